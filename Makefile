@@ -1,0 +1,32 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint clean
+
+help: ## Show this menu.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.installed ## Play the stories of the design documents on an embedded cluster.
+	@$(BIN)/affinity-scheduler demo
+
+test: $(VENV)/.installed lint ## Run every test, import contracts, ruff and mypy.
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed ## ruff, mypy --strict and the import contracts.
+	@$(BIN)/ruff check scheduler tests
+	@$(BIN)/ruff format --check scheduler tests
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; found " + sys.version.split()[0] + " (make PYTHON=python3.12 ... picks another)")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "this Python cannot make virtual environments: install its venv package (Debian, Ubuntu: python3-venv)"; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean: ## Remove the virtual environment and everything built.
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

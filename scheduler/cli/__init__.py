@@ -1,0 +1,3 @@
+"""
+One file per command; `main` is the menu.
+"""

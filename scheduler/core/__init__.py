@@ -1,0 +1,3 @@
+"""
+The decision, and the machine that turns stimuli into instructions. Pure.
+"""

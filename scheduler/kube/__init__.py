@@ -1,0 +1,3 @@
+"""
+The only room that speaks HTTP to Kubernetes: requests, responses, list-watch, credentials.
+"""

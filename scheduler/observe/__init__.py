@@ -1,0 +1,3 @@
+"""
+What operators see: metrics, logs, the wrappers that time plugins from outside.
+"""

@@ -1,0 +1,3 @@
+"""
+Thin asyncio around the machine: awaits, deadlines, retries, shutdown. It decides nothing.
+"""
