@@ -1,0 +1,180 @@
+"""
+What changed in the cluster, in the words plugins use to say which changes may lift their rejection.
+
+An event is a resource and an action. A plugin registers the events that could turn its "no" into a "yes",
+each with an optional hint that looks at the changed object. The queue asks only the plugins that rejected
+a pod, and only about events they registered.
+
+Source: pkg/scheduler/framework/events.go and staging/src/k8s.io/kube-scheduler/framework (kubernetes 1.36).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntFlag, StrEnum
+from typing import Any, Final, TypeAlias
+
+
+class Resource(StrEnum):
+    """
+    The kind of object an event is about; the value is the first half of the event's label.
+
+    Incoming pod events are ASSIGNED_POD or UNSCHEDULABLE_POD; plugins register POD, which matches both.
+    """
+
+    POD = "Pod"
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULABLE_POD = "UnschedulablePod"
+    NODE = "Node"
+    NAMESPACE = "Namespace"
+    SERVICE = "Service"
+    REPLICATION_CONTROLLER = "ReplicationController"
+    REPLICA_SET = "ReplicaSet"
+    STATEFUL_SET = "StatefulSet"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    POD_GROUP = "scheduling.k8s.io/PodGroup"
+    WILDCARD = "*"
+
+
+class Action(IntFlag):
+    """
+    What happened to the object, one bit each; plugins register unions of bits.
+
+    UPDATE and ALL are unions. An incoming UPDATE means an update that is none of the specific ones.
+    """
+
+    ADD = 1 << 0
+    DELETE = 1 << 1
+    UPDATE_NODE_ALLOCATABLE = 1 << 2
+    UPDATE_NODE_LABEL = 1 << 3
+    UPDATE_NODE_TAINT = 1 << 4
+    UPDATE_NODE_CONDITION = 1 << 5
+    UPDATE_NODE_ANNOTATION = 1 << 6
+    UPDATE_NODE_DECLARED_FEATURE = 1 << 7
+    UPDATE_POD_LABEL = 1 << 8
+    UPDATE_POD_SCALE_DOWN = 1 << 9
+    UPDATE_POD_TOLERATION = 1 << 10
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1 << 11
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 1 << 12
+    UPDATE = (1 << 13) - (1 << 2)
+    ALL = (1 << 13) - 1
+
+
+#: The second half of an event's label, for the actions that can be an incoming event.
+_LABEL_BY_ACTION: Final[Mapping[Action, str]] = {
+    action: "".join(word.capitalize() for word in name.split("_"))
+    for name, action in Action.__members__.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """
+    One change in the cluster, or the wildcard that concerns every pod whatever rejected it.
+
+    Attributes:
+        resource: the changed object's kind.
+        action: what happened to it; for incoming events one bit, UPDATE or ALL.
+        custom_label: replaces the label made of resource and action when not empty.
+    """
+
+    resource: Resource
+    action: Action
+    custom_label: str = ""
+
+    @property
+    def label(self) -> str:
+        """The text operators see in `scheduler_queue_incoming_pods_total`, such as `NodeAdd`."""
+        return self.custom_label or f"{self.resource}{_LABEL_BY_ACTION[self.action]}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the event concerns pods rejected by any plugin."""
+        return self.resource is Resource.WILDCARD and self.action == Action.ALL
+
+
+class Hint(Enum):
+    """A plugin's opinion on whether an event may make the pod it rejected schedulable."""
+
+    QUEUE = "Queue"
+    SKIP = "QueueSkip"
+
+
+#: Called with the pending pod, the changed object before, and after (None for an add or a delete). The
+#: objects are of the kind that the registration's resource names, which a callable type cannot express.
+HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """
+    One kind of event that may lift a plugin's rejection.
+
+    Attributes:
+        resource: the kind of object; POD stands for assigned and pending pods.
+        actions: union of the actions of interest.
+        hint: looks closer at one event; None always says QUEUE.
+    """
+
+    resource: Resource
+    actions: Action
+    hint: HintFn | None = None
+
+    def matches(self, event: ClusterEvent) -> bool:
+        """
+        Whether `event` is one of those registered.
+
+        UPDATE registered matches every specific update; a specific update registered does not match a generic
+        UPDATE. A wildcard event matches only a wildcard registration: the queue treats it apart.
+
+        Source: pkg/scheduler/framework/types.go, MatchClusterEvents (kubernetes 1.36).
+        """
+        return self._matches_resource(event.resource) and event.action & self.actions == event.action
+
+    def _matches_resource(self, incoming: Resource) -> bool:
+        if self.resource is Resource.POD:
+            return incoming in (Resource.POD, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD)
+        return self.resource is Resource.WILDCARD or self.resource is incoming
+
+
+ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+ASSIGNED_POD_UPDATE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
+ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+UNSCHEDULABLE_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.ADD)
+UNSCHEDULABLE_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+UNSCHEDULABLE_POD_DELETE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.DELETE)
+NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
+
+# Labels of moves that no change in the cluster caused.
+SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE: Final = "BackoffComplete"
+POP_FROM_BACKOFF_Q: Final = "PopFromBackoffQ"
+FORCE_ACTIVATE: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ForceActivate")
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "UnschedulableTimeout")
+
+
+def with_node_taint_updates(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
+    """
+    One plugin's registrations, with taint updates added where it waits for new nodes only.
+
+    A node that comes up tainted is filtered out before the plugin sees it; when the taint goes, that is the
+    node's arrival as far as the plugin is concerned. The added registration always says QUEUE.
+
+    Source: pkg/scheduler/scheduler.go, buildQueueingHintMap (kubernetes 1.36).
+    """
+    node_actions = Action(0)
+    for registration in registrations:
+        if registration.resource is Resource.NODE:
+            node_actions |= registration.actions
+    if Action.ADD in node_actions and Action.UPDATE_NODE_TAINT not in node_actions:
+        return (*registrations, Registration(Resource.NODE, Action.UPDATE_NODE_TAINT))
+    return tuple(registrations)
