@@ -1,0 +1,176 @@
+"""
+From the wire's affinity and spread fields to parsed terms, each list failing on its own.
+
+Source: framework/types.go (GetAffinityTerms, newAffinityTerm), component-helpers nodeaffinity (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from scheduler.model import wire
+from scheduler.model.labels import (
+    NOTHING,
+    Selector,
+    SelectorError,
+    label_value_problem,
+    parse_selector,
+    qualified_name_problem,
+)
+from scheduler.model.terms import (
+    ANY_NODE,
+    AffinityTerm,
+    NodeRequirement,
+    NodeRule,
+    NodeTerm,
+    PodAffinity,
+    PreferredNodeTerm,
+    Problem,
+    SpreadConstraint,
+    TermList,
+)
+
+_W = TypeVar("_W")
+_INT64_LIMIT: Final = 1 << 63
+
+
+def label_selector(raw: wire.LabelSelector | None) -> Selector:
+    """The selector of an API LabelSelector: nil selects nothing, `{}` everything. Raises SelectorError."""
+    if raw is None:
+        return NOTHING
+    return parse_selector(
+        raw.match_labels, [(e.key, e.operator, e.values or ()) for e in raw.match_expressions or ()]
+    )
+
+
+def parse_affinity(namespace: str, raw: wire.Affinity | None) -> PodAffinity:
+    """The four term lists of a pod in `namespace`; a list with a bad term is a Problem."""
+    if raw is None:
+        return PodAffinity()
+    near, far = raw.pod_affinity or wire.PodAffinity(), raw.pod_anti_affinity or wire.PodAffinity()
+
+    def weighted(preferred: wire.WeightedTerm) -> AffinityTerm:
+        return _term(namespace, preferred.pod_affinity_term, preferred.weight)
+
+    def required(term: wire.AffinityTerm) -> AffinityTerm:
+        return _term(namespace, term, 0)
+
+    return PodAffinity(
+        required=_terms(near.required, required),
+        required_anti=_terms(far.required, required),
+        preferred=_terms(near.preferred, weighted),
+        preferred_anti=_terms(far.preferred, weighted),
+    )
+
+
+def _terms(raw: Iterable[_W] | None, parse: Callable[[_W], AffinityTerm]) -> TermList:
+    try:
+        return tuple(parse(term) for term in raw or ())
+    except SelectorError as error:
+        return Problem(str(error))
+
+
+def _term(namespace: str, raw: wire.AffinityTerm, weight: int) -> AffinityTerm:
+    own_only = not raw.namespaces and raw.namespace_selector is None
+    return AffinityTerm(
+        selector=label_selector(raw.label_selector),
+        namespaces=frozenset((namespace,) if own_only else raw.namespaces or ()),
+        namespace_selector=label_selector(raw.namespace_selector),
+        topology_key=raw.topology_key,
+        weight=weight,
+    )
+
+
+def parse_spread(raw: wire.SpreadConstraint) -> SpreadConstraint:
+    """A spread constraint with its defaults: minDomains 1, node affinity honoured, taints ignored."""
+    selector: Selector | Problem
+    try:
+        selector = label_selector(raw.label_selector)
+    except SelectorError as error:
+        selector = Problem(str(error))
+    return SpreadConstraint(
+        max_skew=raw.max_skew,
+        topology_key=raw.topology_key,
+        hard=raw.when_unsatisfiable == "DoNotSchedule",
+        selector=selector,
+        min_domains=1 if raw.min_domains is None else raw.min_domains,
+        honor_node_affinity=raw.node_affinity_policy != "Ignore",
+        honor_node_taints=raw.node_taints_policy == "Honor",
+        match_label_keys=raw.match_label_keys or (),
+    )
+
+
+def parse_node_rule(node_selector: Mapping[str, str] | None, affinity: wire.Affinity | None) -> NodeRule:
+    """What nodeSelector and required node affinity ask together."""
+    required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    if node_selector is None and required is None:
+        return ANY_NODE
+    return NodeRule(
+        pairs=None if node_selector is None else tuple(sorted(node_selector.items())),
+        terms=None if required is None else tuple(parse_node_term(t) for t in required.node_selector_terms or ()),
+    )
+
+
+def parse_preferred_nodes(affinity: wire.NodeAffinity | None) -> tuple[PreferredNodeTerm, ...] | None:
+    """The preferred node terms, None where the pod has no such list."""
+    if affinity is None or affinity.preferred is None:
+        return None
+    return tuple(PreferredNodeTerm(p.weight, parse_node_term(p.preference)) for p in affinity.preferred)
+
+
+def parse_node_term(raw: wire.NodeTerm) -> NodeTerm:
+    """One term; the first requirement that upstream would not parse becomes its problem, and it never matches."""
+    expressions: list[NodeRequirement] = []
+    names: list[NodeRequirement] = []
+    problem: str | None = None
+    for expression in raw.match_expressions or ():
+        problem = problem or _expression_problem(expression)
+        expressions.append(NodeRequirement(expression.key, expression.operator, expression.values or ()))
+    for field in raw.match_fields or ():
+        problem = problem or _field_problem(field)
+        names.append(NodeRequirement(field.key, field.operator, field.values or ()))
+    return NodeTerm(tuple(expressions), tuple(names), problem)
+
+
+def _expression_problem(raw: wire.Expression) -> str | None:
+    values = raw.values or ()
+    if key_problem := qualified_name_problem(raw.key):
+        return f'key: Invalid value: "{raw.key}": {key_problem}'
+    match raw.operator:
+        case "In" | "NotIn":
+            if not values:
+                return "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
+        case "Exists" | "DoesNotExist":
+            if values:
+                return "values: Invalid value: values set must be empty for exists and does not exist"
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                return "values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required"
+            if parse_int64(values[0]) is None:
+                return "values[0]: Invalid value: for 'Gt', 'Lt' operators, the value must be an integer"
+        case other:
+            return f'operator: Unsupported value: "{other}"'
+    for index, value in enumerate(values):
+        if value_problem := label_value_problem(value):
+            return f'values[{index}][{raw.key}]: Invalid value: "{value}": {value_problem}'
+    return None
+
+
+def _field_problem(raw: wire.Expression) -> str | None:
+    if raw.operator not in ("In", "NotIn"):
+        return f'operator: Unsupported value: "{raw.operator}"'
+    if len(raw.values or ()) != 1:
+        return "values: Invalid value: must have one element"
+    if raw.key != "metadata.name":
+        return f'key: Unsupported value: "{raw.key}"'
+    return None
+
+
+def parse_int64(text: str) -> int | None:
+    """The integer as Go's ParseInt(text, 10, 64) reads it, None where it refuses."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    value = int(text)
+    return value if -_INT64_LIMIT <= value < _INT64_LIMIT else None

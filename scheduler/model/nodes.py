@@ -1,0 +1,132 @@
+"""Nodes, namespaces and the selectors of workloads as the scheduler reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from scheduler.model import wire
+from scheduler.model.affinity import label_selector
+from scheduler.model.labels import Selector, SelectorError, parse_selector
+from scheduler.model.pods import MalformedObjectError
+from scheduler.model.quantity import QuantityError, parse_quantity
+from scheduler.model.terms import Taint
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image on a node under all its names."""
+
+    names: tuple[str, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node at one resourceVersion. `allocatable` is in scheduler units: cpu in milli, all else in whole units."""
+
+    uid: str
+    name: str
+    resource_version: str
+    labels: Mapping[str, str] = field(hash=False)
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    allocatable: Mapping[str, int] = field(hash=False)
+    images: tuple[Image, ...]
+    declared_features: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace and its labels."""
+
+    name: str
+    resource_version: str
+    labels: Mapping[str, str] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """
+    A Service, ReplicationController, ReplicaSet or StatefulSet: what default spread constraints select by.
+
+    `selector` is NOTHING where the object has none or where it does not parse (it then adds nothing, as upstream).
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    resource_version: str
+    selector: Selector
+
+
+_NODE = msgspec.json.Decoder(wire.Node)
+_NAMESPACE = msgspec.json.Decoder(wire.Namespace)
+_MAP_SELECTED = msgspec.json.Decoder(wire.MapSelected)
+_LABEL_SELECTED = msgspec.json.Decoder(wire.LabelSelected)
+
+
+def decode_node(data: bytes | msgspec.Raw) -> Node:
+    """The node of a JSON document. Raises MalformedObjectError, naming field and problem."""
+    try:
+        raw = _NODE.decode(data)
+        allocatable = {name: _units(name, text) for name, text in (raw.status.allocatable or {}).items()}
+    except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
+        raise MalformedObjectError(f"node: {error}") from error
+    if not raw.metadata.name:
+        raise MalformedObjectError("node: metadata.name is required")
+    return Node(
+        uid=raw.metadata.uid or raw.metadata.name,
+        name=raw.metadata.name,
+        resource_version=raw.metadata.resource_version,
+        labels=raw.metadata.labels or {},
+        taints=tuple(Taint(t.key, t.value or "", t.effect) for t in raw.spec.taints or ()),
+        unschedulable=raw.spec.unschedulable is True,
+        allocatable=allocatable,
+        images=tuple(Image(i.names or (), i.size_bytes or 0) for i in raw.status.images or ()),
+        declared_features=frozenset(raw.status.declared_features or ()),
+    )
+
+
+def _units(name: str, text: wire.QuantityText) -> int:
+    quantity = parse_quantity(0 if text is None else text)
+    return quantity.milli_value() if name == "cpu" else quantity.value()
+
+
+def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
+    """The namespace of a JSON document. Raises MalformedObjectError."""
+    try:
+        raw = _NAMESPACE.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedObjectError(f"namespace: {error}") from error
+    if not raw.metadata.name:
+        raise MalformedObjectError("namespace: metadata.name is required")
+    return Namespace(raw.metadata.name, raw.metadata.resource_version, raw.metadata.labels or {})
+
+
+def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:
+    """
+    The selector of a Service, ReplicationController, ReplicaSet or StatefulSet. Raises MalformedObjectError.
+
+    A map selector that is absent selects nothing; an empty one is kept empty (a Service with an empty selector
+    matches every pod of its namespace and adds no requirement).
+    """
+    try:
+        if kind in ("Service", "ReplicationController"):
+            mapped = _MAP_SELECTED.decode(data)
+            meta = mapped.metadata
+            pairs = mapped.spec.selector
+            selector = label_selector(None) if pairs is None else parse_selector(pairs, None)
+        else:
+            selected = _LABEL_SELECTED.decode(data)
+            meta = selected.metadata
+            selector = label_selector(selected.spec.selector)
+    except SelectorError:
+        selector = label_selector(None)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedObjectError(f"{kind}: {error}") from error
+    if not meta.name or not meta.namespace:
+        raise MalformedObjectError(f"{kind}: metadata.name and metadata.namespace are required")
+    return Workload(kind, meta.namespace, meta.name, meta.resource_version, selector)

@@ -1,0 +1,401 @@
+"""
+The shapes of API objects on the wire: only the fields that a scheduler reads, decoded by msgspec.
+
+A field of the wrong type is a DecodeError that names its path. Parts that repeat across pods stay raw bytes, so that
+an already known spec is not decoded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+#: A quantity as JSON has it: text, or a bare number; null counts as 0.
+QuantityText = str | int | float | None
+
+
+class _Wire(Struct, frozen=True, gc=False, rename="camel"):
+    """Camel-cased, immutable, outside the garbage collector: no cycles can be decoded."""
+
+
+class OwnerReference(_Wire):
+    """metadata.ownerReferences[]."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class Metadata(_Wire):
+    """metadata of any object."""
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+    creation_timestamp: str | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+
+class Named(_Wire):
+    """Anything of which only the name is read."""
+
+    name: str = ""
+
+
+class RestartRule(_Wire):
+    """containers[].restartPolicyRules[]."""
+
+    action: str = ""
+
+
+class Container(_Wire):
+    """containers[] and initContainers[]."""
+
+    name: str = ""
+    image: str | None = None
+    resources: Raw = Raw()
+    ports: Raw = Raw()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
+
+
+class ClaimVolume(_Wire):
+    """volumes[].persistentVolumeClaim."""
+
+    claim_name: str = ""
+
+
+class ImageVolume(_Wire):
+    """volumes[].image."""
+
+    reference: str | None = None
+
+
+class Volume(_Wire):
+    """volumes[]: the sources that decide where a pod can run."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: Named | None = None
+    image: ImageVolume | None = None
+
+    @property
+    def claim_name(self) -> str:
+        """Name of the claim, or ''."""
+        return self.persistent_volume_claim.claim_name if self.persistent_volume_claim else ""
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether a claim is made for the pod."""
+        return self.ephemeral is not None
+
+    @property
+    def image_reference(self) -> str:
+        """The image that the volume shows, or ''."""
+        return (self.image.reference or "") if self.image else ""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether any plugin reads this volume."""
+        return self.persistent_volume_claim is not None or self.ephemeral is not None or self.image is not None
+
+
+class PodSpec(_Wire):
+    """spec of a pod."""
+
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    node_selector: Raw = Raw()
+    affinity: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
+    tolerations: Raw = Raw()
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    overhead: Raw = Raw()
+    resources: Raw = Raw()
+    resource_claims: Raw = Raw()
+    volumes: tuple[Volume, ...] | None = None
+    scheduling_gates: tuple[Named, ...] | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
+
+
+class Condition(_Wire):
+    """status.conditions[]."""
+
+    type: str = ""
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStatus(_Wire):
+    """status.containerStatuses[]."""
+
+    name: str = ""
+    resources: Raw = Raw()
+    allocated_resources: Raw = Raw()
+
+
+class PodStatus(_Wire):
+    """status of a pod."""
+
+    phase: str | None = None
+    nominated_node_name: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resources: Raw = Raw()
+    allocated_resources: Raw = Raw()
+
+
+class Pod(_Wire):
+    """A pod."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Resources(_Wire):
+    """resources of a container or pod."""
+
+    requests: dict[str, QuantityText] | None = None
+
+
+class ContainerPort(_Wire):
+    """containers[].ports[]."""
+
+    host_port: int | None = None
+    host_ip: str | None = msgspec.field(name="hostIP", default=None)
+    protocol: str | None = None
+
+
+class Toleration(_Wire):
+    """tolerations[]."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class Expression(_Wire):
+    """matchExpressions[] of label and node selectors."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(_Wire):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[Expression, ...] | None = None
+
+
+class AffinityTerm(_Wire):
+    """A term of pod affinity or anti-affinity."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedTerm(_Wire):
+    """A preferred term."""
+
+    weight: int = 0
+    pod_affinity_term: AffinityTerm = AffinityTerm()
+
+
+class PodAffinity(_Wire):
+    """podAffinity and podAntiAffinity."""
+
+    required: tuple[AffinityTerm, ...] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[WeightedTerm, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class NodeTerm(_Wire):
+    """A node selector term."""
+
+    match_expressions: tuple[Expression, ...] | None = None
+    match_fields: tuple[Expression, ...] | None = None
+
+
+class NodeSelector(_Wire):
+    """Required node affinity."""
+
+    node_selector_terms: tuple[NodeTerm, ...] | None = None
+
+
+class PreferredNode(_Wire):
+    """A preferred node term."""
+
+    weight: int = 0
+    preference: NodeTerm = NodeTerm()
+
+
+class NodeAffinity(_Wire):
+    """nodeAffinity."""
+
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: tuple[PreferredNode, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class Affinity(_Wire):
+    """affinity of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SpreadConstraint(_Wire):
+    """topologySpreadConstraints[]."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
+
+
+class Taint(_Wire):
+    """spec.taints[] of a node."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(_Wire):
+    """spec of a node."""
+
+    unschedulable: bool | None = None
+    taints: tuple[Taint, ...] | None = None
+
+
+class Image(_Wire):
+    """status.images[] of a node."""
+
+    names: tuple[str, ...] | None = None
+    size_bytes: int | None = None
+
+
+class NodeStatus(_Wire):
+    """status of a node."""
+
+    allocatable: dict[str, QuantityText] | None = None
+    images: tuple[Image, ...] | None = None
+    declared_features: tuple[str, ...] | None = None
+
+
+class Node(_Wire):
+    """A node."""
+
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(_Wire):
+    """A namespace."""
+
+    metadata: Metadata
+
+
+class MapSelectorSpec(_Wire):
+    """spec of Services and ReplicationControllers: the selector is a plain map."""
+
+    selector: dict[str, str] | None = None
+
+
+class LabelSelectorSpec(_Wire):
+    """spec of ReplicaSets and StatefulSets."""
+
+    selector: LabelSelector | None = None
+
+
+class MapSelected(_Wire):
+    """A Service or ReplicationController."""
+
+    metadata: Metadata
+    spec: MapSelectorSpec = MapSelectorSpec()
+
+
+class LabelSelected(_Wire):
+    """A ReplicaSet or StatefulSet."""
+
+    metadata: Metadata
+    spec: LabelSelectorSpec = LabelSelectorSpec()
+
+
+_AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
+_LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
+_SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)
+_TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
+_QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
+_RESOURCES: Final = msgspec.json.Decoder(Resources | None)
+_PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
+_NAMED: Final = msgspec.json.Decoder(tuple[Named, ...] | None)
+
+
+def decode_affinity(raw: Raw) -> Affinity | None:
+    """The affinity, or None where the field is absent or null."""
+    return _AFFINITY.decode(raw) if raw else None
+
+
+def decode_labels(raw: Raw) -> Mapping[str, str] | None:
+    """A map of texts, or None where the field is absent or null."""
+    return _LABELS.decode(raw) if raw else None
+
+
+def decode_spread(raw: Raw) -> tuple[SpreadConstraint, ...]:
+    """The spread constraints, none where the field is absent."""
+    return (_SPREAD.decode(raw) or ()) if raw else ()
+
+
+def decode_tolerations(raw: Raw) -> tuple[Toleration, ...]:
+    """The tolerations, none where the field is absent."""
+    return (_TOLERATIONS.decode(raw) or ()) if raw else ()
+
+
+def decode_quantities(raw: Raw) -> Mapping[str, QuantityText] | None:
+    """A resource map, or None where the field is absent."""
+    return _QUANTITIES.decode(raw) if raw else None
+
+
+def decode_resources(raw: Raw) -> Resources | None:
+    """A resources block, or None where the field is absent."""
+    return _RESOURCES.decode(raw) if raw else None
+
+
+def decode_ports(raw: Raw) -> tuple[ContainerPort, ...]:
+    """The container ports, none where the field is absent."""
+    return (_PORTS.decode(raw) or ()) if raw else ()
+
+
+def decode_named(raw: Raw) -> tuple[Named, ...]:
+    """A list of which only names are read, empty where the field is absent."""
+    return (_NAMED.decode(raw) or ()) if raw else ()
