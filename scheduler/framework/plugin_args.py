@@ -1,5 +1,5 @@
 """
-The arguments of the in-tree plugins, complete: every default is filled in and every rule was checked on reading.
+The arguments of the in-tree plugins, complete: defaults are filled in and every rule was checked on reading.
 
 Source: staging/src/k8s.io/kube-scheduler/config/v1/types_pluginargs.go and
 pkg/scheduler/apis/config/v1/defaults.go (kubernetes 1.36).
@@ -64,7 +64,7 @@ class NodeResourcesBalancedAllocationArgs:
 
 @dataclass(frozen=True, slots=True)
 class InterPodAffinityArgs:
-    """`hard_pod_affinity_weight` (0 to 100): what a required affinity counts as a preference the other way."""
+    """`hard_pod_affinity_weight` (0 to 100): what a required affinity counts as a preference in reverse."""
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
@@ -72,7 +72,7 @@ class InterPodAffinityArgs:
 
 @dataclass(frozen=True, slots=True)
 class NodeAffinityArgs:
-    """`added_affinity`: a v1 NodeAffinity as JSON values, all of its terms parse; ANDed to every pod's own."""
+    """`added_affinity`: a v1 NodeAffinity as JSON values, whose terms parse; ANDed to every pod's own."""
 
     added_affinity: dict[str, object] | None = None
 
@@ -82,8 +82,8 @@ class DefaultConstraint:
     """
     A topology spread constraint for pods that have none; its selector is deduced per pod.
 
-    `min_domains`, the policies and `match_label_keys` are as written (None or empty where absent), unchecked as
-    upstream leaves them.
+    `min_domains`, the policies and `match_label_keys` are as written (None or empty where absent): upstream
+    does not check them either.
     """
 
     max_skew: int
@@ -103,7 +103,7 @@ SYSTEM_DEFAULT_CONSTRAINTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PodTopologySpreadArgs:
-    """Where default constraints come from; `default_constraints` is empty unless `defaulting_type` is List."""
+    """Where default constraints come from; `default_constraints` is empty if `defaulting_type` is System."""
 
     defaulting_type: DefaultingType = "System"
     default_constraints: tuple[DefaultConstraint, ...] = ()
