@@ -1,0 +1,76 @@
+"""
+Who controls an object, and which objects a controller may claim.
+
+Source: pkg/controller/controller_ref_manager.go, apimachinery pkg/apis/meta/v1/controller_ref.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from scheduler.devcluster.controllers.actions import Action, Update
+from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.devcluster.selectors import object_selector_matches
+
+
+@dataclass(slots=True)
+class Claim:
+    """The objects an owner may count as its own, and what has to be written for that."""
+
+    owned: list[JsonObject] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+
+
+def uid(obj: JsonObject) -> str:
+    """The object's uid, empty before it is stored."""
+    return str(obj["metadata"].get("uid", ""))
+
+
+def controller_ref(owner: JsonObject) -> JsonObject:
+    """The owner reference by which `owner` controls an object."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": uid(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def controller_uid(obj: JsonObject) -> str | None:
+    """The uid of the object's controller; None for an orphan."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference.get("uid", ""))
+    return None
+
+
+def claimed(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> Claim:
+    """
+    Which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
+
+    Orphans that match are adopted, owned ones that no longer match are released; a deleted owner does neither,
+    and a deleted orphan is not adopted.
+    """
+    claim = Claim()
+    selector = (owner.get("spec") or {}).get("selector")
+    owner_is_live = not owner["metadata"].get("deletionTimestamp")
+    for candidate in candidates:
+        metadata = candidate["metadata"]
+        matches = object_selector_matches(selector, metadata.get("labels") or {})
+        controller = controller_uid(candidate)
+        if controller == uid(owner):
+            if matches:
+                claim.owned.append(candidate)
+            elif owner_is_live:
+                rest = [ref for ref in metadata["ownerReferences"] if ref.get("uid") != uid(owner)]
+                claim.actions.append(Update(kind, replaced(candidate, ("metadata", "ownerReferences"), rest)))
+        elif controller is None and matches and owner_is_live and not metadata.get("deletionTimestamp"):
+            references = [*(metadata.get("ownerReferences") or ()), controller_ref(owner)]
+            adopted = replaced(candidate, ("metadata", "ownerReferences"), references)
+            claim.owned.append(adopted)
+            claim.actions.append(Update(kind, adopted))
+    return claim

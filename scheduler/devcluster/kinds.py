@@ -1,0 +1,117 @@
+"""
+The kinds that the embedded cluster serves: one table, read by routes, discovery, tables and controllers.
+
+Source: kubernetes 1.36, names, short names and categories as its discovery documents give them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+#: A JSON object as it goes over the wire. Kubernetes objects are open records, so values stay unnamed here.
+JsonObject = dict[str, Any]
+
+_ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_NO_COLLECTION_DELETE: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """
+    What discovery says of one resource: its names, its scope and what can be done with it.
+
+    Two kinds with the same `storage` show the same stored objects in two API versions (core and
+    events.k8s.io Events).
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = _ALL_VERBS
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` that objects of this kind carry: `v1`, `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        """The `kind` of a list of these."""
+        return f"{self.kind}List"
+
+    @property
+    def qualified(self) -> str:
+        """The resource name as error messages print it: `pods`, `deployments.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def storage(self) -> str:
+        """The name under which objects are kept; equal for kinds that share their objects."""
+        return "events" if self.plural == "events" else self.qualified
+
+    @property
+    def path(self) -> str:
+        """The URL path of the group and version, without a trailing slash."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+NAMESPACE: Final = Kind(
+    "", "v1", "Namespace", "namespaces", "namespace", False, ("ns",), (), ("status", "finalize"),
+    verbs=_NO_COLLECTION_DELETE,
+)  # fmt: skip
+NODE: Final = Kind("", "v1", "Node", "nodes", "node", False, ("no",), (), ("status",))
+POD: Final = Kind(
+    "", "v1", "Pod", "pods", "pod", True, ("po",), ("all",), ("status", "binding", "eviction")
+)  # fmt: skip
+BINDING: Final = Kind("", "v1", "Binding", "bindings", "binding", verbs=("create",))
+SERVICE: Final = Kind("", "v1", "Service", "services", "service", True, ("svc",), ("all",), ("status",))
+CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps", "configmap", True, ("cm",))
+SERVICE_ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", True, ("sa",))
+CORE_EVENT: Final = Kind("", "v1", "Event", "events", "event", True, ("ev",))
+EVENT: Final = Kind("events.k8s.io", "v1", "Event", "events", "event", True, ("ev",))
+REPLICATION_CONTROLLER: Final = Kind(
+    "", "v1", "ReplicationController", "replicationcontrollers", "replicationcontroller",
+    True, ("rc",), ("all",), ("status", "scale"),
+)  # fmt: skip
+DEPLOYMENT: Final = Kind(
+    "apps", "v1", "Deployment", "deployments", "deployment", True, ("deploy",), ("all",), ("status", "scale")
+)
+REPLICA_SET: Final = Kind(
+    "apps", "v1", "ReplicaSet", "replicasets", "replicaset", True, ("rs",), ("all",), ("status", "scale")
+)
+STATEFUL_SET: Final = Kind(
+    "apps", "v1", "StatefulSet", "statefulsets", "statefulset", True, ("sts",), ("all",), ("status", "scale")
+)
+LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases", "lease")
+PRIORITY_CLASS: Final = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", False, ("pc",)
+)
+POD_DISRUPTION_BUDGET: Final = Kind(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget",
+    True, ("pdb",), (), ("status",),
+)  # fmt: skip
+
+#: Every kind, in the order in which discovery lists groups.
+KINDS: Final = (
+    BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, SERVICE_ACCOUNT, SERVICE,
+    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, EVENT, POD_DISRUPTION_BUDGET, LEASE, PRIORITY_CLASS,
+)  # fmt: skip
+
+_BY_PATH: Final[Mapping[tuple[str, str, str], Kind]] = {(k.group, k.version, k.plural): k for k in KINDS}
+_BY_KIND: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in KINDS}
+
+
+def kind_at(group: str, version: str, plural: str) -> Kind | None:
+    """The kind served at /apis/<group>/<version>/<plural> (group "" = /api), or None if there is none."""
+    return _BY_PATH.get((group, version, plural))
+
+
+def kind_of(api_version: str, kind: str) -> Kind | None:
+    """The kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
+    return _BY_KIND.get((api_version, kind))

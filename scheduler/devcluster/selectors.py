@@ -1,0 +1,276 @@
+"""
+Label and field selectors of requests: parsed once, then a test per object.
+
+Source: apimachinery pkg/labels/selector.go, pkg/fields/selector.go and the field label conversions of
+pkg/apis/*/v1/conversion.go (kubernetes 1.36).
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.devcluster.fields import label_value_faults, qualified_name_faults
+from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.devcluster.status import bad_request
+
+#: True for the objects that a request wants.
+Matches = Callable[[JsonObject], bool]
+
+_TOKEN: Final = re.compile(r"\s*(==|!=|[(),=!<>]|[^\s(),=!<>]+)\s*")
+_COMPARISONS: Final = frozenset({"=", "==", "!=", "<", ">"})
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label key; `operator` is one of In NotIn Exists DoesNotExist Gt Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a label set meets the condition. NotIn and DoesNotExist hold where the key is absent."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case _:
+                return value is not None and _compares(self.operator, value, self.values[0])
+
+
+def _compares(operator: str, value: str, bound: str) -> bool:
+    """Gt and Lt compare integers; a label that is none never matches."""
+    try:
+        left, right = int(value), int(bound)
+    except ValueError:
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+def parse_label_selector(text: str) -> list[Requirement]:
+    """
+    The requirements of a `labelSelector` parameter, all of which must hold.
+
+    Raises: StatusError 400 where the text follows no grammar, or a key or value breaks the label syntax.
+    """
+    tokens = _tokens(text)
+    requirements: list[Requirement] = []
+    position = 0
+    while position < len(tokens):
+        requirement, position = _requirement(tokens, position)
+        requirements.append(requirement)
+        if position == len(tokens):
+            break
+        if tokens[position] != ",":
+            raise _unparsable(f"found '{tokens[position]}', expected: ',' or 'end of string'")
+        position += 1
+        if position == len(tokens):
+            raise _unparsable("found '', expected: identifier after ','")
+    return requirements
+
+
+def _tokens(text: str) -> list[str]:
+    return [match.group(1) for match in _TOKEN.finditer(text)]
+
+
+def _unparsable(why: str) -> Exception:
+    return bad_request(f"unable to parse requirement: {why}")
+
+
+def _requirement(tokens: Sequence[str], position: int) -> tuple[Requirement, int]:
+    """The requirement that starts at `position`, and the position behind it."""
+    if tokens[position] == "!":
+        key = _checked_key(tokens[position + 1] if position + 1 < len(tokens) else "")
+        return Requirement(key, "DoesNotExist"), position + 2
+    key = _checked_key(tokens[position])
+    following = tokens[position + 1] if position + 1 < len(tokens) else ","
+    if following == ",":
+        return Requirement(key, "Exists"), position + 1
+    if following in ("in", "notin"):
+        values, end = _values_in_parentheses(tokens, position + 2)
+        return _checked(Requirement(key, "In" if following == "in" else "NotIn", values)), end
+    if following not in _COMPARISONS:
+        raise _unparsable(f"found '{following}', expected: in, notin, =, ==, !=, gt, lt")
+    value = tokens[position + 2] if position + 2 < len(tokens) else ","
+    end = position + 2 if value == "," else position + 3
+    value = "" if value == "," else value
+    operator = {"!=": "NotIn", "<": "Lt", ">": "Gt"}.get(following, "In")
+    return _checked(Requirement(key, operator, (value,))), end
+
+
+def _values_in_parentheses(tokens: Sequence[str], position: int) -> tuple[tuple[str, ...], int]:
+    """The values of `in (a,b)`, empty ones included, and the position behind the parenthesis."""
+    if position >= len(tokens) or tokens[position] != "(":
+        found = tokens[position] if position < len(tokens) else ""
+        raise _unparsable(f"found '{found}' expected: '('")
+    values: set[str] = set()
+    expects_value = True
+    for index in range(position + 1, len(tokens)):
+        token = tokens[index]
+        if token in (",", ")"):
+            if expects_value:
+                values.add("")
+            if token == ")":
+                return tuple(sorted(values)), index + 1
+            expects_value = True
+        else:
+            values.add(token)
+            expects_value = False
+    raise _unparsable("found '', expected: ',' or ')'")
+
+
+def _checked_key(key: str) -> str:
+    faults = qualified_name_faults(key)
+    if faults:
+        raise bad_request(f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(faults)}')
+    return key
+
+
+def _checked(requirement: Requirement) -> Requirement:
+    for value in requirement.values:
+        faults = label_value_faults(value)
+        if faults:
+            where = f"values[0][{requirement.key}]"
+            raise bad_request(
+                f'unable to parse requirement: {where}: Invalid value: "{value}": {"; ".join(faults)}'
+            )
+    return requirement
+
+
+def label_selector_matches(requirements: Sequence[Requirement], labels: Mapping[str, str]) -> bool:
+    """Whether a label set meets every requirement."""
+    return all(requirement.matches(labels) for requirement in requirements)
+
+
+def object_selector_matches(selector: JsonObject | None, labels: Mapping[str, str]) -> bool:
+    """Whether a LabelSelector object (matchLabels, matchExpressions) selects a label set; None selects none."""
+    if selector is None:
+        return False
+    wanted = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    expressions = selector.get("matchExpressions") or []
+    return all(
+        Requirement(one["key"], one["operator"], tuple(one.get("values") or ())).matches(labels)
+        for one in expressions
+    )
+
+
+#: Fields of a stored object that requests may select by, beside metadata.name and metadata.namespace.
+_EVENT_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELD_PATHS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "pods": {
+        name: tuple(name.split("."))
+        for name in (
+            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+            "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
+        )
+    },
+    "nodes": {"spec.unschedulable": ("spec", "unschedulable")},
+    "namespaces": {"status.phase": ("status", "phase"), "name": ("metadata", "name")},
+    "services": {"spec.clusterIP": ("spec", "clusterIP"), "spec.type": ("spec", "type")},
+    "replicationcontrollers": {"status.replicas": ("status", "replicas")},
+    "replicasets.apps": {"status.replicas": ("status", "replicas")},
+    "events": {
+        **{f"involvedObject.{name}": ("involvedObject", name) for name in _EVENT_REFERENCE},
+        "reason": ("reason",),
+        "type": ("type",),
+        "reportingComponent": ("reportingComponent",),
+        "source": ("source", "component"),
+    },
+    "events.events.k8s.io": {
+        **{f"regarding.{name}": ("involvedObject", name) for name in _EVENT_REFERENCE},
+        "reason": ("reason",),
+        "type": ("type",),
+        "reportingController": ("reportingComponent",),
+    },
+}  # fmt: skip
+_BOOLEANS: Final = frozenset({"spec.unschedulable", "spec.hostNetwork"})
+_NUMBERS: Final = frozenset({"status.replicas"})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """One condition `field = value` or, where `negated`, `field != value`."""
+
+    field: str
+    path: tuple[str, ...]
+    value: str
+    negated: bool
+
+    def matches(self, obj: JsonObject) -> bool:
+        """Whether a stored object meets the condition; an absent field reads as its empty value."""
+        found: object = obj
+        for step in self.path:
+            found = found.get(step) if isinstance(found, dict) else None
+        return (_field_text(self.field, found) == self.value) != self.negated
+
+
+def _field_text(field: str, value: object) -> str:
+    """A field's value as selectors compare it: text."""
+    if field in _BOOLEANS:
+        return "true" if value else "false"
+    if field in _NUMBERS:
+        return str(value or 0)
+    return "" if value is None else str(value)
+
+
+def parse_field_selector(text: str, kind: Kind) -> list[FieldRequirement]:
+    """
+    The requirements of a `fieldSelector` parameter on objects of `kind`, all of which must hold.
+
+    Raises: StatusError 400 where the text follows no grammar or names a field that `kind` cannot be selected by.
+    """
+    return [_field_requirement(term, kind) for term in _split_unescaped(text) if term]
+
+
+def _split_unescaped(text: str) -> list[str]:
+    """The comma-separated terms; a backslash keeps the character behind it."""
+    return re.split(r"(?<!\\),", text)
+
+
+def _field_requirement(term: str, kind: Kind) -> FieldRequirement:
+    parts = re.match(r"((?:[^=!\\]|\\.)*)(==|!=|=)(.*)", term, re.DOTALL)
+    if parts is None:
+        raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
+    field, operator, value = parts.groups()
+    value = re.sub(r"\\([\\,=])", r"\1", value)
+    return FieldRequirement(field, _field_path(field, kind), value, operator == "!=")
+
+
+def _field_path(field: str, kind: Kind) -> tuple[str, ...]:
+    if field in ("metadata.name", "metadata.namespace"):
+        return tuple(field.split("."))
+    known = _FIELD_PATHS.get(kind.qualified)
+    if known is None:
+        only = 'only "metadata.name", "metadata.namespace"'
+        raise bad_request(f'"{field}" is not a known field selector: {only}')
+    if field not in known:
+        raise bad_request(f"field label not supported: {field}")
+    return known[field]
+
+
+def matcher(kind: Kind, label_selector: str | None, field_selector: str | None) -> Matches | None:
+    """
+    The test for a request's two selectors together, or None where everything matches.
+
+    Raises: StatusError 400 as the two parsers do.
+    """
+    labels = parse_label_selector(label_selector) if label_selector else []
+    fields = parse_field_selector(field_selector, kind) if field_selector else []
+    if not labels and not fields:
+        return None
+
+    def matches(obj: JsonObject) -> bool:
+        if not all(requirement.matches(obj) for requirement in fields):
+            return False
+        return label_selector_matches(labels, obj["metadata"].get("labels") or {})
+
+    return matches

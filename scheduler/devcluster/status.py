@@ -1,0 +1,172 @@
+"""
+What the API server says when it refuses: Status objects with upstream's reasons, codes and sentences.
+
+Source: apimachinery pkg/api/errors/errors.go (kubernetes 1.36).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from scheduler.devcluster.fields import FieldError, aggregate
+from scheduler.devcluster.kinds import JsonObject, Kind
+
+_MODIFIED: Final = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+class StatusError(Exception):
+    """
+    A request refused, as a Status object says it.
+
+    Raised by the store and the routes; turned into an HTTP answer by the server, and into an outcome by
+    in-process callers, who tell cases apart by `reason`.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: JsonObject | None = None,
+        metadata: JsonObject | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata = metadata or {}
+        self.headers = dict(headers or {})
+
+    def to_object(self) -> JsonObject:
+        """The Status object that goes into the body, or into an ERROR event of a watch."""
+        status: JsonObject = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+
+def _details(kind: Kind, name: str) -> JsonObject:
+    """Details naming the resource, with empty fields left out as Go's omitempty does."""
+    named = {"name": name, "group": kind.group, "kind": kind.plural}
+    return {key: value for key, value in named.items() if value}
+
+
+def not_found(kind: Kind, name: str) -> StatusError:
+    """404: no such object."""
+    return StatusError(404, "NotFound", f'{kind.qualified} "{name}" not found', details=_details(kind, name))
+
+
+def no_such_path() -> StatusError:
+    """404: no such resource or path."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def already_exists(kind: Kind, name: str) -> StatusError:
+    """409: the name is taken."""
+    message = f'{kind.qualified} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details=_details(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str = _MODIFIED, *, resource: str = "") -> StatusError:
+    """409: the write rests on a state that is gone. `resource` replaces the kind's name (pods/binding)."""
+    message = f'Operation cannot be fulfilled on {resource or kind.qualified} "{name}": {why}'
+    details = _details(kind, name) | ({"kind": resource} if resource else {})
+    return StatusError(409, "Conflict", message, details=details)
+
+
+def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """422: fields that break the rules, each a cause."""
+    details: JsonObject = {"name": name} if name else {}
+    if kind.group:
+        details["group"] = kind.group
+    details["kind"] = kind.kind
+    details["causes"] = [error.cause() for error in errors]
+    message = f'{kind.kind}{"." + kind.group if kind.group else ""} "{name}" is invalid: {aggregate(errors)}'
+    return StatusError(422, "Invalid", message, details=details)
+
+
+def bad_request(message: str) -> StatusError:
+    """400: the request itself makes no sense."""
+    return StatusError(400, "BadRequest", message)
+
+
+def forbidden(kind: Kind, name: str, why: str, *, causes: Sequence[JsonObject] = ()) -> StatusError:
+    """403: refused by admission."""
+    details = _details(kind, name) | ({"causes": list(causes)} if causes else {})
+    subject = f'{kind.qualified} "{name}" is forbidden' if name else f"{kind.qualified} is forbidden"
+    return StatusError(403, "Forbidden", f"{subject}: {why}", details=details)
+
+
+def unauthorized() -> StatusError:
+    """401: no token, or the wrong one."""
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def expired(message: str, *, continue_token: str = "") -> StatusError:
+    """410: the resource version or continue token lies before what history still holds."""
+    metadata = {"continue": continue_token} if continue_token else None
+    return StatusError(410, "Expired", message, metadata=metadata)
+
+
+def too_large_resource_version(asked: int, current: int) -> StatusError:
+    """504: the version asked for has not happened yet."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        details={"causes": [cause], "retryAfterSeconds": 1},
+    )
+
+
+def too_many_requests(message: str, *, retry_after_s: int = 0, causes: Sequence[JsonObject] = ()) -> StatusError:
+    """429: not now. `retry_after_s` > 0 is also sent as the Retry-After header."""
+    details: JsonObject = {"causes": list(causes)} if causes else {}
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
+    headers = {"Retry-After": str(retry_after_s)} if retry_after_s else None
+    return StatusError(429, "TooManyRequests", message, details=details, headers=headers)
+
+
+def method_not_allowed() -> StatusError:
+    """405: the path exists, the verb does not."""
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, details={})
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
+    """415: the body is of a type that is not read here."""
+    message = "the body of the request was in an unknown format - accepted media types include: "
+    return StatusError(415, "UnsupportedMediaType", message + ", ".join(accepted))
+
+
+def not_acceptable(offered: Sequence[str]) -> StatusError:
+    """406: the client wants only types that are not written here."""
+    message = "only the following media types are accepted: "
+    return StatusError(406, "NotAcceptable", message + ", ".join(offered))
+
+
+def too_large_body(limit_bytes: int) -> StatusError:
+    """413: the body is longer than the server reads."""
+    message = f"Request entity too large: limit is {limit_bytes}"
+    return StatusError(413, "RequestEntityTooLarge", message, details={})
+
+
+def internal(message: str) -> StatusError:
+    """500: a fault of the server's own."""
+    cause = {"message": message}
+    return StatusError(
+        500, "InternalError", f"Internal error occurred: {message}", details={"causes": [cause]}
+    )

@@ -1,0 +1,389 @@
+"""
+The verbs of the Kubernetes API on objects in memory, with its rules: names, conflicts, generations, deletion.
+
+One event loop writes here, synchronously and without locks. Objects handed in are copied; **objects handed out
+are shared with every other reader and must never be changed** (`history.copied` gives a private copy).
+
+Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from scheduler.devcluster import fields, status
+from scheduler.devcluster.garbage import Garbage
+from scheduler.devcluster.history import Change, History, Reader, Revision, copied
+from scheduler.devcluster.kinds import NAMESPACE, JsonObject, Kind
+from scheduler.devcluster.patches import PatchType, patched
+from scheduler.devcluster.selectors import matcher
+from scheduler.devcluster.strategies import strategy_of
+from scheduler.devcluster.strategy import Strategy, View, validate_metadata, validate_metadata_update
+
+#: How many past changes of each kind are kept before the oldest are forgotten.
+HISTORY_CAPACITY: Final = 10_000
+
+_NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_GENERATED_PREFIX_LENGTH: Final = 58
+#: Top-level fields that say what an object is and how it fares, not what is wanted of it.
+_NOT_SPEC: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+#: metadata that only the server writes; an update keeps the stored values.
+_SERVER_METADATA: Final = (
+    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace",
+    "generateName", "selfLink", "resourceVersion",
+)  # fmt: skip
+
+
+class Deletion(NamedTuple):
+    """What a deletion did: the object's last state, and whether it is gone or only marked."""
+
+    obj: JsonObject
+    gone: bool
+
+
+def rfc3339(moment: datetime) -> str:
+    """A time as metadata prints it, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Store:
+    """
+    All objects of the cluster.
+
+    Every method that refuses raises StatusError as the API server would answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int = HISTORY_CAPACITY,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.history: Final = History(capacity)
+        self._clock = clock
+        self._garbage = Garbage(self)
+
+    @property
+    def resource_version(self) -> int:
+        """The resource version of the newest write."""
+        return self.history.resource_version
+
+    def now(self) -> str:
+        """The time as metadata prints it."""
+        return rfc3339(self._clock())
+
+    def moment(self) -> datetime:
+        """The time."""
+        return self._clock()
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def get(self, kind: Kind, namespace: str, name: str) -> JsonObject:
+        """The newest state of an object. Raises: StatusError 404."""
+        return self.revision(kind, namespace, name).as_kind(kind)
+
+    def find(self, kind: Kind, namespace: str, name: str) -> JsonObject | None:
+        """The newest state of an object, or None."""
+        revision = self.history.find(kind, namespace, name)
+        return revision.as_kind(kind) if revision else None
+
+    def revision(self, kind: Kind, namespace: str, name: str) -> Revision:
+        """The newest revision of an object. Raises: StatusError 404."""
+        revision = self.history.find(kind, namespace, name)
+        if revision is None:
+            raise status.not_found(kind, name)
+        return revision
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> tuple[list[JsonObject], int]:
+        """
+        The objects of one namespace (None: of all) that both selectors want, and the list's resource version.
+
+        Raises: StatusError 400 where a selector can't be read. Cost: O(objects in scope).
+        """
+        matches = matcher(kind, label_selector, field_selector)
+        snapshot = self.history.snapshot(kind, namespace)
+        wanted = [one.as_kind(kind) for one in snapshot.revisions if matches is None or matches(one.obj)]
+        return wanted, snapshot.resource_version
+
+    def subscribe(self, kind: Kind, since: int | None = None) -> Reader:
+        """
+        The changes of `kind` after resource version `since` (None: from now on).
+
+        `async for change_type, obj, resource_version in store.subscribe(POD)`; or `with` it and use `take`.
+        Raises: StatusError 410 where that lies before the remembered past, here or while iterating.
+        """
+        return self.history.reader(kind, self.resource_version if since is None else since)
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def create(self, kind: Kind, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        """The object as stored. Raises: StatusError 400, 403, 404 (namespace), 409, 422."""
+        strategy = strategy_of(kind)
+        new = strategy_input(kind, copied(obj))
+        metadata = self._new_metadata(kind, namespace, new)
+        view = self._view()
+        if kind.namespaced:
+            self._admit_namespace(kind, namespace, metadata.get("name", ""))
+        strategy.prepare_create(new, view)
+        errors = validate_metadata(metadata, strategy) + strategy.validate_create(new)
+        if errors:
+            raise status.invalid(kind, metadata.get("name", ""), errors)
+        if self.history.find(kind, namespace, metadata["name"]) is not None:
+            raise status.already_exists(kind, metadata["name"])
+        if dry_run:
+            return Revision(new, 0).as_kind(kind)
+        return self.history.put(kind, new).as_kind(kind)
+
+    def inject(self, kind: Kind, obj: JsonObject) -> JsonObject:
+        """
+        The object is stored as given, unvalidated: for tests of how clients bear malformed objects.
+
+        It needs metadata.name, and metadata.namespace where the kind has one; nothing else is looked at.
+        """
+        return self.history.put(kind, strategy_input(kind, copied(obj))).obj
+
+    def update(
+        self, kind: Kind, obj: JsonObject, *, subresource: str | None = None, dry_run: bool = False
+    ) -> JsonObject:
+        """
+        The object as stored after the change; unchanged objects keep their resource version.
+
+        `subresource="status"` writes the status and nothing else of substance.
+        Raises: StatusError 400, 404, 409, 422.
+        """
+        new = strategy_input(kind, copied(obj))
+        metadata = new.get("metadata") or {}
+        namespace = metadata.get("namespace", "") if kind.namespaced else ""
+        old = self.history.find(kind, namespace, metadata.get("name", ""))
+        strategy = strategy_of(kind)
+        if old is None:
+            if strategy.create_on_update and not metadata.get("resourceVersion"):
+                return self.create(kind, namespace, obj, dry_run=dry_run)
+            raise status.not_found(kind, metadata.get("name", ""))
+        self._check_preconditions(kind, old.obj, new, strategy)
+        return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: JsonObject | list[JsonObject],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> JsonObject:
+        """
+        The object as stored after the patch; apply patches create what is missing.
+
+        Raises: StatusError 400, 404, 409 (a resourceVersion in the patch that is not the stored one), 422.
+        """
+        old = self.history.find(kind, namespace, name)
+        if old is None:
+            if patch_type is PatchType.APPLY and isinstance(patch, dict) and subresource is None:
+                return self.create(kind, namespace, patch, dry_run=dry_run)
+            raise status.not_found(kind, name)
+        seen = old.as_kind(kind)
+        new = strategy_input(kind, patched(copied(seen), patch, patch_type, kind))
+        metadata = new.get("metadata") or {}
+        if metadata.get("name") != name or (metadata.get("namespace") or "") != namespace:
+            raise status.bad_request("the name of the object does not match the name on the URL")
+        self._check_preconditions(kind, old.obj, new, strategy_of(kind))
+        return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
+
+    def rewrite(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        """
+        The object is stored as given, in place of its current state: for subresources that checked it themselves.
+
+        `new` may share parts with the stored object but must be another one.
+        """
+        return new if dry_run else self.history.put(kind, new).as_kind(kind)
+
+    def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_s: int | None = None,
+        propagation: str | None = None,
+        dry_run: bool = False,
+    ) -> Deletion:
+        """
+        The object is gone, or marked as terminating where it has grace or finalizers.
+
+        Args:
+            uid: and `resource_version`: preconditions; 409 where the stored object has others.
+            grace_period_s: None leaves it to the object; 0 ends it at once.
+            propagation: Background (default), Foreground or Orphan: what becomes of dependents.
+        Raises: StatusError 404, 409.
+        """
+        old = self.revision(kind, namespace, name).obj
+        _check_deletion(kind, old, uid, resource_version)
+        grace_s = strategy_of(kind).grace_period_s(old, grace_period_s)
+        if dry_run:
+            return Deletion(old, gone=True)
+        return self._garbage.delete(kind, old, grace_s, propagation)
+
+    def delete_collection(self, kind: Kind, namespace: str | None, objects: Iterable[JsonObject]) -> None:
+        """Each of the objects is deleted as `delete` does; those that went meanwhile are passed over."""
+        for obj in list(objects):
+            metadata = obj["metadata"]
+            if self.history.find(kind, metadata.get("namespace", namespace or ""), metadata["name"]):
+                self.delete(kind, metadata.get("namespace", ""), metadata["name"])
+
+    # -- steps of a write ------------------------------------------------------------------------------------
+
+    def _view(self) -> View:
+        return View(self.now(), self.find)
+
+    def _new_metadata(self, kind: Kind, namespace: str, new: JsonObject) -> JsonObject:
+        """The metadata of a new object, with name, uid and creation time as the server writes them."""
+        metadata: JsonObject = new.setdefault("metadata", {})
+        if metadata.get("resourceVersion"):
+            raise status.StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        stated = metadata.get("namespace") or ""
+        if stated and stated != namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        for key in _SERVER_METADATA:
+            if key != "generateName":
+                metadata.pop(key, None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            prefix = str(metadata["generateName"])[:_GENERATED_PREFIX_LENGTH]
+            metadata["name"] = prefix + "".join(secrets.choice(_NAME_ALPHABET) for _ in range(5))
+        if kind.namespaced:
+            metadata["namespace"] = namespace
+        metadata["uid"] = str(uuid4())
+        metadata["creationTimestamp"] = self.now()
+        if strategy_of(kind).has_generation:
+            metadata["generation"] = 1
+        return metadata
+
+    def _admit_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        """Raises: StatusError 404 where the namespace is missing, 403 where it is terminating."""
+        found = self.find(NAMESPACE, "", namespace)
+        if found is None:
+            raise status.not_found(NAMESPACE, namespace)
+        if found["metadata"].get("deletionTimestamp"):
+            message = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise status.forbidden(kind, name, why, causes=[cause])
+
+    def _check_preconditions(self, kind: Kind, old: JsonObject, new: JsonObject, strategy: Strategy) -> None:
+        """Raises: StatusError 409 where uid or resourceVersion are not the stored ones."""
+        stored, stated = old["metadata"], new.get("metadata") or {}
+        check_uid(kind, stored, stated.get("uid"))
+        version = stated.get("resourceVersion") or ""
+        if not version and not strategy.unconditional_update:
+            error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise status.invalid(kind, stored["name"], [error])
+        if version and version != stored["resourceVersion"]:
+            raise status.conflict(kind, stored["name"])
+
+    def _replace(
+        self, kind: Kind, revision: Revision, new: JsonObject, *, subresource: str | None, dry_run: bool
+    ) -> JsonObject:
+        """The stored object takes the new state, as far as the (sub)resource may write it."""
+        old = revision.obj
+        strategy = strategy_of(kind)
+        _keep_server_metadata(new, old)
+        if subresource == "status":
+            _keep_all_but_status(new, old, strategy)
+        elif strategy.has_status:
+            _copy_field(new, old, "status")
+        strategy.prepare_update(new, old, self._view())
+        if strategy.has_generation and _spec_of(new) != _spec_of(old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        errors = validate_metadata(new["metadata"], strategy)
+        errors += validate_metadata_update(new["metadata"], old["metadata"])
+        if subresource != "status":
+            errors += strategy.validate_update(new, old)
+        if errors:
+            raise status.invalid(kind, old["metadata"]["name"], errors)
+        if dry_run or new == old:
+            return Revision(new, revision.resource_version).as_kind(kind)
+        if self._garbage.ends(new):
+            return self._garbage.remove(kind, new)
+        return self.history.put(kind, new).as_kind(kind)
+
+
+def strategy_input(kind: Kind, obj: JsonObject) -> JsonObject:
+    """A client's object in the version that is stored, its apiVersion and kind set."""
+    from scheduler.devcluster.events import as_core
+
+    if kind.group == "events.k8s.io":
+        return as_core(obj)
+    obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+    return obj
+
+
+def check_uid(kind: Kind, stored: Mapping[str, str], stated: str | None, *, resource: str = "") -> None:
+    """Raises: StatusError 409 where a uid is stated that is not the stored one."""
+    if stated and stated != stored["uid"]:
+        why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
+        raise status.conflict(kind, stored["name"], why, resource=resource)
+
+
+def _check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
+    metadata = old["metadata"]
+    if uid and uid != metadata["uid"]:
+        why = (
+            "the UID in the precondition "
+            f"({uid}) does not match the UID in record ({metadata['uid']}). The object might have been deleted "
+            "and then recreated"
+        )
+        raise status.conflict(kind, metadata["name"], why)
+    if resource_version and resource_version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion "
+            f"in record ({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise status.conflict(kind, metadata["name"], why)
+
+
+def _keep_server_metadata(new: JsonObject, old: JsonObject) -> None:
+    metadata = new.setdefault("metadata", {})
+    for key in _SERVER_METADATA:
+        _copy_field(metadata, old["metadata"], key)
+
+
+def _copy_field(into: JsonObject, source: JsonObject, key: str) -> None:
+    if key in source:
+        into[key] = source[key]
+    else:
+        into.pop(key, None)
+
+
+def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -> None:
+    """What the status subresource may not write is as it was."""
+    for key in (new.keys() | old.keys()) - {"metadata", "status"}:
+        _copy_field(new, old, key)
+    metadata, stored = new["metadata"], old["metadata"]
+    for key in ("ownerReferences", "finalizers"):
+        _copy_field(metadata, stored, key)
+    if not strategy.status_writes_metadata:
+        for key in ("labels", "annotations"):
+            _copy_field(metadata, stored, key)
+
+
+def _spec_of(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
+
+
+#: What a listener of `Store.history.listeners` gets, for modules that only know the store.
+Listener = Callable[[Kind, Change], None]
