@@ -14,7 +14,7 @@ from typing import Final
 
 from scheduler.model.labels import qualified_name_problem
 from scheduler.model.pods import Container, Pod, PodSpec, Requests, Resize
-from scheduler.model.quantity import Quantity, parse_quantity
+from scheduler.model.quantity import ZERO, Quantity, parse_quantity
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -175,7 +175,7 @@ def _over_containers(
 
 
 def _held(container: Container, resize: Resize | None) -> Requests:
-    """The larger of what the container asks for and what it holds; an infeasible resize's ask does not count."""
+    """The larger of what the container asks for and what it holds; what cannot be had (infeasible) is no ask."""
     reported = resize.containers.get(container.name) if resize else None
     if resize is None or reported is None:
         return container.requests
@@ -187,14 +187,14 @@ def _held(container: Container, resize: Resize | None) -> Requests:
 
 
 def _pod_level(spec: PodSpec, resize: Resize | None) -> Requests:
-    asked = spec.pod_requests or {}
-    if resize is not None and resize.pod_requests is not None:
-        held = dict(resize.pod_requests)
-        _raise(held, resize.pod_allocated)
-        if not resize.infeasible:
-            _raise(held, asked)
-        asked = held
-    return {name: amount for name, amount in asked.items() if _is_pod_level(name)}
+    asked = {name: amount for name, amount in (spec.pod_requests or {}).items() if _is_pod_level(name)}
+    if resize is None or resize.pod_requests is None:
+        return asked
+    held = dict(resize.pod_requests)
+    _raise(held, resize.pod_allocated)
+    if not resize.infeasible:
+        _raise(held, asked)
+    return {name: held.get(name, ZERO) for name in asked}  # what only the status names is not applied
 
 
 def _has_pod_level_requests(spec: PodSpec) -> bool:
