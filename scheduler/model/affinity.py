@@ -108,7 +108,9 @@ def parse_node_rule(node_selector: Mapping[str, str] | None, affinity: wire.Affi
         return ANY_NODE
     return NodeRule(
         pairs=None if node_selector is None else tuple(sorted(node_selector.items())),
-        terms=None if required is None else tuple(parse_node_term(t) for t in required.node_selector_terms or ()),
+        terms=None
+        if required is None
+        else tuple(parse_node_term(t) for t in required.node_selector_terms or ()),
     )
 
 

@@ -18,7 +18,14 @@ import msgspec
 from scheduler.model import wire
 from scheduler.model.affinity import parse_affinity, parse_node_rule, parse_preferred_nodes, parse_spread
 from scheduler.model.quantity import Quantity, QuantityError, parse_quantity
-from scheduler.model.terms import NodeRule, PodAffinity, PreferredNodeTerm, Problem, SpreadConstraint, Toleration
+from scheduler.model.terms import (
+    NodeRule,
+    PodAffinity,
+    PreferredNodeTerm,
+    Problem,
+    SpreadConstraint,
+    Toleration,
+)
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
@@ -214,14 +221,23 @@ def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:
         bytes(raw.overhead),
         bytes(raw.resources),
         bytes(raw.resource_claims),
-        tuple((v.name, v.claim_name, v.is_ephemeral, v.image_reference) for v in raw.volumes or () if v.is_read),
+        tuple(
+            (v.name, v.claim_name, v.is_ephemeral, v.image_reference) for v in raw.volumes or () if v.is_read
+        ),
         raw.host_network,
         raw.host_users,
     )
 
 
 def _container_key(raw: wire.Container) -> tuple[object, ...]:
-    return (raw.name, raw.image, bytes(raw.resources), bytes(raw.ports), raw.restart_policy, raw.restart_policy_rules)
+    return (
+        raw.name,
+        raw.image,
+        bytes(raw.resources),
+        bytes(raw.ports),
+        raw.restart_policy,
+        raw.restart_policy_rules,
+    )
 
 
 def _parse_spec(namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -235,7 +251,9 @@ def _parse_spec(namespace: str, raw: wire.PodSpec) -> PodSpec:
         affinity=parse_affinity(namespace, affinity),
         has_affinity_fields=affinity is not None
         and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None),
-        spread=tuple(parse_spread(constraint) for constraint in wire.decode_spread(raw.topology_spread_constraints)),
+        spread=tuple(
+            parse_spread(constraint) for constraint in wire.decode_spread(raw.topology_spread_constraints)
+        ),
         tolerations=tuple(
             Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "")
             for t in wire.decode_tolerations(raw.tolerations)
@@ -313,7 +331,9 @@ def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
         containers=containers,
         pod_requests=None if pod_held is None else _quantities(pod_held.requests),
         pod_allocated=_quantities(wire.decode_quantities(status.allocated_resources)),
-        infeasible=any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ()),
+        infeasible=any(
+            c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ()
+        ),
     )
 
 

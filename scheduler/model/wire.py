@@ -21,7 +21,7 @@ class _Wire(Struct, frozen=True, gc=False, rename="camel"):
     """Camel-cased, immutable, outside the garbage collector: no cycles can be decoded."""
 
 
-class OwnerReference(_Wire):
+class OwnerReference(_Wire, frozen=True):
     """metadata.ownerReferences[]."""
 
     api_version: str = ""
@@ -30,7 +30,7 @@ class OwnerReference(_Wire):
     controller: bool | None = None
 
 
-class Metadata(_Wire):
+class Metadata(_Wire, frozen=True):
     """metadata of any object."""
 
     name: str = ""
@@ -44,19 +44,19 @@ class Metadata(_Wire):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
-class Named(_Wire):
+class Named(_Wire, frozen=True):
     """Anything of which only the name is read."""
 
     name: str = ""
 
 
-class RestartRule(_Wire):
+class RestartRule(_Wire, frozen=True):
     """containers[].restartPolicyRules[]."""
 
     action: str = ""
 
 
-class Container(_Wire):
+class Container(_Wire, frozen=True):
     """containers[] and initContainers[]."""
 
     name: str = ""
@@ -67,19 +67,19 @@ class Container(_Wire):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
-class ClaimVolume(_Wire):
+class ClaimVolume(_Wire, frozen=True):
     """volumes[].persistentVolumeClaim."""
 
     claim_name: str = ""
 
 
-class ImageVolume(_Wire):
+class ImageVolume(_Wire, frozen=True):
     """volumes[].image."""
 
     reference: str | None = None
 
 
-class Volume(_Wire):
+class Volume(_Wire, frozen=True):
     """volumes[]: the sources that decide where a pod can run."""
 
     name: str = ""
@@ -105,10 +105,12 @@ class Volume(_Wire):
     @property
     def is_read(self) -> bool:
         """Whether any plugin reads this volume."""
-        return self.persistent_volume_claim is not None or self.ephemeral is not None or self.image is not None
+        return (
+            self.persistent_volume_claim is not None or self.ephemeral is not None or self.image is not None
+        )
 
 
-class PodSpec(_Wire):
+class PodSpec(_Wire, frozen=True):
     """spec of a pod."""
 
     node_name: str | None = None
@@ -129,7 +131,7 @@ class PodSpec(_Wire):
     host_users: bool | None = None
 
 
-class Condition(_Wire):
+class Condition(_Wire, frozen=True):
     """status.conditions[]."""
 
     type: str = ""
@@ -138,7 +140,7 @@ class Condition(_Wire):
     message: str | None = None
 
 
-class ContainerStatus(_Wire):
+class ContainerStatus(_Wire, frozen=True):
     """status.containerStatuses[]."""
 
     name: str = ""
@@ -146,7 +148,7 @@ class ContainerStatus(_Wire):
     allocated_resources: Raw = Raw()
 
 
-class PodStatus(_Wire):
+class PodStatus(_Wire, frozen=True):
     """status of a pod."""
 
     phase: str | None = None
@@ -158,7 +160,7 @@ class PodStatus(_Wire):
     allocated_resources: Raw = Raw()
 
 
-class Pod(_Wire):
+class Pod(_Wire, frozen=True):
     """A pod."""
 
     metadata: Metadata
@@ -166,13 +168,13 @@ class Pod(_Wire):
     status: PodStatus = PodStatus()
 
 
-class Resources(_Wire):
+class Resources(_Wire, frozen=True):
     """resources of a container or pod."""
 
     requests: dict[str, QuantityText] | None = None
 
 
-class ContainerPort(_Wire):
+class ContainerPort(_Wire, frozen=True):
     """containers[].ports[]."""
 
     host_port: int | None = None
@@ -180,7 +182,7 @@ class ContainerPort(_Wire):
     protocol: str | None = None
 
 
-class Toleration(_Wire):
+class Toleration(_Wire, frozen=True):
     """tolerations[]."""
 
     key: str | None = None
@@ -189,7 +191,7 @@ class Toleration(_Wire):
     effect: str | None = None
 
 
-class Expression(_Wire):
+class Expression(_Wire, frozen=True):
     """matchExpressions[] of label and node selectors."""
 
     key: str = ""
@@ -197,14 +199,14 @@ class Expression(_Wire):
     values: tuple[str, ...] | None = None
 
 
-class LabelSelector(_Wire):
+class LabelSelector(_Wire, frozen=True):
     """A label selector."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[Expression, ...] | None = None
 
 
-class AffinityTerm(_Wire):
+class AffinityTerm(_Wire, frozen=True):
     """A term of pod affinity or anti-affinity."""
 
     topology_key: str = ""
@@ -213,14 +215,14 @@ class AffinityTerm(_Wire):
     namespace_selector: LabelSelector | None = None
 
 
-class WeightedTerm(_Wire):
+class WeightedTerm(_Wire, frozen=True):
     """A preferred term."""
 
     weight: int = 0
     pod_affinity_term: AffinityTerm = AffinityTerm()
 
 
-class PodAffinity(_Wire):
+class PodAffinity(_Wire, frozen=True):
     """podAffinity and podAntiAffinity."""
 
     required: tuple[AffinityTerm, ...] | None = msgspec.field(
@@ -231,36 +233,38 @@ class PodAffinity(_Wire):
     )
 
 
-class NodeTerm(_Wire):
+class NodeTerm(_Wire, frozen=True):
     """A node selector term."""
 
     match_expressions: tuple[Expression, ...] | None = None
     match_fields: tuple[Expression, ...] | None = None
 
 
-class NodeSelector(_Wire):
+class NodeSelector(_Wire, frozen=True):
     """Required node affinity."""
 
     node_selector_terms: tuple[NodeTerm, ...] | None = None
 
 
-class PreferredNode(_Wire):
+class PreferredNode(_Wire, frozen=True):
     """A preferred node term."""
 
     weight: int = 0
     preference: NodeTerm = NodeTerm()
 
 
-class NodeAffinity(_Wire):
+class NodeAffinity(_Wire, frozen=True):
     """nodeAffinity."""
 
-    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    required: NodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
     preferred: tuple[PreferredNode, ...] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
 
 
-class Affinity(_Wire):
+class Affinity(_Wire, frozen=True):
     """affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -268,7 +272,7 @@ class Affinity(_Wire):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class SpreadConstraint(_Wire):
+class SpreadConstraint(_Wire, frozen=True):
     """topologySpreadConstraints[]."""
 
     max_skew: int = 1
@@ -281,7 +285,7 @@ class SpreadConstraint(_Wire):
     match_label_keys: tuple[str, ...] | None = None
 
 
-class Taint(_Wire):
+class Taint(_Wire, frozen=True):
     """spec.taints[] of a node."""
 
     key: str = ""
@@ -289,21 +293,21 @@ class Taint(_Wire):
     effect: str = ""
 
 
-class NodeSpec(_Wire):
+class NodeSpec(_Wire, frozen=True):
     """spec of a node."""
 
     unschedulable: bool | None = None
     taints: tuple[Taint, ...] | None = None
 
 
-class Image(_Wire):
+class Image(_Wire, frozen=True):
     """status.images[] of a node."""
 
     names: tuple[str, ...] | None = None
     size_bytes: int | None = None
 
 
-class NodeStatus(_Wire):
+class NodeStatus(_Wire, frozen=True):
     """status of a node."""
 
     allocatable: dict[str, QuantityText] | None = None
@@ -311,7 +315,7 @@ class NodeStatus(_Wire):
     declared_features: tuple[str, ...] | None = None
 
 
-class Node(_Wire):
+class Node(_Wire, frozen=True):
     """A node."""
 
     metadata: Metadata
@@ -319,32 +323,32 @@ class Node(_Wire):
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(_Wire):
+class Namespace(_Wire, frozen=True):
     """A namespace."""
 
     metadata: Metadata
 
 
-class MapSelectorSpec(_Wire):
+class MapSelectorSpec(_Wire, frozen=True):
     """spec of Services and ReplicationControllers: the selector is a plain map."""
 
     selector: dict[str, str] | None = None
 
 
-class LabelSelectorSpec(_Wire):
+class LabelSelectorSpec(_Wire, frozen=True):
     """spec of ReplicaSets and StatefulSets."""
 
     selector: LabelSelector | None = None
 
 
-class MapSelected(_Wire):
+class MapSelected(_Wire, frozen=True):
     """A Service or ReplicationController."""
 
     metadata: Metadata
     spec: MapSelectorSpec = MapSelectorSpec()
 
 
-class LabelSelected(_Wire):
+class LabelSelected(_Wire, frozen=True):
     """A ReplicaSet or StatefulSet."""
 
     metadata: Metadata

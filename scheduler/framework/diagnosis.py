@@ -1,0 +1,81 @@
+"""
+Why no node was found, as operators read it.
+
+Grammar of the message (framework/types.go, FitError.Error, kubernetes 1.36):
+
+    "0/" N " nodes are available:" [ " " prefilter "." | " " entry *( ", " entry ) "." ] [ " " postfilter ]
+    entry = count " " reason
+
+A node adds 1 to each reason of its status, so counts may exceed N; entries are sorted bytewise as whole texts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.framework.verdicts import Code, Refusals, Status
+from scheduler.state.arrays import Mask
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRefusals:
+    """What one plugin refused in a cycle; `rows` are those that no earlier plugin had refused."""
+
+    plugin: str
+    refusals: Refusals
+    rows: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class FitError:
+    """
+    No node fits: enough to write the message, to requeue by event and to look for victims.
+
+    `prefilter` is the refusal of a PreFilter that concerns all nodes; `per_node` is empty then.
+    """
+
+    n_nodes: int
+    rejecting: frozenset[str]
+    prefilter: Status | None = None
+    per_node: tuple[PluginRefusals, ...] = field(default=())
+
+    def message(self, postfilter: str = "") -> str:
+        """The text of the PodScheduled condition and of the event."""
+        text = f"0/{self.n_nodes} nodes are available:"
+        if self.prefilter is not None:
+            text += f" {self.prefilter.message}."
+        elif entries := _entries(self.reason_counts()):
+            text += f" {', '.join(entries)}."
+        return f"{text} {postfilter}" if postfilter else text
+
+    def reason_counts(self) -> Counter[str]:
+        """How many nodes have each reason."""
+        counts: Counter[str] = Counter()
+        for part in self.per_node:
+            per_code = np.bincount(part.refusals.codes[part.rows], minlength=len(part.refusals.statuses) + 1)
+            for status, n_nodes in zip(part.refusals.statuses, per_code[1:].tolist(), strict=True):
+                if n_nodes:
+                    for reason in status.reasons:
+                        counts[reason] += n_nodes
+        return counts
+
+    def code_counts(self) -> Counter[Code]:
+        """How many nodes were refused with each code; all of them with the PreFilter's where there is one."""
+        if self.prefilter is not None:
+            return Counter({self.prefilter.code: self.n_nodes})
+        counts: Counter[Code] = Counter()
+        for part in self.per_node:
+            per_code = np.bincount(part.refusals.codes[part.rows], minlength=len(part.refusals.statuses) + 1)
+            for status, n_nodes in zip(part.refusals.statuses, per_code[1:].tolist(), strict=True):
+                if n_nodes:
+                    counts[status.code] += n_nodes
+        return counts
+
+
+def _entries(counts: Counter[str]) -> Iterable[str]:
+    # Code point order of str equals byte order of UTF-8.
+    return sorted(f"{n_nodes} {reason}" for reason, n_nodes in counts.items())

@@ -1,0 +1,139 @@
+"""
+The plugin contract.
+
+A plugin looks at a pod once (`prefilter`, `prescore`) and leaves behind an object that answers for all nodes at once
+with arrays. No stage loops over nodes in Python, sees another plugin, logs, counts or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from scheduler.framework.events import Registration
+from scheduler.framework.verdicts import Refusals, Skip, Status
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Amounts, Mask, Rows
+from scheduler.state.selection import LabelSet
+from scheduler.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The pod under decision and its label set, which knows the selections that match it."""
+
+    pod: Pod
+    label_set: LabelSet
+
+
+class NodeFilter(Protocol):
+    """What PreFilter leaves behind for Filter. `refusals().codes == 0` exactly where `fits()` is true."""
+
+    def fits(self) -> Mask:
+        """Rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
+        ...
+
+    def refusals(self) -> Refusals:
+        """Why the other rows are refused; asked only for a pod that found no node."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """A filter together with the only node names that can be feasible."""
+
+    node_filter: NodeFilter
+    node_names: frozenset[str]
+
+
+PreFiltered = NodeFilter | Narrowed | Skip | Status
+
+
+class Feasible:
+    """The nodes that passed every filter, as scoring sees them."""
+
+    def __init__(self, mask: Mask) -> None:
+        #: bool array of shape (n_rows,).
+        self.mask = mask
+        #: Number of feasible nodes.
+        self.n = int(np.count_nonzero(mask))
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Feasible rows in ascending order: intp array of shape (n,)."""
+        return np.flatnonzero(self.mask)
+
+    def highest(self, amounts: Amounts) -> int:
+        """The largest amount on a feasible row; there must be one."""
+        return int(self._of_feasible(amounts).max())
+
+    def lowest(self, amounts: Amounts) -> int:
+        """The smallest amount on a feasible row; there must be one."""
+        return int(self._of_feasible(amounts).min())
+
+    def _of_feasible(self, amounts: Amounts) -> Amounts:
+        # Where every row is feasible, which is usual, the gather is saved: 5 µs at 5,000 nodes.
+        return amounts if self.n == len(self.mask) else amounts[self.rows]
+
+
+class NodeScorer(Protocol):
+    """What PreScore leaves behind for Score and NormalizeScore."""
+
+    def raw(self) -> Amounts:
+        """Scores before normalising: int64 array of shape (n_rows,); rows that are not feasible may hold anything."""
+        ...
+
+    def normalized(self, raw: Amounts) -> Amounts:
+        """Scores from 0 to 100 on feasible rows; `raw` itself where the plugin does not normalise."""
+        ...
+
+
+PreScored = NodeScorer | Skip | Status
+
+
+@runtime_checkable
+class FilterPlugin(Protocol):
+    """A plugin of the PreFilter and Filter points."""
+
+    name: str
+
+    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+        """Looks at the pod: nothing to do, refused everywhere, or a filter for the nodes."""
+        ...
+
+
+@runtime_checkable
+class ScorePlugin(Protocol):
+    """A plugin of the PreScore and Score points."""
+
+    name: str
+
+    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        """Looks at the pod and the feasible nodes: nothing to do, failed, or a scorer."""
+        ...
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Protocol):
+    """A plugin that can keep a pod out of the queue."""
+
+    name: str
+
+    def admits(self, pod: Pod) -> bool:
+        """Whether the pod may enter the active queue."""
+        ...
+
+
+@runtime_checkable
+class Requeuer(Protocol):
+    """A plugin that says which events may lift its refusals."""
+
+    name: str
+
+    def registrations(self) -> Sequence[Registration]:
+        """The events, with hints that look at the changed object."""
+        ...

@@ -1,0 +1,26 @@
+"""Normalising raw scores to 0..100. Source: plugins/helper/normalize_score.go (kubernetes 1.36)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from scheduler.framework.interface import Feasible
+from scheduler.state.arrays import Amounts
+
+#: Upstream's MaxNodeScore.
+MAX_NODE_SCORE: Final = 100
+
+
+def default_normalized(raw: Amounts, feasible: Feasible, *, reverse: bool) -> Amounts:
+    """
+    Scores scaled so that the best feasible node has 100, turned around where `reverse`.
+
+    The minimum is not subtracted; raw scores are not negative. int64 array of shape (n_rows,). O(n_rows).
+    """
+    highest = max(0, feasible.highest(raw))
+    if highest == 0:
+        return np.full_like(raw, MAX_NODE_SCORE) if reverse else raw
+    scaled = MAX_NODE_SCORE * raw // highest
+    return MAX_NODE_SCORE - scaled if reverse else scaled

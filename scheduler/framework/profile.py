@@ -1,0 +1,39 @@
+"""A profile: the plugins that one schedulerName runs, in order and weighted; checked when it is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, Requeuer, ScorePlugin
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A scoring plugin and what its scores are multiplied with."""
+
+    plugin: ScorePlugin
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """
+    One profile of the configuration, ready to run.
+
+    `percentage_of_nodes_to_score` is 0 where all nodes are to be scored, which is our default.
+    """
+
+    scheduler_name: str
+    filters: tuple[FilterPlugin, ...]
+    scorers: tuple[Weighted, ...]
+    pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
+    percentage_of_nodes_to_score: int = 0
+
+    def requeuers(self) -> Iterator[Requeuer]:
+        """Every plugin that can refuse a pod and names events that may lift the refusal, each once."""
+        seen: set[str] = set()
+        for plugin in (*self.pre_enqueue, *self.filters):
+            if isinstance(plugin, Requeuer) and plugin.name not in seen:
+                seen.add(plugin.name)
+                yield plugin

@@ -1,0 +1,83 @@
+"""
+Recounts everything from the placed pods and compares: the invariant that the whole design stands on.
+
+Runs at the teardown of every test that has a cluster, and in slices in the background of a running scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from scheduler.state.cluster import ClusterState
+from scheduler.state.declared import TermKey, term_keys
+from scheduler.state.selection import Selection
+
+
+def differences(state: ClusterState) -> list[str]:
+    """Where counts and a recount from scratch differ, one line each; empty when they are equal. O(pods x selections)."""
+    return [*_node_differences(state), *_selection_differences(state), *_declared_differences(state)]
+
+
+def _node_differences(state: ClusterState) -> Iterator[str]:
+    nodes = state.nodes
+    pods: Counter[int] = Counter()
+    requested: Counter[tuple[str, int]] = Counter()
+    non_zero: Counter[tuple[int, int]] = Counter()
+    for placed in state.placed.values():
+        usage = state.usage_of(placed.pod)
+        pods[placed.row] += 1
+        for resource, amount in usage.requested.items():
+            requested[resource, placed.row] += amount
+        for index, amount in enumerate(usage.non_zero):
+            non_zero[index, placed.row] += amount
+    for row in range(nodes.n_rows):
+        if nodes.pod_count[row] != pods[row]:
+            yield f"{nodes.name_of(row)}: {nodes.pod_count[row]} pods kept, {pods[row]} recounted"
+        for index in range(2):
+            if nodes.non_zero[index, row] != non_zero[index, row]:
+                yield f"{nodes.name_of(row)}: non-zero {nodes.non_zero[index, row]} kept, {non_zero[index, row]} recounted"
+    for resource in {name for name, _ in requested}:
+        kept = nodes.requested(resource)
+        for row in range(nodes.n_rows):
+            if kept is None or kept[row] != requested[resource, row]:
+                yield f"{nodes.name_of(row)}: {resource} kept and recounted differ ({requested[resource, row]} recounted)"
+    if nodes.n_live != int(np.count_nonzero(nodes.alive)):
+        yield f"{nodes.n_live} live nodes kept, {int(np.count_nonzero(nodes.alive))} recounted"
+
+
+def _selection_differences(state: ClusterState) -> Iterator[str]:
+    namespace_labels = state.selections.namespace_labels
+    for selection in state.selections.selections():
+        if selection.counts is None or selection.live_counts is None:
+            continue
+        every: Counter[int] = Counter()
+        live: Counter[int] = Counter()
+        for placed in state.placed.values():
+            pod = placed.pod
+            if selection.matcher.matches(pod.namespace, pod.labels, namespace_labels.get(pod.namespace)):
+                every[placed.row] += 1
+                live[placed.row] += not pod.terminating
+        yield from _compared(selection, "pods", dict(selection.counts.items()), every)
+        yield from _compared(selection, "live pods", dict(selection.live_counts.items()), live)
+
+
+def _compared(
+    selection: Selection, what: str, kept: Mapping[int, int], recounted: Counter[int]
+) -> Iterator[str]:
+    wanted = {row: count for row, count in recounted.items() if count}
+    if kept != wanted:
+        yield f"{selection.matcher}: {what} per row {kept} kept, {wanted} recounted"
+
+
+def _declared_differences(state: ClusterState) -> Iterator[str]:
+    recounted: dict[TermKey, Counter[int]] = {}
+    for placed in state.placed.values():
+        for key in term_keys(placed.pod.spec):
+            recounted.setdefault(key, Counter())[placed.row] += 1
+    kept = {key: dict(term.counts.items()) for key, term in state.declared.all().items()}
+    for key in {*recounted, *kept}:
+        if kept.get(key, {}) != dict(recounted.get(key, Counter())):
+            yield f"{key}: declared {kept.get(key)} kept, {recounted.get(key)} recounted"

@@ -1,0 +1,197 @@
+"""
+The state of the cluster: nodes, placed pods and everything counted from them. The only door to change any of it.
+
+A pod's life here (framework/cache in kube-scheduler; assumed pods never expire):
+
+    unknown --assume--> assumed --upsert_pod--> placed --remove_pod--> unknown
+       |                   `------forget------> unknown
+       `--------------upsert_pod--------------> placed
+
+House rules: one writer; pods are keyed by UID; every change moves counts by +1 or -1 at one row; whatever can be
+recounted is recounted by `state.audit` and equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from scheduler.errors import InvariantViolation
+from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.pods import HostPort, Pod, PodSpec
+from scheduler.model.requests import non_zero_on_node, on_node_request
+from scheduler.state.declared import DeclaredTerms
+from scheduler.state.node_masks import NodeMasks
+from scheduler.state.node_table import NodeTable, Usage
+from scheduler.state.selection import LabelSet, SelectionIndex
+from scheduler.state.workloads import Workloads
+
+
+@dataclass(slots=True)
+class PlacedPod:
+    """A pod on a node row, with what it was counted as, so that exactly that is taken back."""
+
+    pod: Pod
+    row: int
+    label_set: LabelSet
+    usage: Usage
+    assumed: bool
+
+
+class ClusterState:
+    """Everything known about the cluster, as columns and counts."""
+
+    def __init__(self) -> None:
+        self.nodes = NodeTable()
+        self.masks = NodeMasks(self.nodes)
+        self.selections = SelectionIndex()
+        self.declared = DeclaredTerms(self.selections)
+        self.workloads = Workloads()
+        #: Every placed or assumed pod by UID.
+        self.placed: dict[str, PlacedPod] = {}
+        #: Pods in `placed` that await their confirmation by the API server.
+        self.n_assumed = 0
+        self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
+
+    def upsert_node(self, node: Node) -> None:
+        """The node is there with these facts; pods that waited for it count from now on."""
+        self.nodes.upsert(node)
+
+    def remove_node(self, name: str) -> None:
+        """The node is gone; pods still on it count nowhere until it returns."""
+        self.nodes.remove(name)
+
+    def node(self, name: str) -> Node | None:
+        """The live node of that name."""
+        row = self.nodes.row_by_name.get(name)
+        return None if row is None else self.nodes.nodes[row]
+
+    def upsert_namespace(self, namespace: Namespace) -> None:
+        """The namespace has these labels from now on."""
+        if self.selections.namespace_labels.get(namespace.name) != namespace.labels:
+            self.selections.relabel_namespace(namespace.name, namespace.labels)
+
+    def remove_namespace(self, name: str) -> None:
+        """The namespace is gone: its pods, if any, are in an unknown namespace."""
+        self.selections.relabel_namespace(name, None)
+
+    def upsert_workload(self, workload: Workload) -> None:
+        """The workload selects these pods."""
+        self.workloads.upsert(workload)
+
+    def remove_workload(self, kind: str, namespace: str, name: str) -> None:
+        """The workload is gone."""
+        self.workloads.remove(kind, namespace, name)
+
+    def upsert_pod(self, pod: Pod) -> None:
+        """
+        The API server has the pod on `pod.node_name`; an assumed pod is confirmed, or follows where it differs.
+
+        O(selections that match the pod's labels + terms it declares).
+        """
+        known = self.placed.get(pod.uid)
+        if known is not None:
+            if self._moves_nothing(known, pod):
+                self.n_assumed -= known.assumed
+                known.pod, known.assumed = pod, False
+                return
+            self._lift(known)
+        self._put(pod, pod.node_name, assumed=False)
+
+    def remove_pod(self, uid: str) -> Pod | None:
+        """The pod is gone from its node. Returns the pod as it was counted, None where it was not placed."""
+        known = self.placed.get(uid)
+        if known is None:
+            return None
+        self._lift(known)
+        return known.pod
+
+    def assume(self, pod: Pod, node_name: str) -> None:
+        """
+        The pod counts on the node before the API server confirms it; ends in `upsert_pod` or `forget`.
+
+        Raises InvariantViolation if the pod is placed already: a second assume would count it twice.
+        """
+        if pod.uid in self.placed:
+            raise InvariantViolation(f"assume {pod.key} on {node_name}: uid {pod.uid} is placed already")
+        self._put(pod, node_name, assumed=True)
+
+    def forget(self, uid: str) -> Pod | None:
+        """An assumed pod counts no more. None where it was not assumed (it may have been confirmed meanwhile)."""
+        known = self.placed.get(uid)
+        if known is None or not known.assumed:
+            return None
+        self._lift(known)
+        return known.pod
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether the pod is assumed and not confirmed yet."""
+        known = self.placed.get(uid)
+        return known is not None and known.assumed
+
+    def pods_on(self, row: int) -> Iterable[Pod]:
+        """Pods on the row. O(all placed pods): for explanations and tests, not for a cycle."""
+        return [placed.pod for placed in self.placed.values() if placed.row == row]
+
+    def usage_of(self, pod: Pod) -> Usage:
+        """What the pod takes from its node; shared by all pods of a spec unless one is being resized."""
+        if pod.resize is not None:
+            return _usage(pod)
+        usage = self._usage_by_spec.get(pod.spec)
+        if usage is None:
+            usage = _usage(pod)
+            self._usage_by_spec[pod.spec] = usage
+        return usage
+
+    def _moves_nothing(self, known: PlacedPod, pod: Pod) -> bool:
+        """Whether the new object counts exactly as the known one, as with most status updates."""
+        return (
+            known.pod.spec is pod.spec
+            and known.pod.terminating == pod.terminating
+            and self.nodes.name_of(known.row) == pod.node_name
+            and known.pod.labels == pod.labels
+            and known.pod.resize == pod.resize
+        )
+
+    def _put(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
+        placed = PlacedPod(
+            pod=pod,
+            row=self.nodes.row_for(node_name),
+            label_set=self.selections.label_set(pod.namespace, pod.labels),
+            usage=self.usage_of(pod),
+            assumed=assumed,
+        )
+        self.placed[pod.uid] = placed
+        self.n_assumed += assumed
+        self.nodes.take(placed.row, placed.usage)
+        self.selections.place(placed.label_set, placed.row, live=not pod.terminating, delta=1)
+        self.declared.place(pod.spec, placed.row, 1)
+
+    def _lift(self, placed: PlacedPod) -> None:
+        del self.placed[placed.pod.uid]
+        self.n_assumed -= placed.assumed
+        self.declared.place(placed.pod.spec, placed.row, -1)
+        self.selections.place(placed.label_set, placed.row, live=not placed.pod.terminating, delta=-1)
+        self.nodes.give_back(placed.row, placed.usage)
+
+
+def _usage(pod: Pod) -> Usage:
+    return Usage(
+        requested={name: amount for name, amount in on_node_request(pod).items() if amount},
+        non_zero=non_zero_on_node(pod),
+        host_ports=host_ports(pod.spec),
+    )
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """
+    Host ports that a pod of the spec takes: its containers' and its sidecars', not those of plain init containers.
+
+    Source: pkg/scheduler/util GetHostPorts (kubernetes 1.36).
+    """
+    return tuple(
+        port
+        for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_always))
+        for port in container.host_ports
+    )

@@ -1,0 +1,186 @@
+"""A node label as a column of domain ids, and pods counted per node row; together they give counts per domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
+
+#: Domain id of a node that lacks the label. Real domains start at 1, so that a gather needs no mask.
+ABSENT: Final = 0
+
+_FIRST_CAPACITY: Final = 64
+
+
+class LabelColumn:
+    """
+    One node label over all rows: equal values share a domain id.
+
+    Relabelling a node changes its id here and nothing else: pods are counted per row, never per domain.
+    """
+
+    def __init__(self, key: str, capacity: int) -> None:
+        self.key = key
+        #: intp, shape (capacity,). ABSENT where the row has no live node or the node lacks the label.
+        self.ids: Rows = np.zeros(capacity, dtype=np.intp)
+        #: Domain id of each value in use; ids of vanished values are given out again.
+        self.id_by_value: dict[str, int] = {}
+        #: Nodes per domain id; index 0 is not used.
+        self._members: list[int] = [0]
+        self._free: list[int] = []
+        self._value_by_id: list[str] = [""]
+        self._n_shared = 0
+        #: Moves whenever an id moves: what is derived from the column is stamped with it.
+        self.version = 0
+
+    @property
+    def n_ids(self) -> int:
+        """One more than the highest domain id: the length of arrays indexed by domain."""
+        return len(self._members)
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no two nodes share a value, as with the hostname: a node's counts are then its domain's."""
+        return self._n_shared == 0
+
+    @property
+    def n_domains(self) -> int:
+        """Number of values that at least one node has."""
+        return len(self.id_by_value)
+
+    def value_of(self, domain_id: int) -> str:
+        """The label value of a domain."""
+        return self._value_by_id[domain_id]
+
+    def set(self, row: int, value: str | None) -> None:
+        """The row now has this value, or lacks the label where None. O(1)."""
+        if row >= len(self.ids):
+            self.ids = grown(self.ids, max(row + 1, 2 * len(self.ids)), ABSENT)
+        old = int(self.ids[row])
+        new = self.id_by_value.get(value, ABSENT) if value is not None else ABSENT
+        if old == new and (value is None or new != ABSENT):
+            return
+        if value is not None and new == ABSENT:
+            new = self._add_domain(value)
+        self.ids[row] = new
+        self.version += 1
+        if new != ABSENT:
+            self._members[new] += 1
+            self._n_shared += self._members[new] == 2
+        if old != ABSENT:
+            self._members[old] -= 1
+            self._n_shared -= self._members[old] == 1
+            if self._members[old] == 0:
+                del self.id_by_value[self._value_by_id[old]]
+                self._free.append(old)
+
+    def _add_domain(self, value: str) -> int:
+        if self._free:
+            domain = self._free.pop()
+            self._value_by_id[domain] = value
+        else:
+            domain = len(self._members)
+            self._members.append(0)
+            self._value_by_id.append(value)
+        self.id_by_value[value] = domain
+        return domain
+
+    def sums(self, amounts: Amounts | Counts) -> Amounts:
+        """
+        Amounts added up per domain: int64 array of shape (n_ids,), entry ABSENT always 0.
+
+        Args:
+            amounts: shape (n_rows,), any integers below 2**53 in sum (bincount adds in float64).
+
+        Cost: O(n_rows), 6 µs at 5,000.
+        """
+        totals = np.bincount(self.ids[: len(amounts)], weights=amounts, minlength=self.n_ids).astype(np.int64)
+        totals[ABSENT] = 0
+        return totals
+
+    def present(self, eligible: Mask) -> Mask:
+        """Which domains have an eligible node: bool array of shape (n_ids,), entry ABSENT always False."""
+        found = np.zeros(self.n_ids, dtype=np.bool_)
+        found[self.ids[: len(eligible)][eligible]] = True
+        found[ABSENT] = False
+        return found
+
+
+class RowCounts:
+    """
+    Pods of one kind per node row. Sparse until a decision asks for it, dense from then on.
+
+    Invariant: equal to a recount over all placed pods after every stimulus (state.audit).
+    """
+
+    __slots__ = ("_dense", "_per_node", "_sparse", "total", "version")
+
+    def __init__(self) -> None:
+        self._sparse: dict[int, int] | None = {}
+        self._dense: Counts = np.zeros(0, dtype=np.int32)
+        self._per_node: dict[str, tuple[int, int, Amounts]] = {}
+        #: Pods counted on all rows, rows of vanished nodes included.
+        self.total = 0
+        self.version = 0
+
+    def add(self, row: int, delta: int) -> None:
+        """The row has `delta` pods more (or fewer). O(1)."""
+        self.version += 1
+        self.total += delta
+        if self._sparse is None:
+            if row >= len(self._dense):
+                self._dense = grown(self._dense, max(row + 1, 2 * len(self._dense)))
+            self._dense[row] += delta
+            return
+        count = self._sparse.get(row, 0) + delta
+        if count:
+            self._sparse[row] = count
+        else:
+            del self._sparse[row]
+
+    def rows(self, n_rows: int) -> Counts:
+        """int32 array of shape (n_rows,): a view, valid until the next stimulus."""
+        if self._sparse is not None:
+            highest = max(self._sparse, default=-1)
+            self._dense = np.zeros(max(n_rows, highest + 1, _FIRST_CAPACITY), dtype=np.int32)
+            for row, count in self._sparse.items():
+                self._dense[row] = count
+            self._sparse = None
+        if len(self._dense) < n_rows:
+            self._dense = grown(self._dense, max(n_rows, 2 * len(self._dense)))
+        return self._dense[:n_rows]
+
+    def per_node(self, column: LabelColumn, n_rows: int) -> Amounts:
+        """
+        For every node the pods in its domain of `column`; 0 where the node lacks the label.
+
+        int64 array of shape (n_rows,), not to be written to; kept until the counts or the column move.
+        Cost: O(n_rows) after a change (about 12 µs at 5,000), else O(1).
+        """
+        kept = self._per_node.get(column.key)
+        if (
+            kept is not None
+            and kept[0] == self.version
+            and kept[1] == column.version
+            and len(kept[2]) == n_rows
+        ):
+            return kept[2]
+        counts = self.rows(n_rows)
+        ids = column.ids[:n_rows]
+        if column.is_unique:
+            found = np.where(ids != ABSENT, counts, 0).astype(np.int64)
+        else:
+            found = column.sums(counts)[ids]
+        self._per_node[column.key] = (self.version, column.version, found)
+        return found
+
+    def items(self) -> Iterator[tuple[int, int]]:
+        """(row, count) of every row that has pods; for the audit and for explanations."""
+        if self._sparse is not None:
+            yield from self._sparse.items()
+            return
+        for row in np.flatnonzero(self._dense).tolist():
+            yield row, int(self._dense[row])

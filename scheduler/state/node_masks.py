@@ -1,0 +1,140 @@
+"""
+Which nodes satisfy a node rule or a set of tolerations, as masks over all rows, kept until nodes change.
+
+Several plugins need them: NodeAffinity and TaintToleration as their rule, PodTopologySpread for its inclusion
+policies. Source: component-helpers scheduling/corev1/nodeaffinity, corev1 helpers (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+
+from scheduler.model.affinity import parse_int64
+from scheduler.model.terms import NodeRequirement, NodeRule, NodeTerm, Taint, Toleration
+from scheduler.state.arrays import Mask
+from scheduler.state.columns import ABSENT
+from scheduler.state.node_table import NodeTable
+
+#: Masks kept at once: one byte per node each. Distinct node rules in one cluster are far fewer.
+_KEPT_MASKS: Final = 1024
+
+#: Effects that keep a pod off a node.
+HARD_EFFECTS: Final = ("NoSchedule", "NoExecute")
+
+
+class NodeMasks:
+    """Masks by rule, each computed at most once per state of the nodes. Returned masks must not be written to."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._kept: OrderedDict[Hashable, tuple[int, int, Mask]] = OrderedDict()
+
+    def matching(self, rule: NodeRule) -> Mask:
+        """Rows whose node has every pair and matches one of the terms. O(1) when kept, else O(n_rows) per requirement."""
+        kept = self._get(rule)
+        if kept is not None:
+            return kept
+        mask = self._nodes.alive.copy()
+        for key, value in rule.pairs or ():
+            mask &= self._has_value(key, (value,))
+        if rule.terms is not None:
+            any_term = np.zeros(self._nodes.n_rows, dtype=np.bool_)
+            for term in rule.terms:
+                any_term |= self.matching_term(term)
+            mask &= any_term
+        return self._keep(rule, mask)
+
+    def matching_term(self, term: NodeTerm) -> Mask:
+        """Rows whose node matches the term; none for an empty term and for one that does not parse."""
+        kept = self._get(term)
+        if kept is not None:
+            return kept
+        mask = self._nodes.alive.copy()
+        if term.is_empty or term.problem is not None:
+            mask[:] = False
+        for requirement in term.expressions:
+            mask &= self._satisfying(requirement)
+        for requirement in term.names:
+            named = np.zeros(self._nodes.n_rows, dtype=np.bool_)
+            row = self._nodes.row_by_name.get(requirement.values[0]) if requirement.values else None
+            if row is not None:
+                named[row] = True
+            mask &= named if requirement.operator == "In" else ~named
+        return self._keep(term, mask)
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...] = HARD_EFFECTS) -> Mask:
+        """Rows all of whose taints with one of the effects are tolerated. O(1) when kept, else O(n_rows + taint sets)."""
+        key = (tolerations, effects)
+        kept = self._get(key)
+        if kept is not None:
+            return kept
+        verdicts = np.array(
+            [not untolerated(taints, tolerations, effects) for taints in self._nodes.taint_sets],
+            dtype=np.bool_,
+        )
+        return self._keep(key, verdicts[self._nodes.taint_set])
+
+    def _satisfying(self, requirement: NodeRequirement) -> Mask:
+        column = self._nodes.column(requirement.key)
+        ids = column.ids[: self._nodes.n_rows]
+        match requirement.operator:
+            case "In":
+                return self._has_value(requirement.key, requirement.values)
+            case "NotIn":
+                return ~self._has_value(requirement.key, requirement.values)
+            case "Exists":
+                return np.not_equal(ids, ABSENT)
+            case "DoesNotExist":
+                return np.equal(ids, ABSENT)
+            case _:
+                return self._compares(requirement)
+
+    def _has_value(self, key: str, values: Sequence[str]) -> Mask:
+        column = self._nodes.column(key)
+        ids = column.ids[: self._nodes.n_rows]
+        mask = np.zeros(self._nodes.n_rows, dtype=np.bool_)
+        for value in values:
+            wanted = column.id_by_value.get(value)
+            if wanted is not None:
+                mask |= ids == wanted
+        return mask
+
+    def _compares(self, requirement: NodeRequirement) -> Mask:
+        """Gt and Lt: both sides are int64 in base 10; a label that is none does not match."""
+        column = self._nodes.column(requirement.key)
+        bound = parse_int64(requirement.values[0])
+        verdicts = np.zeros(column.n_ids, dtype=np.bool_)
+        for value, domain in column.id_by_value.items():
+            number = parse_int64(value)
+            if number is not None and bound is not None:
+                verdicts[domain] = number > bound if requirement.operator == "Gt" else number < bound
+        return verdicts[column.ids[: self._nodes.n_rows]]
+
+    def _get(self, key: Hashable) -> Mask | None:
+        kept = self._kept.get(key)
+        if kept is None or kept[0] != self._nodes.version or kept[1] != self._nodes.n_rows:
+            return None
+        self._kept.move_to_end(key)
+        return kept[2]
+
+    def _keep(self, key: Hashable, mask: Mask) -> Mask:
+        self._kept[key] = (self._nodes.version, self._nodes.n_rows, mask)
+        self._kept.move_to_end(key)
+        if len(self._kept) > _KEPT_MASKS:
+            self._kept.popitem(last=False)
+        return mask
+
+
+def untolerated(
+    taints: Sequence[Taint], tolerations: Sequence[Toleration], effects: Sequence[str]
+) -> tuple[Taint, ...]:
+    """The taints with one of the effects that no toleration covers."""
+    return tuple(
+        taint
+        for taint in taints
+        if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations)
+    )

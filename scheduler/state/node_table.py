@@ -1,0 +1,271 @@
+"""Nodes as columns: one row per node, one array per fact. Rows of vanished nodes are used again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from scheduler.model.nodes import Node
+from scheduler.model.pods import HostPort
+from scheduler.model.terms import Taint
+from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
+from scheduler.state.columns import LabelColumn
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+
+_FIRST_CAPACITY: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one pod takes from its node, in scheduler units (cpu in milli, all else in whole units)."""
+
+    #: Amounts by resource name; zero amounts are left out.
+    requested: Mapping[str, int]
+    #: cpu (milli) and memory (bytes) with defaults where nothing is requested; scoring reads them.
+    non_zero: tuple[int, int]
+    host_ports: tuple[HostPort, ...]
+
+
+@dataclass(slots=True)
+class ImageState:
+    """An image name over the cluster. The size is the first reporter's, kept until no node has the name."""
+
+    size_bytes: int
+    rows: set[int] = field(default_factory=set)
+
+
+class NodeTable:
+    """
+    All nodes. Exactly one writer: ClusterState.
+
+    A row without a live node is dead: never used, freed, or a ghost that still holds pods whose node is not (or no
+    longer) known. Ghosts have no labels and no capacity, so that their pods count nowhere.
+    """
+
+    def __init__(self) -> None:
+        #: Row of each known name, ghosts included.
+        self.row_by_name: dict[str, int] = {}
+        #: Per row its node, None where the row is dead.
+        self.nodes: list[Node | None] = []
+        self._name_by_row: list[str] = []
+        self._free: list[int] = []
+        self._capacity = _FIRST_CAPACITY
+        #: Live nodes.
+        self.n_live = 0
+        #: Moves with every node that comes or goes, every changed label, every changed taint or cordon.
+        self.version = 0
+        self.images_version = 0
+        self._alive: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
+        self._unschedulable: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
+        self._taint_set: Rows = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
+        self._pod_count: Counts = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
+        self._non_zero: Amounts = np.zeros((2, _FIRST_CAPACITY), dtype=np.int64)
+        self._allocatable: Amounts = np.zeros((4, _FIRST_CAPACITY), dtype=np.int64)
+        self._requested: Amounts = np.zeros((4, _FIRST_CAPACITY), dtype=np.int64)
+        self._resource_id: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
+        #: Distinct taint lists by id; id 0 is the empty one.
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
+        self._columns: dict[str, LabelColumn] = {}
+        self.images: dict[str, ImageState] = {}
+        #: Host ports in use: (protocol, port) -> row -> addresses.
+        self.ports: dict[tuple[str, int], dict[int, set[str]]] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """Length of every per-node array; some of the rows may be dead."""
+        return len(self.nodes)
+
+    @property
+    def alive(self) -> Mask:
+        """Rows that hold a live node."""
+        return self._alive[: self.n_rows]
+
+    @property
+    def unschedulable(self) -> Mask:
+        """Rows whose node is cordoned (spec.unschedulable)."""
+        return self._unschedulable[: self.n_rows]
+
+    @property
+    def taint_set(self) -> Rows:
+        """Per row the id of its node's taint list in `taint_sets`."""
+        return self._taint_set[: self.n_rows]
+
+    @property
+    def pod_count(self) -> Counts:
+        """Pods per row, assumed ones included."""
+        return self._pod_count[: self.n_rows]
+
+    @property
+    def non_zero(self) -> Amounts:
+        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested, with defaults for none."""
+        return self._non_zero[:, : self.n_rows]
+
+    def allocatable(self, resource: str) -> Amounts | None:
+        """Amount per row that pods may take, None where no node or pod ever named the resource."""
+        index = self._resource_id.get(resource)
+        return None if index is None else self._allocatable[index, : self.n_rows]
+
+    def requested(self, resource: str) -> Amounts | None:
+        """Amount per row that pods have taken, None where no node or pod ever named the resource."""
+        index = self._resource_id.get(resource)
+        return None if index is None else self._requested[index, : self.n_rows]
+
+    def column(self, key: str) -> LabelColumn:
+        """The node label as a column; made at its first use, O(n_rows), kept up to date from then on."""
+        column = self._columns.get(key)
+        if column is None:
+            column = LabelColumn(key, max(self._capacity, 1))
+            for row, node in enumerate(self.nodes):
+                if node is not None:
+                    column.set(row, node.labels.get(key))
+            self._columns[key] = column
+        return column
+
+    def name_of(self, row: int) -> str:
+        """Name of the row's node."""
+        return self._name_by_row[row]
+
+    def upsert(self, node: Node) -> None:
+        """The node is there with these facts. O(labels in use + resources)."""
+        row = self.row_for(node.name)
+        old = self.nodes[row]
+        self.nodes[row] = node
+        if old is None:
+            self._alive[row] = True
+            self.n_live += 1
+        if old is None or old.labels != node.labels:
+            self._relabel(row, node.labels)
+        if old is None or (old.taints, old.unschedulable) != (node.taints, node.unschedulable):
+            self._taint_set[row] = self._taint_id(node.taints)
+            self._unschedulable[row] = node.unschedulable
+            self.version += 1
+        if old is None or old.allocatable != node.allocatable:
+            self._allocatable[:, row] = 0
+            for resource, amount in node.allocatable.items():
+                self._allocatable[self._resource(resource), row] = amount
+        if old is None or old.images != node.images:
+            self._set_images(row, old, node)
+
+    def remove(self, name: str) -> None:
+        """The node is gone. Its row stays as a ghost while pods are on it."""
+        row = self.row_by_name.get(name)
+        if row is None or self.nodes[row] is None:
+            return
+        self._set_images(row, self.nodes[row], None)
+        self.nodes[row] = None
+        self._alive[row] = False
+        self._unschedulable[row] = False
+        self._taint_set[row] = 0
+        self._allocatable[:, row] = 0
+        self.n_live -= 1
+        self._relabel(row, {})
+        self._release(row)
+
+    def row_for(self, name: str) -> int:
+        """The row of the name; a ghost is made where the node is not known."""
+        row = self.row_by_name.get(name)
+        if row is not None:
+            return row
+        if self._free:
+            row = self._free.pop()
+            self._name_by_row[row] = name
+        else:
+            row = len(self.nodes)
+            self.nodes.append(None)
+            self._name_by_row.append(name)
+            if row >= self._capacity:
+                self._grow(2 * self._capacity)
+        self.row_by_name[name] = row
+        return row
+
+    def take(self, row: int, usage: Usage) -> None:
+        """A pod of this usage came to the row. O(resources it names)."""
+        self._move(row, usage, 1)
+        for port in usage.host_ports:
+            self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, set()).add(port.ip)
+
+    def give_back(self, row: int, usage: Usage) -> None:
+        """
+        The pod left the row.
+
+        Ports are a set, as upstream: of two pods that hold the same port, the first to go frees it
+        (framework/types.go, HostPortInfo.Remove, kubernetes 1.36).
+        """
+        self._move(row, usage, -1)
+        for port in usage.host_ports:
+            rows = self.ports.get((port.protocol, port.port), {})
+            addresses = rows.get(row, set())
+            addresses.discard(port.ip)
+            if not addresses:
+                rows.pop(row, None)
+            if not rows:
+                self.ports.pop((port.protocol, port.port), None)
+        self._release(row)
+
+    def _move(self, row: int, usage: Usage, sign: int) -> None:
+        self._pod_count[row] += sign
+        self._non_zero[0, row] += sign * usage.non_zero[0]
+        self._non_zero[1, row] += sign * usage.non_zero[1]
+        for resource, amount in usage.requested.items():
+            self._requested[self._resource(resource), row] += sign * amount
+
+    def _release(self, row: int) -> None:
+        """Free a row that has neither node nor pods."""
+        if self.nodes[row] is None and self._pod_count[row] == 0:
+            del self.row_by_name[self._name_by_row[row]]
+            self._free.append(row)
+
+    def _relabel(self, row: int, labels: Mapping[str, str]) -> None:
+        self.version += 1
+        for key, column in self._columns.items():
+            column.set(row, labels.get(key))
+
+    def _taint_id(self, taints: tuple[Taint, ...]) -> int:
+        found = self._taint_set_id.get(taints)
+        if found is None:
+            found = len(self.taint_sets)
+            self._taint_set_id[taints] = found
+            self.taint_sets.append(taints)
+        return found
+
+    def _resource(self, name: str) -> int:
+        found = self._resource_id.get(name)
+        if found is None:
+            found = len(self._resource_id)
+            self._resource_id[name] = found
+            blank = np.zeros((1, self._capacity), dtype=np.int64)
+            self._allocatable = np.concatenate((self._allocatable, blank))
+            self._requested = np.concatenate((self._requested, blank))
+        return found
+
+    def _set_images(self, row: int, old: Node | None, new: Node | None) -> None:
+        self.images_version += 1
+        before = {name for image in old.images for name in image.names} if old else set()
+        after = {name: image.size_bytes for image in new.images for name in image.names} if new else {}
+        for name in before - after.keys():
+            state = self.images[name]
+            state.rows.discard(row)
+            if not state.rows:
+                del self.images[name]
+        for name, size_bytes in after.items():
+            self.images.setdefault(name, ImageState(size_bytes)).rows.add(row)
+
+    def _grow(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._alive = grown(self._alive, capacity, fill=False)
+        self._unschedulable = grown(self._unschedulable, capacity, fill=False)
+        self._taint_set = grown(self._taint_set, capacity)
+        self._pod_count = grown(self._pod_count, capacity)
+        self._non_zero = grown(self._non_zero, capacity)
+        self._allocatable = grown(self._allocatable, capacity)
+        self._requested = grown(self._requested, capacity)
+        for column in self._columns.values():
+            column.ids = grown(column.ids, capacity)

@@ -1,0 +1,311 @@
+"""
+Which pods a selector selects, kept as counts per node row.
+
+Every distinct (namespace, labels) is a `LabelSet`; every distinct question "which pods?" is a `PodMatcher`, held by one
+`Selection`. A pod event touches only the selections that its label set is matched by. A new label set finds its
+selections through buckets keyed by one (label, value) that they require; a new selection finds its label sets through
+the inverse postings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from scheduler.model.labels import EVERYTHING, Selector
+from scheduler.model.terms import AffinityTerm
+from scheduler.state.columns import RowCounts
+
+if TYPE_CHECKING:
+    from scheduler.state.declared import DeclaredTerm
+
+_K = TypeVar("_K")
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRule:
+    """The namespaces that a term covers: those named, and those whose labels match."""
+
+    names: frozenset[str]
+    selector: Selector
+
+    def covers(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
+        """Whether pods of the namespace are covered; `labels` is None for a namespace that is not known."""
+        return namespace in self.names or self.selector.matches(_NO_LABELS if labels is None else labels)
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether relabelling a namespace can change what is covered."""
+        return bool(self.selector.requirements)
+
+
+def incoming_rule(term: AffinityTerm) -> NamespaceRule:
+    """
+    The namespaces that a term of an incoming pod covers.
+
+    Quirk of kubernetes 1.36 (interpodaffinity, getNamespaceLabelsSnapshot): after the matching namespaces were added
+    to the names, the selector itself is still tried, on no labels; one of NotIn and DoesNotExist alone then covers
+    every namespace.
+    """
+    if term.namespace_selector.requirements and term.namespace_selector.matches(_NO_LABELS):
+        return NamespaceRule(term.namespaces, EVERYTHING)
+    return NamespaceRule(term.namespaces, term.namespace_selector)
+
+
+def declared_rule(term: AffinityTerm) -> NamespaceRule:
+    """The namespaces that a term of a running pod covers: its selector read on the incoming pod's namespace."""
+    return NamespaceRule(term.namespaces, term.namespace_selector)
+
+
+@dataclass(frozen=True, slots=True)
+class PodMatcher:
+    """Selects the pods that every part selects; a part is a namespace rule and a label selector."""
+
+    parts: tuple[tuple[NamespaceRule, Selector], ...]
+
+    def matches(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
+    ) -> bool:
+        """Whether a pod with these labels in that namespace is selected."""
+        return all(
+            selector.matches(labels) and rule.covers(namespace, namespace_labels)
+            for rule, selector in self.parts
+        )
+
+    @property
+    def reads_namespace_labels(self) -> bool:
+        """Whether relabelling a namespace can change what is selected."""
+        return any(rule.reads_labels for rule, _ in self.parts)
+
+    def anchor(self) -> tuple[str, tuple[str, ...]] | None:
+        """A (label, values) that every selected pod has, with the fewest values; None where none is required."""
+        anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
+        return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
+
+    def named_namespaces(self) -> frozenset[str] | None:
+        """The only namespaces that selected pods can be in, where some part names them all; else None."""
+        for rule, _ in self.parts:
+            if not rule.selector.matches(_NO_LABELS) and not rule.selector.requirements:
+                return rule.names
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class LabelSet:
+    """One distinct (namespace, labels), and where its pods are."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    #: Pods per node row.
+    rows: dict[int, int] = field(default_factory=dict)
+    #: Those of them that are terminating.
+    terminating_rows: dict[int, int] = field(default_factory=dict)
+    #: Every selection that matches, counted or not.
+    selections: list[Selection] = field(default_factory=list)
+    #: Sweep at which a decision last asked for it.
+    used_at: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Selection:
+    """The pods that one matcher selects. Counts exist from the first decision that asks for them."""
+
+    matcher: PodMatcher
+    label_sets: set[LabelSet] = field(default_factory=set)
+    #: All selected pods per row, terminating ones included: what affinity counts.
+    counts: RowCounts | None = None
+    #: Selected pods that are not terminating: what spread counts (kubernetes#87621).
+    live_counts: RowCounts | None = None
+    #: Terms of running pods that select by this matcher.
+    terms: list[DeclaredTerm] = field(default_factory=list)
+    used_at: int = 0
+
+
+class SelectionIndex:
+    """All label sets and selections, each knowing the other. Exactly one writer: ClusterState."""
+
+    def __init__(self) -> None:
+        self.namespace_labels: dict[str, Mapping[str, str]] = {}
+        self._label_sets: dict[tuple[str, frozenset[tuple[str, str]]], LabelSet] = {}
+        self._sets_by_pair: dict[tuple[str, str], set[LabelSet]] = {}
+        self._sets_by_namespace: dict[str, set[LabelSet]] = {}
+        self._selections: dict[PodMatcher, Selection] = {}
+        self._by_pair: dict[tuple[str, str], list[Selection]] = {}
+        self._by_namespace: dict[str, list[Selection]] = {}
+        self._anywhere: list[Selection] = []
+        self._sweep = 0
+
+    def label_set(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
+        """The label set of these labels, matched with every selection. O(labels + matches) when new, else O(labels)."""
+        key = (namespace, frozenset(labels.items()))
+        known = self._label_sets.get(key)
+        if known is not None:
+            known.used_at = self._sweep
+            return known
+        new = LabelSet(namespace, labels, used_at=self._sweep)
+        self._label_sets[key] = new
+        for pair in labels.items():
+            self._sets_by_pair.setdefault(pair, set()).add(new)
+        self._sets_by_namespace.setdefault(namespace, set()).add(new)
+        for selection in self._candidates_for(new):
+            if self._matches(selection, new):
+                new.selections.append(selection)
+                selection.label_sets.add(new)
+        return new
+
+    def selection(self, matcher: PodMatcher) -> Selection:
+        """The selection of this matcher, knowing its label sets. O(label sets with its anchor) when new, else O(1)."""
+        known = self._selections.get(matcher)
+        if known is not None:
+            known.used_at = self._sweep
+            return known
+        new = Selection(matcher, used_at=self._sweep)
+        self._selections[matcher] = new
+        for bucket in self._buckets_of(matcher):
+            bucket.append(new)
+        for label_set in self._label_sets_for(matcher):
+            if self._matches(new, label_set):
+                label_set.selections.append(new)
+                new.label_sets.add(label_set)
+        return new
+
+    def counted(self, matcher: PodMatcher) -> tuple[RowCounts, RowCounts]:
+        """Pods per row that the matcher selects: all of them, and those not terminating. Counted from the first call on."""
+        selection = self.selection(matcher)
+        if selection.counts is None or selection.live_counts is None:
+            counts, live = RowCounts(), RowCounts()
+            for label_set in selection.label_sets:
+                _count(label_set, counts, live, sign=1)
+            selection.counts, selection.live_counts = counts, live
+        return selection.counts, selection.live_counts
+
+    def place(self, label_set: LabelSet, row: int, *, live: bool, delta: int) -> None:
+        """A pod of the label set came to the row (delta 1) or left it (delta -1). O(selections that match)."""
+        _bump(label_set.rows, row, delta)
+        if not live:
+            _bump(label_set.terminating_rows, row, delta)
+        for selection in label_set.selections:
+            if selection.counts is not None and selection.live_counts is not None:
+                selection.counts.add(row, delta)
+                if live:
+                    selection.live_counts.add(row, delta)
+
+    def relabel_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+        """The namespace now has these labels (None: it is gone); what is selected by namespace labels follows."""
+        affected = [s for s in self._selections.values() if s.matcher.reads_namespace_labels]
+        if labels is None:
+            self.namespace_labels.pop(namespace, None)
+        else:
+            self.namespace_labels[namespace] = labels
+        for label_set in self._sets_by_namespace.get(namespace, ()):
+            for selection in affected:
+                self._rematch(selection, label_set)
+
+    def sweep(self) -> None:
+        """
+        Label sets without pods and selections that no running pod declares go, once two sweeps found them unused.
+
+        Keeps memory bounded under churn. O(label sets + selections).
+        """
+        self._sweep += 1
+        oldest = self._sweep - 2
+        for key, label_set in list(self._label_sets.items()):
+            if not label_set.rows and label_set.used_at < oldest:
+                del self._label_sets[key]
+                self._forget_label_set(label_set)
+        for matcher, selection in list(self._selections.items()):
+            if not selection.terms and selection.used_at < oldest:
+                del self._selections[matcher]
+                for bucket in self._buckets_of(matcher):
+                    bucket.remove(selection)
+                for label_set in selection.label_sets:
+                    label_set.selections.remove(selection)
+
+    def selections(self) -> Iterable[Selection]:
+        """Every selection, for the audit."""
+        return self._selections.values()
+
+    def label_sets(self) -> Iterable[LabelSet]:
+        """Every label set, for the audit."""
+        return self._label_sets.values()
+
+    def _matches(self, selection: Selection, label_set: LabelSet) -> bool:
+        return selection.matcher.matches(
+            label_set.namespace, label_set.labels, self.namespace_labels.get(label_set.namespace)
+        )
+
+    def _rematch(self, selection: Selection, label_set: LabelSet) -> None:
+        was, now = label_set in selection.label_sets, self._matches(selection, label_set)
+        if was == now:
+            return
+        if now:
+            selection.label_sets.add(label_set)
+            label_set.selections.append(selection)
+        else:
+            selection.label_sets.discard(label_set)
+            label_set.selections.remove(selection)
+        if selection.counts is not None and selection.live_counts is not None:
+            _count(label_set, selection.counts, selection.live_counts, sign=1 if now else -1)
+
+    def _candidates_for(self, label_set: LabelSet) -> Iterable[Selection]:
+        for pair in label_set.labels.items():
+            yield from self._by_pair.get(pair, ())
+        yield from self._by_namespace.get(label_set.namespace, ())
+        yield from self._anywhere
+
+    def _buckets_of(self, matcher: PodMatcher) -> Iterable[list[Selection]]:
+        anchor = matcher.anchor()
+        if anchor is not None:
+            key, values = anchor
+            return [self._by_pair.setdefault((key, value), []) for value in values]
+        names = matcher.named_namespaces()
+        if names is not None:
+            return [self._by_namespace.setdefault(name, []) for name in names]
+        return [self._anywhere]
+
+    def _label_sets_for(self, matcher: PodMatcher) -> Iterable[LabelSet]:
+        anchor = matcher.anchor()
+        if anchor is not None:
+            key, values = anchor
+            for value in values:
+                yield from self._sets_by_pair.get((key, value), ())
+            return
+        names = matcher.named_namespaces()
+        if names is None:
+            yield from self._label_sets.values()
+            return
+        for name in names:
+            yield from self._sets_by_namespace.get(name, ())
+
+    def _forget_label_set(self, label_set: LabelSet) -> None:
+        for selection in label_set.selections:
+            selection.label_sets.discard(label_set)
+        for pair in label_set.labels.items():
+            _discard(self._sets_by_pair, pair, label_set)
+        _discard(self._sets_by_namespace, label_set.namespace, label_set)
+
+
+def _discard(postings: dict[_K, set[LabelSet]], key: _K, label_set: LabelSet) -> None:
+    members = postings[key]
+    members.discard(label_set)
+    if not members:
+        del postings[key]
+
+
+def _bump(rows: dict[int, int], row: int, delta: int) -> None:
+    count = rows.get(row, 0) + delta
+    if count:
+        rows[row] = count
+    else:
+        del rows[row]
+
+
+def _count(label_set: LabelSet, counts: RowCounts, live: RowCounts, *, sign: int) -> None:
+    for row, count in label_set.rows.items():
+        counts.add(row, sign * count)
+        alive = count - label_set.terminating_rows.get(row, 0)
+        if alive:
+            live.add(row, sign * alive)
