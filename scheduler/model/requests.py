@@ -175,7 +175,7 @@ def _over_containers(
 
 
 def _held(container: Container, resize: Resize | None) -> Requests:
-    """The larger of what the container asks for and what it holds; what cannot be had (infeasible) is no ask."""
+    """The larger of what the container asks for and what it holds; an infeasible ask does not count."""
     reported = resize.containers.get(container.name) if resize else None
     if resize is None or reported is None:
         return container.requests
