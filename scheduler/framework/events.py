@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, TypeAlias
 
+from scheduler.model.nodes import Node
+from scheduler.model.pods import Pod
+from scheduler.model.requests import pod_requests
+
 
 class Resource(StrEnum):
     """
@@ -178,3 +182,52 @@ def with_node_taint_updates(registrations: Sequence[Registration]) -> tuple[Regi
     if Action.ADD in node_actions and Action.UPDATE_NODE_TAINT not in node_actions:
         return (*registrations, Registration(Resource.NODE, Action.UPDATE_NODE_TAINT))
     return tuple(registrations)
+
+
+def pod_update_actions(old: Pod, new: Pod) -> list[Action]:
+    """
+    What an update changed in a pod as far as scheduling goes, in upstream's order; [UPDATE] if nothing known.
+
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM is never among them: pods that use resource claims are not scheduled.
+
+    Cost: O(labels), and O(containers x resources) where the spec or a resize changed.
+    Source: pkg/scheduler/framework/events.go, PodSchedulingPropertiesChange (kubernetes 1.36).
+    """
+    changed = {
+        Action.UPDATE_POD_LABEL: old.labels != new.labels,
+        Action.UPDATE_POD_SCALE_DOWN: _is_scaled_down(old, new),
+        Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: bool(old.gates) and not new.gates,
+        # Tolerations can only be added, so their number tells.
+        Action.UPDATE_POD_TOLERATION: len(old.spec.tolerations) != len(new.spec.tolerations),
+    }
+    return [action for action, is_so in changed.items() if is_so] or [Action.UPDATE]
+
+
+def node_update_actions(old: Node, new: Node) -> list[Action]:
+    """
+    What an update changed in a node as far as scheduling goes, in upstream's order; [] moves no pod.
+
+    A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION and UPDATE_NODE_ANNOTATION
+    are never among them: no plugin registers them, and `Node` has neither.
+
+    Cost: O(labels + taints + resources).
+    Source: pkg/scheduler/framework/events.go, NodeSchedulingPropertiesChange (kubernetes 1.36).
+    """
+    changed = {
+        Action.UPDATE_NODE_TAINT: old.taints != new.taints or (old.unschedulable and not new.unschedulable),
+        Action.UPDATE_NODE_ALLOCATABLE: old.allocatable != new.allocatable,
+        Action.UPDATE_NODE_LABEL: old.labels != new.labels,
+        Action.UPDATE_NODE_DECLARED_FEATURE: old.declared_features != new.declared_features,
+    }
+    return [action for action, is_so in changed.items() if is_so]
+
+
+def _is_scaled_down(old: Pod, new: Pod) -> bool:
+    """Whether any effective request fell or vanished, compared in thousandths as upstream does."""
+    if old.spec is new.spec and old.resize == new.resize:
+        return False
+    remaining = pod_requests(new, use_status=True, pod_level=True)
+    return any(
+        name not in remaining or amount.milli_value() > remaining[name].milli_value()
+        for name, amount in pod_requests(old, use_status=True, pod_level=True).items()
+    )
