@@ -1,0 +1,110 @@
+"""
+What a reflector has told of its collection, and the difference to what it sees now. No IO.
+
+Of each object only uid and resourceVersion are kept: enough to tell nothing twice, and to tell what vanished
+while nobody watched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Generic
+
+import msgspec
+
+from scheduler.kube.changes import Change, Deleted, Key, Malformed, T, Upserted
+from scheduler.kube.responses import ObjectMeta, decode_meta
+
+#: Longest text of a decoder's complaint that is told.
+ERROR_LIMIT = 512
+
+
+class Known(Generic[T]):
+    """
+    The told versions of a collection.
+
+    `decode` turns an object's bytes into a T. The bytes are a view into the whole answer: a T that keeps them
+    has to copy them. Whatever `decode` raises makes that object Malformed and no other.
+    """
+
+    def __init__(self, decode: Callable[[msgspec.Raw], T]) -> None:
+        self._decode = decode
+        #: (uid, resourceVersion) told last of each object, malformed ones included.
+        self._told: dict[Key, tuple[str, str]] = {}
+        #: Keys met since `start_listing`.
+        self._met: set[Key] = set()
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def start_listing(self) -> None:
+        """From now on until `finish_listing`, what is not seen counts as vanished."""
+        self._met = set()
+
+    def listed(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
+        """As `seen`, for an object of a list or of initial events."""
+        return self._seen(raw, changes, listing=True)
+
+    def seen(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
+        """
+        Append what changes if the collection holds this version of the object; nothing if told before.
+
+        Returns: the object's resourceVersion, empty if unreadable. Cost: O(bytes); one decode if it is new.
+        """
+        return self._seen(raw, changes, listing=False)
+
+    def gone(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
+        """
+        Append that the object of this uid left the collection, if it was known.
+
+        Returns: the resourceVersion of its leaving, empty if unreadable.
+        """
+        meta = _meta(raw, changes)
+        if meta is None:
+            return ""
+        told = self._told.get(meta.key)
+        if told is not None and told[0] == meta.uid:
+            self._met.discard(meta.key)
+            del self._told[meta.key]
+            changes.append(Deleted(meta.key, meta.uid))
+        return meta.resource_version
+
+    def finish_listing(self, changes: list[Change[T]]) -> None:
+        """Append a deletion for all that was told once and not listed now."""
+        if len(self._told) != len(self._met):
+            vanished = [key for key in self._told if key not in self._met]
+            changes.extend(Deleted(key, self._told.pop(key)[0]) for key in vanished)
+        self._met = set()
+
+    def _seen(self, raw: msgspec.Raw, changes: list[Change[T]], *, listing: bool) -> str:
+        meta = _meta(raw, changes)
+        if meta is None:
+            return ""
+        key = Key(sys.intern(meta.namespace), meta.name)
+        if listing:
+            self._met.add(key)
+        told = self._told.get(key)
+        version = (meta.uid, meta.resource_version)
+        if told == version:
+            return meta.resource_version
+        if told is not None and told[0] != meta.uid:
+            changes.append(Deleted(key, told[0]))
+        self._told[key] = version
+        try:
+            changes.append(Upserted(key, meta.uid, self._decode(raw)))
+        except Exception as error:  # noqa: BLE001 - one object may break the decoder; it is told, and the rest goes on
+            changes.append(Malformed(key, str(error)[:ERROR_LIMIT]))
+        return meta.resource_version
+
+
+def _meta(raw: msgspec.Raw, changes: list[Change[T]]) -> ObjectMeta | None:
+    try:
+        meta = decode_meta(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        changes.append(Malformed(None, str(error)[:ERROR_LIMIT]))
+        return None
+    if not meta.name:
+        changes.append(Malformed(None, "metadata.name is missing"))
+        return None
+    return meta

@@ -1,0 +1,254 @@
+"""
+Requests to the API server as values: built here, sent by `client`. No IO.
+
+Bodies are encoded once, here. Shapes follow kube-scheduler 1.36 where it sends the same request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+#: The client's page size in client-go (`defaultPageSize`, tools/pager 1.36).
+PAGE_LIMIT: Final = 500
+
+JSON: Final = "application/json"
+STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
+
+#: What a request does, for metrics and logs.
+Verb = Literal["list", "watch", "get", "create", "update", "patch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request. `path` is escaped and starts with a slash; `query` is in the order it is sent."""
+
+    method: str
+    path: str
+    verb: Verb
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    content_type: str = ""
+
+    @property
+    def target(self) -> str:
+        """Path and query as they stand in the request line."""
+        return f"{self.path}?{urlencode(self.query, quote_via=quote)}" if self.query else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What a reflector keeps up with: a collection's path, such as `/api/v1/pods`, and which of it."""
+
+    path: str
+    field_selector: str = ""
+    label_selector: str = ""
+
+    def query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+        """The selectors, then `more`; parameters without a value are left out."""
+        selectors = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
+        return tuple((name, value) for name, value in (*selectors, *more) if value)
+
+
+#: Every pod that may still run; one that turns terminal looks deleted (scheduler.go, NewInformerFactory).
+LIVE_PODS: Final = Resource("/api/v1/pods", field_selector="status.phase!=Succeeded,status.phase!=Failed")
+
+
+def list_page(resource: Resource, *, continue_token: str = "", limit: int = PAGE_LIMIT) -> Request:
+    """One page of a consistent list: without a resourceVersion the server answers with the newest state."""
+    query = resource.query(("limit", str(limit)), ("continue", continue_token))
+    return Request("GET", resource.path, "list", query)
+
+
+def watch(resource: Resource, *, resource_version: str, timeout_s: int) -> Request:
+    """All changes after `resource_version`, with bookmarks; the server ends it after `timeout_s`."""
+    query = resource.query(
+        ("watch", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("resourceVersion", resource_version),
+        ("timeoutSeconds", str(timeout_s)),
+    )
+    return Request("GET", resource.path, "watch", query)
+
+
+def watch_list(resource: Resource, *, timeout_s: int) -> Request:
+    """
+    The newest state as ADDED events up to a marked bookmark, then all changes.
+
+    Source: KEP-3157; client-go tools/cache/reflector.go, watchList (1.36), without reuse of an old version.
+    """
+    query = resource.query(
+        ("watch", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("sendInitialEvents", "true"),
+        ("resourceVersionMatch", "NotOlderThan"),
+        ("timeoutSeconds", str(timeout_s)),
+    )
+    return Request("GET", resource.path, "watch", query)
+
+
+def get_pod(namespace: str, name: str) -> Request:
+    """Read one pod, newest state."""
+    return Request("GET", _pod_path(namespace, name), "get")
+
+
+class _Shape(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Camel-cased JSON without the fields left at their default."""
+
+
+class _BindingMeta(_Shape, frozen=True):
+    name: str
+    namespace: str
+    uid: str
+    annotations: Mapping[str, str] = {}
+
+
+class _Target(_Shape, frozen=True, omit_defaults=False):
+    kind: str
+    name: str
+
+
+class _Binding(_Shape, frozen=True, omit_defaults=False):
+    api_version: str
+    kind: str
+    metadata: _BindingMeta
+    target: _Target
+
+
+def bind(
+    *, namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
+) -> Request:
+    """
+    Bind the pod of this uid, and no other of its name, to a node; annotations are merged into the pod.
+
+    Source: plugins/defaultbinder/default_binder.go, Bind (1.36).
+    """
+    meta = _BindingMeta(name, namespace, uid, annotations or {})
+    body = msgspec.json.encode(_Binding("v1", "Binding", meta, _Target("Node", node_name)))
+    return Request("POST", _pod_path(namespace, name, "binding"), "create", (), body, JSON)
+
+
+class PodCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """
+    A condition as it is patched. `last_transition_time` is left out if the status did not change.
+
+    `observed_generation` is the pod's generation that was judged, 0 if unknown.
+    """
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int = 0
+
+
+class _Status(_Shape, frozen=True):
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _StatusPatch(_Shape, frozen=True, omit_defaults=False):
+    status: _Status
+
+
+def patch_pod_status(
+    *, namespace: str, name: str, condition: PodCondition | None, nominated_node_name: str | None = None
+) -> Request:
+    """
+    Merge one condition by its type, and the nomination: None leaves it, an empty name clears it.
+
+    No uid or resourceVersion precondition, as upstream; no `$setElementOrder`, needless for one element.
+    Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36).
+    """
+    nominated = msgspec.UNSET if nominated_node_name is None else nominated_node_name or None
+    status = _Status((condition,) if condition else (), nominated)
+    body = msgspec.json.encode(_StatusPatch(status))
+    return Request("PATCH", _pod_path(namespace, name, "status"), "patch", (), body, STRATEGIC_MERGE)
+
+
+def create_event(namespace: str, body: bytes) -> Request:
+    """Create an events.k8s.io/v1 Event."""
+    return Request("POST", _events_path(namespace), "create", (), body, JSON)
+
+
+def patch_event(namespace: str, name: str, body: bytes) -> Request:
+    """Change the series of an Event, its only mutable part."""
+    path = f"{_events_path(namespace)}/{_escaped(name)}"
+    return Request("PATCH", path, "patch", (), body, STRATEGIC_MERGE)
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec of a coordination.k8s.io/v1 Lease. Times are `micro_time` text; an empty holder means released."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _NewLeaseMeta(_Shape, frozen=True):
+    name: str
+    namespace: str
+
+
+class _Lease(_Shape, frozen=True, omit_defaults=False):
+    api_version: str
+    kind: str
+    metadata: _NewLeaseMeta | msgspec.Raw
+    spec: LeaseSpec
+
+
+def get_lease(namespace: str, name: str) -> Request:
+    """Read a Lease; `responses.decode_lease` decodes the answer."""
+    return Request("GET", f"{_leases_path(namespace)}/{_escaped(name)}", "get")
+
+
+def create_lease(namespace: str, name: str, spec: LeaseSpec) -> Request:
+    """Create a Lease; Conflict if another candidate was faster."""
+    lease = _Lease("coordination.k8s.io/v1", "Lease", _NewLeaseMeta(name, namespace), spec)
+    return Request("POST", _leases_path(namespace), "create", (), msgspec.json.encode(lease), JSON)
+
+
+def update_lease(namespace: str, name: str, spec: LeaseSpec, *, metadata: msgspec.Raw) -> Request:
+    """
+    Replace a Lease's spec if nobody changed it since it was read.
+
+    `metadata` is sent back as read: its resourceVersion is the precondition, its labels stay.
+    """
+    lease = _Lease("coordination.k8s.io/v1", "Lease", metadata, spec)
+    path = f"{_leases_path(namespace)}/{_escaped(name)}"
+    return Request("PUT", path, "update", (), msgspec.json.encode(lease), JSON)
+
+
+def second_time(epoch_s: float) -> str:
+    """A metav1.Time: RFC 3339, UTC, whole seconds."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_time(epoch_s: float) -> str:
+    """A metav1.MicroTime: RFC 3339, UTC, always six decimals."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _escaped(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _pod_path(namespace: str, name: str, subresource: str = "") -> str:
+    path = f"/api/v1/namespaces/{_escaped(namespace)}/pods/{_escaped(name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def _events_path(namespace: str) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{_escaped(namespace)}/events"
+
+
+def _leases_path(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{_escaped(namespace)}/leases"

@@ -1,0 +1,293 @@
+"""
+The list-watch-relist protocol of one collection as a state machine: events in, actions out. No IO, clock or chance.
+
+             Due                        end bookmark, or last page            stream ended, failed
+   LISTING ------> Ask page / Follow ------------------------------> WATCHING ---------------------> Follow again
+      ^                                                                 |                            from the last
+      '------------------------- 410, unreadable line ------------------'                            version
+
+Rules:
+  1. Each answer to `handle` holds at most one of Ask, Follow, Pause; it is the next step and ends an open stream.
+  2. The initial list is told as it arrives; a relist is told in one batch with its Synced, never by halves.
+  3. A lost stream is taken up from the last version seen; only a version the server no longer has costs a relist.
+  4. No loop without progress runs without a growing, jittered pause.
+
+Source: client-go tools/cache/reflector.go (1.36): same protocol; there a lost watch relists, here it resumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Generic, TypeAlias, assert_never
+
+import msgspec
+
+from scheduler.errors import ApiError, Gone, Invalid, ServerFault, Unreachable
+from scheduler.kube.changes import Change, Interrupted, Synced, T
+from scheduler.kube.known import Known
+from scheduler.kube.requests import Request, Resource, list_page, watch, watch_list
+from scheduler.kube.responses import (
+    WatchEvent,
+    decode_bookmark,
+    decode_event,
+    decode_page,
+    error_in_stream,
+)
+
+#: The server ends a watch after 5 to 10 minutes, spread so that all do not return at once (reflector.go).
+WATCH_TIMEOUT_MIN_S: Final = 300
+#: A watch that ends sooner than this without a single event counts as failed (reflector.go, "very short watch").
+SHORT_WATCH_S: Final = 1.0
+#: Pause after the first failure, doubled with each further one up to the cap; half of it is jitter.
+BACKOFF_S: Final = 0.5
+BACKOFF_CAP_S: Final = 30.0
+#: Longest Retry-After that is honoured.
+RETRY_AFTER_CAP_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Time for the next step: at the start, and when a Pause is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageArrived:
+    """The body that an Ask was answered with."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LinesArrived:
+    """Whole lines of the open stream, in order."""
+
+    lines: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The server ended the stream in good order, `lived_s` after it began."""
+
+    lived_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An Ask or a Follow failed; for a stream, whatever lines it brought were handed over before."""
+
+    error: ApiError
+
+
+Event: TypeAlias = Due | PageArrived | LinesArrived | StreamEnded | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send and answer with PageArrived or Failed."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Send and answer with LinesArrived any number of times, then StreamEnded or Failed."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Answer with Due after so long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Publish(Generic[T]):
+    """Tell these changes as one batch."""
+
+    changes: list[Change[T]]
+
+
+Action = Ask | Follow | Pause | Publish[T]
+
+
+class _Phase(Enum):
+    LISTING = "paged list"
+    STREAMING = "initial events of a WatchList"
+    WATCHING = "watch"
+
+
+class Watching(Generic[T]):
+    """
+    Keeps up with one collection.
+
+    Args:
+        resource: what to list and watch.
+        decode: see `Known`.
+        chance: draws from [0, 1) for jitter.
+        watch_list: whether to try streaming the initial state; given up for good once a server refuses it.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        decode: Callable[[msgspec.Raw], T],
+        *,
+        chance: Callable[[], float],
+        watch_list: bool = True,
+    ) -> None:
+        self._resource = resource
+        self._known: Known[T] = Known(decode)
+        self._chance = chance
+        self._streams_lists = watch_list
+        #: What is to be told; held back while a relist runs.
+        self._changes: list[Change[T]] = []
+        self._ever_synced = False
+        self._phase = _Phase.LISTING
+        self._continue_token = ""
+        self._resource_version = ""
+        #: Whether the open stream brought anything.
+        self._heard = False
+        #: Failures since the last good answer, and relists since the watch last moved: exponents of the pause.
+        self._failures = 0
+        self._relists = 0
+        self._start_listing()
+
+    def handle(self, event: Event) -> list[Action[T]]:
+        """What to do now. Never raises for anything a server may send."""
+        match event:
+            case Due():
+                return [self._next_step()]
+            case PageArrived(body=body):
+                return self._page(body)
+            case LinesArrived(lines=lines):
+                return self._lines(lines)
+            case StreamEnded(lived_s=lived_s):
+                return self._ended(lived_s)
+            case Failed(error=error):
+                return self._failed(error)
+        assert_never(event)
+
+    def _start_listing(self) -> None:
+        self._phase = _Phase.STREAMING if self._streams_lists else _Phase.LISTING
+        self._continue_token = ""
+        self._known.start_listing()
+
+    def _next_step(self) -> Ask | Follow:
+        self._heard = False
+        timeout_s = WATCH_TIMEOUT_MIN_S + int(self._chance() * WATCH_TIMEOUT_MIN_S)
+        match self._phase:
+            case _Phase.LISTING:
+                return Ask(list_page(self._resource, continue_token=self._continue_token))
+            case _Phase.STREAMING:
+                return Follow(watch_list(self._resource, timeout_s=timeout_s))
+            case _Phase.WATCHING:
+                version = self._resource_version
+                return Follow(watch(self._resource, resource_version=version, timeout_s=timeout_s))
+        assert_never(self._phase)
+
+    def _page(self, body: bytes) -> list[Action[T]]:
+        try:
+            page = decode_page(body)
+        except ServerFault as error:
+            return self._failed(error)
+        self._failures = 0
+        for raw in page.items or ():
+            self._known.listed(raw, self._changes)
+        self._continue_token = page.metadata.continue_token
+        if not self._continue_token:
+            self._finish_listing(page.metadata.resource_version)
+        return [*self._told(), self._next_step()]
+
+    def _finish_listing(self, resource_version: str) -> None:
+        self._known.finish_listing(self._changes)
+        self._changes.append(Synced(resource_version))
+        self._resource_version = resource_version
+        self._ever_synced = True
+        self._failures = 0
+        self._phase = _Phase.WATCHING
+
+    def _lines(self, lines: Sequence[bytes]) -> list[Action[T]]:
+        self._heard = True
+        for line in lines:
+            try:
+                event = decode_event(line)
+                error = self._event(event)
+            except (msgspec.DecodeError, UnicodeDecodeError) as unreadable:
+                # The lost event's version is unknown, so nothing but a list can tell what it said.
+                broken = ServerFault(200, "BadAnswer", f"unreadable line in a watch: {unreadable}")
+                return [*self._told(), *self._relist(broken)]
+            if error is not None:
+                return [*self._told(), *self._failed(error)]
+        return self._told()
+
+    def _event(self, event: WatchEvent) -> ApiError | None:
+        version = ""
+        if event.type in {"ADDED", "MODIFIED"}:
+            tell = self._known.seen if self._phase is _Phase.WATCHING else self._known.listed
+            version = tell(event.object, self._changes)
+        elif event.type == "DELETED":
+            version = self._known.gone(event.object, self._changes)
+        elif event.type == "BOOKMARK":
+            bookmark = decode_bookmark(event.object)
+            version = bookmark.metadata.resource_version
+            if self._phase is _Phase.STREAMING and bookmark.ends_initial_events:
+                self._finish_listing(version)
+        elif event.type == "ERROR":
+            return error_in_stream(event.object)
+        if version and self._phase is _Phase.WATCHING:
+            self._resource_version = version
+            self._failures = self._relists = 0
+        return None
+
+    def _ended(self, lived_s: float) -> list[Action[T]]:
+        if self._phase is not _Phase.WATCHING:
+            return self._failed(
+                Unreachable(0, "StreamEnded", "the initial events ended before their bookmark")
+            )
+        if not self._heard and lived_s < SHORT_WATCH_S:
+            return self._failed(Unreachable(0, "StreamEnded", "the watch ended as soon as it began"))
+        self._failures = 0
+        return [self._next_step()]
+
+    def _failed(self, error: ApiError) -> list[Action[T]]:
+        if isinstance(error, Invalid) and self._phase is _Phase.STREAMING:
+            self._streams_lists = False
+            self._start_listing()
+            return [self._next_step()]
+        if isinstance(error, Gone) or (isinstance(error, Invalid) and self._phase is _Phase.WATCHING):
+            return self._relist(error)
+        if self._phase is _Phase.STREAMING:
+            self._known.start_listing()
+        self._failures += 1
+        return self._interrupted(error, self._pause_s(self._failures, error))
+
+    def _relist(self, error: ApiError) -> list[Action[T]]:
+        self._start_listing()
+        self._relists += 1
+        return self._interrupted(error, self._pause_s(self._relists - 1, error))
+
+    def _interrupted(self, error: ApiError, pause_s: float) -> list[Action[T]]:
+        step: Action[T] = Pause(pause_s) if pause_s > 0 else self._next_step()
+        return [Publish([Interrupted(error, pause_s)]), step]
+
+    def _pause_s(self, failures: int, error: ApiError) -> float:
+        pause_s = 0.0
+        if failures > 0:
+            # The exponent is bounded: 2**1100 is no float.
+            doubled_s = min(BACKOFF_S * 2.0 ** min(failures - 1, 16), BACKOFF_CAP_S)
+            pause_s = doubled_s * (0.5 + 0.5 * self._chance())
+        if error.retry_after_s is not None:
+            asked_s = min(error.retry_after_s, RETRY_AFTER_CAP_S)
+            pause_s = max(pause_s, asked_s * (1.0 + 0.1 * self._chance()))
+        return pause_s
+
+    def _told(self) -> list[Action[T]]:
+        """The waiting changes as a batch, unless a relist is under way: then they wait for its end."""
+        if not self._changes or (self._ever_synced and self._phase is not _Phase.WATCHING):
+            return []
+        batch, self._changes = self._changes, []
+        return [Publish(batch)]
