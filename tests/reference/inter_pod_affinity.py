@@ -1,0 +1,245 @@
+"""
+InterPodAffinity: which pods may, must or would rather run beside which.
+
+Source: plugins/interpodaffinity/{plugin,filtering,scoring}.go and framework/types.go, AffinityTerm (kubernetes 1.36).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tests.reference.question import (
+    UNRESOLVABLE,
+    UNSCHEDULABLE,
+    Object,
+    Question,
+    Verdict,
+    labels_of,
+    namespace_of,
+)
+from tests.reference.selectors import NOTHING, Labels, Selector, SelectorError, parse
+
+NAME = "InterPodAffinity"
+
+#: (topology key, its value) -> how often.
+Counts = dict[tuple[str, str], int]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of pod (anti-)affinity. A pod of these namespaces, or of those selected, matches by its labels."""
+
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    selector: Selector
+    topology_key: str
+    weight: int = 0
+
+    def matches(self, pod: Object, namespace_labels: Labels) -> bool:
+        """Whether `pod`, whose namespace has the given labels, is one that the term speaks of."""
+        covered = namespace_of(pod) in self.namespaces or self.namespace_selector.matches(namespace_labels)
+        return covered and self.selector.matches(labels_of(pod))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The four lists of a pod; a list with a term that does not parse is empty."""
+
+    required: tuple[Term, ...]
+    anti_required: tuple[Term, ...]
+    preferred: tuple[Term, ...]
+    anti_preferred: tuple[Term, ...]
+    #: Of the first list that does not parse, as the status of the incoming pod carries it.
+    error: str | None
+
+
+def terms_of(pod: Object) -> Terms:
+    """A pod's terms, read, with its own namespace standing in where a term names none."""
+    affinity, anti = _affinity(pod, "podAffinity"), _affinity(pod, "podAntiAffinity")
+    lists: list[tuple[Term, ...]] = []
+    error = None
+    for list_name, declared, weighted in [
+        ("requiredAffinityTerms", affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), False),
+        ("requiredAntiAffinityTerms", anti.get("requiredDuringSchedulingIgnoredDuringExecution"), False),
+        ("preferredAffinityTerms", affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), True),
+        ("preferredAntiAffinityTerms", anti.get("preferredDuringSchedulingIgnoredDuringExecution"), True),
+    ]:
+        try:
+            lists.append(tuple(_term(pod, term, weighted) for term in declared or []))
+        except SelectorError as cause:
+            lists.append(())
+            error = error or f"{list_name}: {cause}"
+    return Terms(lists[0], lists[1], lists[2], lists[3], error)
+
+
+def _affinity(pod: Object, side: str) -> Object:
+    return ((pod.get("spec") or {}).get("affinity") or {}).get(side) or {}
+
+
+def _term(pod: Object, declared: Object, weighted: bool) -> Term:
+    term = declared["podAffinityTerm"] if weighted else declared
+    namespaces = frozenset(term.get("namespaces") or ())
+    if not namespaces and term.get("namespaceSelector") is None:
+        namespaces = frozenset({namespace_of(pod)})
+    return Term(
+        namespaces=namespaces,
+        namespace_selector=parse(term.get("namespaceSelector")),
+        selector=parse(term.get("labelSelector")),
+        topology_key=term["topologyKey"],
+        weight=declared["weight"] if weighted else 0,
+    )
+
+
+def _own_terms(question: Question) -> Terms:
+    """
+    The incoming pod's terms with every known namespace that they select listed by name.
+
+    The namespace selector stays in place, and is asked again with no namespace labels at all: one that only
+    excludes (NotIn, DoesNotExist) then covers every namespace. That looks unintended, and is what 1.36 does.
+    """
+    terms = terms_of(question.pod)
+    return replace(
+        terms,
+        required=_unrolled(question, terms.required),
+        anti_required=_unrolled(question, terms.anti_required),
+        preferred=_unrolled(question, terms.preferred),
+        anti_preferred=_unrolled(question, terms.anti_preferred),
+    )
+
+
+def _unrolled(question: Question, terms: Iterable[Term]) -> tuple[Term, ...]:
+    return tuple(
+        replace(term, namespaces=term.namespaces | _selected_namespaces(question, term.namespace_selector))
+        for term in terms
+    )
+
+
+def _selected_namespaces(question: Question, selector: Selector) -> frozenset[str]:
+    if selector.everything or selector == NOTHING:
+        return frozenset()
+    return frozenset(name for name, labels in question.namespaces.items() if selector.matches(labels))
+
+
+def _existing_pods(question: Question) -> Iterator[tuple[Object, Labels]]:
+    """Every pod on every node, terminating ones too, with the labels of its node."""
+    for node, pods in question.pods_on.items():
+        for pod in pods:
+            yield pod, question.node_labels(node)
+
+
+def _incoming_namespace_labels(question: Question) -> Labels:
+    return question.namespaces.get(question.namespace, {})
+
+
+def prefilter(question: Question) -> Verdict | None:
+    """A refusal everywhere if any of the pod's four lists does not parse."""
+    error = terms_of(question.pod).error
+    return Verdict(UNRESOLVABLE, (f"parsing pod: {error}",)) if error else None
+
+
+def refusals(question: Question) -> dict[str, Verdict]:
+    """The pod's affinity first, then its anti-affinity, then the anti-affinity of the pods that run already."""
+    own = _own_terms(question)
+    affinity, anti = _count_affinity(question, own), _count_anti_affinity(question, own)
+    existing_anti = _count_existing_anti_affinity(question)
+    lets_first_pod_in = not affinity and all(term.matches(question.pod, {}) for term in own.required)
+    refused = {}
+    for name in question.nodes:
+        labels = question.node_labels(name)
+        if not _affinity_holds(own, affinity, labels, lets_first_pod_in):
+            refused[name] = Verdict(UNRESOLVABLE, ("node(s) didn't match pod affinity rules",))
+        elif any(
+            anti.get((term.topology_key, labels[term.topology_key]), 0) > 0
+            for term in own.anti_required
+            if term.topology_key in labels
+        ):
+            refused[name] = Verdict(UNSCHEDULABLE, ("node(s) didn't match pod anti-affinity rules",))
+        elif any(existing_anti.get(pair, 0) > 0 for pair in labels.items()):
+            reason = "node(s) didn't satisfy existing pods anti-affinity rules"
+            refused[name] = Verdict(UNSCHEDULABLE, (reason,))
+    return refused
+
+
+def _affinity_holds(own: Terms, affinity: Counts, labels: Labels, lets_first_pod_in: bool) -> bool:
+    if any(term.topology_key not in labels for term in own.required):
+        return False
+    met = all(affinity.get((term.topology_key, labels[term.topology_key]), 0) > 0 for term in own.required)
+    return met or lets_first_pod_in
+
+
+def _count_affinity(question: Question, own: Terms) -> Counts:
+    """Pods that match all required affinity terms at once, at the pair of each term."""
+    counts: Counts = defaultdict(int)
+    for pod, labels in _existing_pods(question):
+        if own.required and all(term.matches(pod, {}) for term in own.required):
+            for term in own.required:
+                if term.topology_key in labels:
+                    counts[term.topology_key, labels[term.topology_key]] += 1
+    return dict(counts)
+
+
+def _count_anti_affinity(question: Question, own: Terms) -> Counts:
+    """Pods that match a required anti-affinity term, each term on its own."""
+    counts: Counts = defaultdict(int)
+    for pod, labels in _existing_pods(question):
+        for term in own.anti_required:
+            if term.topology_key in labels and term.matches(pod, {}):
+                counts[term.topology_key, labels[term.topology_key]] += 1
+    return dict(counts)
+
+
+def _count_existing_anti_affinity(question: Question) -> Counts:
+    """Required anti-affinity terms of existing pods that match the incoming pod, each term on its own."""
+    counts: Counts = defaultdict(int)
+    namespace_labels = _incoming_namespace_labels(question)
+    for pod, labels in _existing_pods(question):
+        for term in terms_of(pod).anti_required:
+            if term.topology_key in labels and term.matches(question.pod, namespace_labels):
+                counts[term.topology_key, labels[term.topology_key]] += 1
+    return dict(counts)
+
+
+def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
+    """The weights of all matching preferences, both ways, per domain; skipped where none matches anywhere."""
+    weights = _weights(question)
+    if not weights:
+        return None
+    raw = {
+        name: sum(weights.get(pair, 0) for pair in question.node_labels(name).items()) for name in feasible
+    }
+    lowest, highest = min(raw.values()), max(raw.values())
+    if highest - lowest <= 0:
+        return dict.fromkeys(feasible, 0)
+    # Divided first and multiplied after, in floating point: 29 of 100 gives 28.
+    return {
+        name: int(100.0 * (float(score - lowest) / float(highest - lowest))) for name, score in raw.items()
+    }
+
+
+def _weights(question: Question) -> Counts:
+    """The sum of weights at each pair; a pair whose weights cancel out is still present."""
+    args: Mapping[str, int | bool] = question.args.get(NAME, {})
+    hard_weight = args.get("hardPodAffinityWeight")
+    hard_weight = 1 if hard_weight is None else hard_weight
+    own = _own_terms(question)
+    prefers = bool(own.preferred or own.anti_preferred)
+    weights: Counts = defaultdict(int)
+    if args.get("ignorePreferredTermsOfExistingPods") and not prefers:
+        return weights
+    namespace_labels = _incoming_namespace_labels(question)
+    for pod, labels in _existing_pods(question):
+        theirs = terms_of(pod)
+        for term, about, its_namespace_labels, weight in [
+            *((term, pod, {}, term.weight) for term in own.preferred),
+            *((term, pod, {}, -term.weight) for term in own.anti_preferred),
+            *(
+                (term, question.pod, namespace_labels, hard_weight)
+                for term in theirs.required
+                if hard_weight > 0
+            ),
+            *((term, question.pod, namespace_labels, term.weight) for term in theirs.preferred),
+            *((term, question.pod, namespace_labels, -term.weight) for term in theirs.anti_preferred),
+        ]:
+            if term.topology_key in labels and term.matches(about, its_namespace_labels):
+                weights[term.topology_key, labels[term.topology_key]] += weight
+    return weights

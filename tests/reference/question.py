@@ -1,0 +1,87 @@
+"""What every plugin is asked about, and how it may answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+#: An API object as JSON. Its values are of any JSON type by nature; each reader names the fields it reads.
+Object = Mapping[str, Any]
+
+UNSCHEDULABLE = "Unschedulable"
+UNRESOLVABLE = "UnschedulableAndUnresolvable"
+
+
+class Verdict(NamedTuple):
+    """A refusal: whether preemption could help, and why, in words."""
+
+    code: str
+    reasons: tuple[str, ...]
+
+
+class CycleError(Exception):
+    """The cycle ends in an error, not in a refusal. Raised by plugins, caught by `Cluster.evaluate`."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image as its node sees it: the size first reported for the name, and on how many nodes the name is."""
+
+    size_bytes: int
+    n_nodes: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """One pod, and the cluster as it stands."""
+
+    pod: Object
+    #: By name. Every node of the cluster.
+    nodes: Mapping[str, Object]
+    #: By node name, one entry for each of `nodes`. Pods that are neither Succeeded nor Failed.
+    pods_on: Mapping[str, list[Object]]
+    #: By name: the labels.
+    namespaces: Mapping[str, Mapping[str, str]]
+    #: By kind: every object of the kinds that select pods.
+    owners: Mapping[str, list[Object]]
+    #: By image name.
+    images: Mapping[str, Image]
+    #: By plugin name: the `args` of the profile's pluginConfig.
+    args: Mapping[str, Object]
+    gates: Mapping[str, bool]
+
+    @property
+    def spec(self) -> Object:
+        """The incoming pod's spec."""
+        return self.pod.get("spec") or {}
+
+    @property
+    def pod_labels(self) -> Mapping[str, str]:
+        """The incoming pod's labels."""
+        return labels_of(self.pod)
+
+    @property
+    def namespace(self) -> str:
+        """The incoming pod's namespace."""
+        return namespace_of(self.pod)
+
+    def node_labels(self, node: str) -> Mapping[str, str]:
+        """Labels of the named node."""
+        return labels_of(self.nodes[node])
+
+
+def labels_of(thing: Object) -> Mapping[str, str]:
+    """`metadata.labels`, empty where absent."""
+    labels: Mapping[str, str] = thing["metadata"].get("labels") or {}
+    return labels
+
+
+def namespace_of(thing: Object) -> str:
+    """`metadata.namespace`; an API server never leaves it out, so an absent one is "default"."""
+    name: str = thing["metadata"].get("namespace") or "default"
+    return name
+
+
+def taints_of(node: Object) -> list[Object]:
+    """`spec.taints`, empty where absent."""
+    taints: list[Object] = (node.get("spec") or {}).get("taints") or []
+    return taints
