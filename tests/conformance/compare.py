@@ -1,0 +1,109 @@
+"""
+Where two answers differ. Pure: entries in, mismatches out.
+
+Compared is every field of a recorded entry but `preemption`; of `message`, the part before preemption speaks.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+Json = Mapping[str, Any]
+
+_PREEMPTION_PART = " preemption:"
+_ABSENT = "nothing"
+
+
+class Mismatch(NamedTuple):
+    """One place where the answers differ. `plugin` and `node` are "-" where the place has none."""
+
+    field: str
+    plugin: str
+    node: str
+    expected: object
+    got: object
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.plugin} {self.node}: expected {self.expected}, got {self.got}"
+
+
+def decision_mismatches(expected: Json, got: Json) -> list[Mismatch]:
+    """The places where a decision differs from the recorded one; none where they agree."""
+    found = _whole("error", expected.get("error"), got.get("error"))
+    found += _by_plugin("prefilter", expected, got)
+    found += _whole(
+        "prefilterNodes", _sorted(expected.get("prefilterNodes")), _sorted(got.get("prefilterNodes"))
+    )
+    found += _by_plugin_and_node("filter", expected, got)
+    found += _whole("feasible", _sorted(expected.get("feasible")), _sorted(got.get("feasible")))
+    found += _by_plugin_and_node("score", expected, got)
+    found += [
+        Mismatch("total", "-", node, one, other)
+        for node, one, other in _differing(expected.get("total") or {}, got.get("total") or {})
+    ]
+    return found + _whole("message", _before_preemption(expected), _before_preemption(got))
+
+
+def admission_mismatches(expected: Json, got: Json) -> list[Mismatch]:
+    """
+    The places where the answer to a creation differs from the recorded one.
+
+    Both are `{"stored": {...}}` or `{"refused": {...}}`, as recorded.
+    """
+    answer = next(iter(expected))
+    if answer not in got:
+        return [Mismatch("answer", "-", "-", expected, got)]
+    return [
+        Mismatch(f"{answer}.{field}", "-", "-", one, other)
+        for field, one, other in _differing(expected[answer], got[answer])
+    ]
+
+
+def _by_plugin(field: str, expected: Json, got: Json) -> list[Mismatch]:
+    return [
+        Mismatch(field, plugin, "-", one, other)
+        for plugin, one, other in _differing(expected.get(field) or {}, got.get(field) or {})
+    ]
+
+
+def _by_plugin_and_node(field: str, expected: Json, got: Json) -> list[Mismatch]:
+    theirs, ours = expected.get(field) or {}, got.get(field) or {}
+    found = []
+    for plugin in sorted({*theirs, *ours}):
+        if plugin not in theirs or plugin not in ours:
+            # A plugin that should not have spoken, or did not: one line, not one for each node.
+            found.append(Mismatch(field, plugin, "-", theirs.get(plugin, _ABSENT), ours.get(plugin, _ABSENT)))
+            continue
+        found += [
+            Mismatch(field, plugin, node, one, other)
+            for node, one, other in _differing(theirs[plugin], ours[plugin])
+            if not _same_refusal(one, other)
+        ]
+    return found
+
+
+def _same_refusal(one: object, other: object) -> bool:
+    """Whether two verdicts agree but for the order of reasons, which upstream leaves open and nobody can see."""
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return False
+    return one["code"] == other["code"] and sorted(one["reasons"]) == sorted(other["reasons"])
+
+
+def _differing(expected: Json, got: Json) -> list[tuple[str, object, object]]:
+    return [
+        (key, expected.get(key, _ABSENT), got.get(key, _ABSENT))
+        for key in sorted({*expected, *got})
+        if key not in expected or key not in got or expected[key] != got[key]
+    ]
+
+
+def _whole(field: str, expected: object, got: object) -> list[Mismatch]:
+    return [] if expected == got else [Mismatch(field, "-", "-", expected, got)]
+
+
+def _sorted(names: list[str] | None) -> list[str] | None:
+    return None if names is None else sorted(names)
+
+
+def _before_preemption(entry: Json) -> str | None:
+    message: str | None = entry.get("message")
+    return None if message is None else message.split(_PREEMPTION_PART)[0].rstrip()

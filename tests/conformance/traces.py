@@ -1,0 +1,111 @@
+"""
+Reads recorded decisions: gzipped or plain JSON lines, told apart by the file's first bytes.
+
+A line is a `Trace` (one cluster's life and the decisions asked of it) or an `Admission` (one pod sent for creation).
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+#: An API object or a recorded answer as JSON; its values are of any JSON type.
+Json = dict[str, Any]
+
+
+class BadInputError(Exception):
+    """A file that cannot be read as recorded decisions; the text is the one line for the user."""
+
+
+class Apply(msgspec.Struct, frozen=True, tag_field="op", tag="apply"):
+    """Create an object or replace the one of the same kind, namespace and name."""
+
+    object: Json
+
+
+class Delete(msgspec.Struct, frozen=True, tag_field="op", tag="delete"):
+    """Remove an object."""
+
+    kind: str
+    name: str
+    namespace: str | None = None
+
+
+class Evaluate(msgspec.Struct, frozen=True, tag_field="op", tag="evaluate"):
+    """Ask for a decision on a pod; changes nothing."""
+
+    object: Json
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """One cluster's life; `expected` has one entry for each `Evaluate`, in order."""
+
+    name: str
+    ops: list[Apply | Delete | Evaluate]
+    expected: list[Json]
+    config: Json | None = None
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """One pod sent for creation, and either what would have been stored or the refusal."""
+
+    name: str
+    pod: Json
+    stored: Json | None = None
+    refused: Json | None = None
+
+
+class _Shape(msgspec.Struct):
+    """The fields that tell the two kinds of line apart."""
+
+    ops: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def read(path: Path) -> Iterator[Trace | Admission]:
+    """
+    Every record of a file, one at a time.
+
+    Raises: BadInputError where the file cannot be read, or a line is neither a trace nor an admission.
+    """
+    for number, line in _lines(path):
+        kind: type[Trace] | type[Admission] = Admission
+        try:
+            if msgspec.json.decode(line, type=_Shape).ops is not msgspec.UNSET:
+                kind = Trace
+            record = msgspec.json.decode(line, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadInputError(
+                f"{path}: line {number}: found {error}, expected a trace or an admission"
+            ) from error
+        yield _checked(record, f"{path}: line {number}")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as opened:
+            packed = opened.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        with gzip.open(path, "rb") if packed else path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, line
+    except (OSError, EOFError, zlib.error) as error:
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise BadInputError(f"{path}: found {cause}, expected JSON lines, plain or gzipped") from error
+
+
+def _checked(record: Trace | Admission, place: str) -> Trace | Admission:
+    match record:
+        case Trace():
+            asked = sum(isinstance(op, Evaluate) for op in record.ops)
+            if asked != len(record.expected):
+                found = f"{len(record.expected)} entries for {asked} evaluates"
+                raise BadInputError(f"{place}: expected: found {found}, expected as many")
+        case Admission():
+            if (record.stored is None) == (record.refused is None):
+                raise BadInputError(f"{place}: found neither or both of stored and refused, expected one")
+    return record
