@@ -114,6 +114,8 @@ class Hint(Enum):
 
 #: Called with the pending pod, the changed object before, and after (None for an add or a delete). The
 #: objects are of the kind that the registration's resource names, which a callable type cannot express.
+#: Of the pending pod a hint reads only spec, labels, owner and profile, and its UID to recognise the pod's own
+#: update: the answer for one pod is taken for all that agree in these. It never fails: in doubt it says QUEUE.
 HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
 
 

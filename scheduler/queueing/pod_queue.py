@@ -137,20 +137,15 @@ class PodQueue:
         if queued is None:
             self._enter(new, UNSCHEDULABLE_POD_UPDATE, now_s)
             return
-        match queued.place:
-            case Place.IN_FLIGHT:
-                self._deleted_in_flight.discard(new.uid)
-                queued.pod = new
-                for event in _own_events(old, new):
-                    self._in_flight.record(event, old, new)
-            case Place.ACTIVE | Place.BACKOFF:
-                holder = self._holder(queued)
-                holder.remove(new.uid)
-                queued.pod = new
-                holder.add(queued)
-            case _:
-                queued.pod = new
-                self._reconsider_updated(queued, old, now_s)
+        self._release(queued)
+        queued.pod = new
+        self._hold(queued)
+        if queued.place is Place.IN_FLIGHT:
+            self._deleted_in_flight.discard(new.uid)
+            for event in _own_events(old, new):
+                self._in_flight.record(event, old, new)
+        elif queued.place in _WAITING_FOR_EVENT:
+            self._reconsider_updated(queued, old, now_s)
 
     def delete(self, uid: str) -> None:
         """The pod, gone or assigned, is OUTSIDE; one in flight only after its `done` or `put_back`."""
@@ -160,7 +155,7 @@ class PodQueue:
         if queued.place is Place.IN_FLIGHT:
             self._deleted_in_flight.add(uid)
             return
-        self._leave(queued)
+        self._release(queued)
         self._count_rejecters(queued, -1)
         del self._pods[uid]
         queued.place = Place.OUTSIDE
@@ -180,7 +175,7 @@ class PodQueue:
                 self.incoming[Place.ACTIVE.value, POP_FROM_BACKOFF_Q] += 1
         if queued is None:
             return None
-        self._leave(queued)
+        self._release(queued)
         self._count_rejecters(queued, -1)
         queued.rejecting = queued.pending = frozenset()
         queued.attempts += 1
@@ -243,18 +238,17 @@ class PodQueue:
         Pods that a change from `old` to `new` may help are active or back off; in-flight ones hear of it later.
 
         A pending pod's own update is for `update`. `only` restricts which pods move now, not those in flight.
-        Cost: O(pods rejected by a plugin that registered the event) hints; O(1) where there are none.
+        Wildcard events are not for here. Cost: O(pods moved + kinds of pods rejected by a plugin that registered
+        the event); pods of one workload are one kind.
         """
-        if event.is_wildcard:
-            concerned = list(self._unschedulable.rejected)
-        else:
-            plugins = self._rules.interested_plugins(event)
-            if not plugins:
-                return
-            concerned = self._unschedulable.concerned(plugins)
-        for queued in concerned:
-            if only is None or only(queued.pod):
-                self._requeue(queued, self._rules.decide(queued, event, old, new), event.label, now_s)
+        plugins = self._rules.interested_plugins(event)
+        if not plugins:
+            return
+        for group in self._unschedulable.concerned(plugins):
+            decision = self._rules.decide(next(iter(group)), event, old, new)
+            if decision is not Requeue.SKIP:
+                for queued in [queued for queued in group if only is None or only(queued.pod)]:
+                    self._requeue(queued, decision, event.label, now_s)
         self._in_flight.record(event, old, new)
 
     def activate(self, uids: Iterable[str], now_s: float) -> None:
@@ -280,7 +274,7 @@ class PodQueue:
             return
         self._last_flush_tick = tick
         rejected = self._unschedulable.rejected
-        while (queued := rejected.first()) and now_s - queued.timestamp_s > self._max_in_unschedulable_s:
+        while (queued := rejected.first()) and self._overdue_s(queued) < now_s:
             self._requeue(queued, Requeue.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now_s)
             queued.after_flush = queued.place is not Place.GATED
 
@@ -289,9 +283,12 @@ class PodQueue:
         heads = (self._rejected_backoff.first(), self._error_backoff.first())
         wakes = [self._backoff.over_s(head) for head in heads if head]
         if longest := self._unschedulable.rejected.first():
-            overdue_s = longest.timestamp_s + self._max_in_unschedulable_s
-            wakes.append((floor(overdue_s / UNSCHEDULABLE_FLUSH_PERIOD_S) + 1) * UNSCHEDULABLE_FLUSH_PERIOD_S)
+            tick = floor(self._overdue_s(longest) / UNSCHEDULABLE_FLUSH_PERIOD_S) + 1
+            wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
         return max(now_s, min(wakes)) if wakes else None
+
+    def _overdue_s(self, queued: QueuedPod) -> float:
+        return queued.timestamp_s + self._max_in_unschedulable_s
 
     def _enter(self, pod: Pod, event: ClusterEvent, now_s: float) -> None:
         queued = QueuedPod(pod, now_s, arrival=0)
@@ -310,7 +307,7 @@ class PodQueue:
         for event in _own_events(old, queued.pod):
             decision = self._rules.decide(queued, event, old, queued.pod)
             self._requeue(queued, decision, event.label, now_s)
-            if queued.place in (Place.ACTIVE, Place.BACKOFF):
+            if queued.place in _READY_OR_SOON:
                 return
 
     def _replayed(self, queued: QueuedPod) -> Requeue:
@@ -343,7 +340,7 @@ class PodQueue:
     def _move(self, queued: QueuedPod, to: Place, label: str, now_s: float) -> None:
         """Put `queued` into `to` or GATED. From one of UNSCHEDULABLE and GATED to the other is no arrival."""
         origin = queued.place
-        self._leave(queued)
+        self._release(queued)
         if self._must_pass(origin, to):
             self._run_pre_enqueue(queued)
             if queued.gating_plugin:
@@ -351,14 +348,11 @@ class PodQueue:
         queued.place = to
         if to is Place.ACTIVE and queued.initial_attempt_s is None:
             queued.initial_attempt_s = now_s
-        if to in _WAITING_FOR_EVENT:
-            self._unschedulable.add(queued)
-            if origin in _WAITING_FOR_EVENT:
-                return
-            to = Place.UNSCHEDULABLE
-        else:
-            self._holder(queued).add(queued)
-        self.incoming[to.value, label] += 1
+        self._hold(queued)
+        if to not in _WAITING_FOR_EVENT:
+            self.incoming[to.value, label] += 1
+        elif origin not in _WAITING_FOR_EVENT:
+            self.incoming[Place.UNSCHEDULABLE.value, label] += 1
 
     def _must_pass(self, origin: Place, to: Place) -> bool:
         """Whether PreEnqueue runs: once on the way to `pop`, so before BACKOFF if pods may leave it early."""
@@ -374,15 +368,21 @@ class PodQueue:
             queued.rejecting |= {plugin}
             self.unschedulable_by[plugin, queued.profile] += 1
 
-    def _leave(self, queued: QueuedPod) -> None:
+    def _hold(self, queued: QueuedPod) -> None:
+        """Put `queued` into the structure of its place, if its place has one."""
+        if queued.place in _WAITING_FOR_EVENT:
+            self._unschedulable.add(queued)
+        elif queued.place in _READY_OR_SOON:
+            self._ordered(queued).add(queued)
+
+    def _release(self, queued: QueuedPod) -> None:
         """Take `queued` out of whatever structure holds it."""
         if queued.place in _WAITING_FOR_EVENT:
             self._unschedulable.remove(queued)
-        elif queued.place in (Place.ACTIVE, Place.BACKOFF):
-            self._holder(queued).remove(queued.uid)
+        elif queued.place in _READY_OR_SOON:
+            self._ordered(queued).remove(queued.uid)
 
-    def _holder(self, queued: QueuedPod) -> OrderedPods:
-        """The structure for the place of `queued`, which is ACTIVE or BACKOFF."""
+    def _ordered(self, queued: QueuedPod) -> OrderedPods:
         if queued.place is Place.ACTIVE:
             return self._active
         return self._rejected_backoff if queued.rejecters else self._error_backoff
@@ -393,6 +393,7 @@ class PodQueue:
 
 
 _WAITING_FOR_EVENT: Final = (Place.UNSCHEDULABLE, Place.GATED)
+_READY_OR_SOON: Final = (Place.ACTIVE, Place.BACKOFF)
 
 
 def _own_events(old: Pod, new: Pod) -> list[ClusterEvent]:

@@ -1,59 +1,90 @@
 """Pods that wait for an event, found by the plugins that such an event concerns."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
 
 from scheduler.queueing.ordered_pods import OrderedPods, waiting_order
 from scheduler.queueing.queued_pod import Place, QueuedPod
 
+#: What a hint may read of a pod, and who is asked: pods that agree in all of it get the same answers.
+_Kind: TypeAlias = tuple[object, ...]
+
 
 class UnschedulablePods:
     """
-    Rejected and gated pods, indexed by the plugins whose registered events may move them.
+    Rejected and gated pods, grouped by what requeue hints see of them, indexed by the plugins to ask.
 
-    A rejected pod is listed under each plugin that rejected it, a gated one under its gating plugin alone: an
-    event that no such plugin registered never touches the pod.
+    A group is listed under each plugin that rejected its pods, gated pods under their gating plugin alone: an event
+    that no such plugin registered never touches the group, and a hint's answer for one of its pods holds for all.
     """
 
     def __init__(self) -> None:
         #: The rejected pods by time of their last attempt, for the timeout. Gated pods are not in here.
         self.rejected = OrderedPods(waiting_order)
-        self._n_gated = 0
-        #: Plugin -> UID -> pod. A pod is in the entries of its `_movers` and no others; none is empty.
-        self._by_plugin: dict[str, dict[str, QueuedPod]] = {}
+        self._kind_by_uid: dict[str, _Kind] = {}
+        #: Kind -> UID -> pod; no group is empty.
+        self._groups: dict[_Kind, dict[str, QueuedPod]] = {}
+        #: Plugin -> its groups as keys, in order of their making. A group is under its `_movers` and no others.
+        self._kinds_by_plugin: dict[str, dict[_Kind, None]] = {}
 
     @property
     def n_gated(self) -> int:
         """Gated pods held."""
-        return self._n_gated
+        return len(self._kind_by_uid) - len(self.rejected)
 
     def add(self, queued: QueuedPod) -> None:
-        """Hold `queued`, whose place is UNSCHEDULABLE or GATED; its plugins may not change meanwhile."""
-        if queued.place is Place.GATED:
-            self._n_gated += 1
-        else:
+        """Hold `queued`, whose place is UNSCHEDULABLE or GATED; its plugins and pod may not change meanwhile."""
+        if queued.place is Place.UNSCHEDULABLE:
             self.rejected.add(queued)
-        for plugin in _movers(queued):
-            self._by_plugin.setdefault(plugin, {})[queued.uid] = queued
+        kind = _kind(queued)
+        self._kind_by_uid[queued.uid] = kind
+        group = self._groups.get(kind)
+        if group is None:
+            group = self._groups[kind] = {}
+            for plugin in _movers(queued):
+                self._kinds_by_plugin.setdefault(plugin, {})[kind] = None
+        group[queued.uid] = queued
 
     def remove(self, queued: QueuedPod) -> None:
         """Let go of `queued`, which is held."""
-        if queued.place is Place.GATED:
-            self._n_gated -= 1
-        else:
+        if queued.place is Place.UNSCHEDULABLE:
             self.rejected.remove(queued.uid)
+        kind = self._kind_by_uid.pop(queued.uid)
+        group = self._groups[kind]
+        del group[queued.uid]
+        if group:
+            return
+        del self._groups[kind]
         for plugin in _movers(queued):
-            pods = self._by_plugin[plugin]
-            del pods[queued.uid]
-            if not pods:
-                del self._by_plugin[plugin]
+            kinds = self._kinds_by_plugin[plugin]
+            del kinds[kind]
+            if not kinds:
+                del self._kinds_by_plugin[plugin]
 
-    def concerned(self, plugins: Iterable[str]) -> list[QueuedPod]:
-        """Each pod that one of `plugins` may move, once. Cost: O(pods returned), whatever else is held."""
-        found: dict[str, QueuedPod] = {}
+    def concerned(self, plugins: Iterable[str]) -> list[Collection[QueuedPod]]:
+        """
+        Each group that one of `plugins` may move, once; a live view, so copied before any of its pods moves.
+
+        Cost: O(groups returned), whatever their size and whatever else is held.
+        """
+        kinds: dict[_Kind, None] = {}
         for plugin in sorted(plugins):
-            found.update(self._by_plugin.get(plugin, {}))
-        return list(found.values())
+            kinds.update(self._kinds_by_plugin.get(plugin, {}))
+        return [self._groups[kind].values() for kind in kinds]
+
+
+def _kind(queued: QueuedPod) -> _Kind:
+    pod = queued.pod
+    return (
+        queued.profile,
+        queued.gating_plugin,
+        queued.rejecting,
+        queued.pending,
+        pod.spec,  # one object for all pods of an equal spec
+        pod.owner,
+        frozenset(pod.labels.items()),
+    )
 
 
 def _movers(queued: QueuedPod) -> Iterable[str]:
-    return (queued.gating_plugin,) if queued.place is Place.GATED else queued.rejecters
+    return (queued.gating_plugin,) if queued.gating_plugin else queued.rejecters
