@@ -86,7 +86,9 @@ def invalid(field: str, value: object, detail: str) -> FieldError:
 
 def required(field: str, detail: str = "") -> FieldError:
     """The value is missing."""
-    return FieldError("FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value")
+    return FieldError(
+        "FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value"
+    )
 
 
 def forbidden(field: str, detail: str) -> FieldError:

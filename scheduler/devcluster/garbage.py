@@ -9,15 +9,22 @@ pkg/controller/namespace (kubernetes 1.36).
 
 from collections import defaultdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scheduler.devcluster.history import Change
 from scheduler.devcluster.kinds import KINDS, NAMESPACE, JsonObject, Kind
 
 if TYPE_CHECKING:
-    from scheduler.devcluster.store import Deletion, Store
+    from scheduler.devcluster.store import Store
 
 _FOREGROUND: Final = "foregroundDeletion"
+
+
+class Deletion(NamedTuple):
+    """What a deletion did: the object's last state, and whether it is gone or only marked."""
+
+    obj: JsonObject
+    gone: bool
 
 
 class Garbage:
@@ -44,12 +51,14 @@ class Garbage:
         """Whether a terminating object has nothing left that keeps it."""
         metadata = obj["metadata"]
         held = metadata.get("finalizers") or (obj.get("spec") or {}).get("finalizers")
-        return bool(metadata.get("deletionTimestamp")) and not held and not metadata["deletionGracePeriodSeconds"]
+        return (
+            bool(metadata.get("deletionTimestamp"))
+            and not held
+            and not metadata["deletionGracePeriodSeconds"]
+        )
 
-    def delete(self, kind: Kind, old: JsonObject, grace_s: int, propagation: str | None) -> "Deletion":
+    def delete(self, kind: Kind, old: JsonObject, grace_s: int, propagation: str | None) -> Deletion:
         """The object is marked, or gone where nothing keeps it; its dependents follow as `propagation` says."""
-        from scheduler.devcluster.store import Deletion
-
         if propagation == "Orphan":
             self._orphan(old["metadata"]["uid"])
         if kind is NAMESPACE:
@@ -146,10 +155,8 @@ class Garbage:
 
     # -- namespaces ------------------------------------------------------------------------------------------
 
-    def _delete_namespace(self, old: JsonObject) -> "Deletion":
+    def _delete_namespace(self, old: JsonObject) -> Deletion:
         """The namespace is Terminating and its content deleted; it ends with the last object in it."""
-        from scheduler.devcluster.store import Deletion
-
         name = old["metadata"]["name"]
         marked = self._marked(old, 0, foreground=False)
         marked = {**marked, "status": {**(marked.get("status") or {}), "phase": "Terminating"}}

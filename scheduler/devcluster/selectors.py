@@ -113,15 +113,15 @@ def _values_in_parentheses(tokens: Sequence[str], position: int) -> tuple[tuple[
     values: set[str] = set()
     expects_value = True
     for index in range(position + 1, len(tokens)):
-        token = tokens[index]
-        if token in (",", ")"):
+        word = tokens[index]
+        if word in (",", ")"):
             if expects_value:
                 values.add("")
-            if token == ")":
+            if word == ")":
                 return tuple(sorted(values)), index + 1
             expects_value = True
         else:
-            values.add(token)
+            values.add(word)
             expects_value = False
     raise _unparsable("found '', expected: ',' or ')'")
 

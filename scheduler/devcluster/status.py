@@ -131,7 +131,9 @@ def too_large_resource_version(asked: int, current: int) -> StatusError:
     )
 
 
-def too_many_requests(message: str, *, retry_after_s: int = 0, causes: Sequence[JsonObject] = ()) -> StatusError:
+def too_many_requests(
+    message: str, *, retry_after_s: int = 0, causes: Sequence[JsonObject] = ()
+) -> StatusError:
     """429: not now. `retry_after_s` > 0 is also sent as the Retry-After header."""
     details: JsonObject = {"causes": list(causes)} if causes else {}
     if retry_after_s:

@@ -10,15 +10,17 @@ Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import uuid4
 
 from scheduler.devcluster import fields, status
-from scheduler.devcluster.garbage import Garbage
-from scheduler.devcluster.history import Change, History, Reader, Revision, copied
+from scheduler.devcluster.events import as_core
+from scheduler.devcluster.garbage import Deletion, Garbage
+from scheduler.devcluster.history import History, Reader, Revision, copied
 from scheduler.devcluster.kinds import NAMESPACE, JsonObject, Kind
-from scheduler.devcluster.patches import PatchType, patched
+from scheduler.devcluster.patches import JsonPatch, PatchType, patched
 from scheduler.devcluster.selectors import matcher
+from scheduler.devcluster.shapes import check_shape
 from scheduler.devcluster.strategies import strategy_of
 from scheduler.devcluster.strategy import Strategy, View, validate_metadata, validate_metadata_update
 
@@ -34,13 +36,6 @@ _SERVER_METADATA: Final = (
     "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace",
     "generateName", "selfLink", "resourceVersion",
 )  # fmt: skip
-
-
-class Deletion(NamedTuple):
-    """What a deletion did: the object's last state, and whether it is gone or only marked."""
-
-    obj: JsonObject
-    gone: bool
 
 
 def rfc3339(moment: datetime) -> str:
@@ -129,6 +124,7 @@ class Store:
         """The object as stored. Raises: StatusError 400, 403, 404 (namespace), 409, 422."""
         strategy = strategy_of(kind)
         new = strategy_input(kind, copied(obj))
+        check_shape(kind, new)
         metadata = self._new_metadata(kind, namespace, new)
         view = self._view()
         if kind.namespaced:
@@ -177,7 +173,7 @@ class Store:
         kind: Kind,
         namespace: str,
         name: str,
-        patch: JsonObject | list[JsonObject],
+        patch: JsonObject | JsonPatch,
         *,
         patch_type: PatchType = PatchType.MERGE,
         subresource: str | None = None,
@@ -224,10 +220,8 @@ class Store:
         """
         The object is gone, or marked as terminating where it has grace or finalizers.
 
-        Args:
-            uid: and `resource_version`: preconditions; 409 where the stored object has others.
-            grace_period_s: None leaves it to the object; 0 ends it at once.
-            propagation: Background (default), Foreground or Orphan: what becomes of dependents.
+        `uid` and `resource_version` are preconditions. `grace_period_s` None leaves the grace to the object, 0
+        ends it at once. `propagation` says what becomes of dependents: Background (default), Foreground, Orphan.
         Raises: StatusError 404, 409.
         """
         old = self.revision(kind, namespace, name).obj
@@ -301,6 +295,7 @@ class Store:
         """The stored object takes the new state, as far as the (sub)resource may write it."""
         old = revision.obj
         strategy = strategy_of(kind)
+        check_shape(kind, new)
         _keep_server_metadata(new, old)
         if subresource == "status":
             _keep_all_but_status(new, old, strategy)
@@ -324,8 +319,6 @@ class Store:
 
 def strategy_input(kind: Kind, obj: JsonObject) -> JsonObject:
     """A client's object in the version that is stored, its apiVersion and kind set."""
-    from scheduler.devcluster.events import as_core
-
     if kind.group == "events.k8s.io":
         return as_core(obj)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
@@ -383,7 +376,3 @@ def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -
 
 def _spec_of(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
-
-
-#: What a listener of `Store.history.listeners` gets, for modules that only know the store.
-Listener = Callable[[Kind, Change], None]

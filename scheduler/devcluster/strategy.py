@@ -82,7 +82,9 @@ def validate_labels(labels: object, path: str) -> list[FieldError]:
         return errors
     for key in sorted(labels):
         errors += [fields.invalid(path, key, fault) for fault in fields.qualified_name_faults(key)]
-        errors += [fields.invalid(path, labels[key], fault) for fault in fields.label_value_faults(labels[key])]
+        errors += [
+            fields.invalid(path, labels[key], fault) for fault in fields.label_value_faults(labels[key])
+        ]
     return errors
 
 
@@ -135,6 +137,8 @@ def validate_metadata_update(new: JsonObject, old: JsonObject) -> list[FieldErro
         added = [name for name in new.get("finalizers") or [] if name not in (old.get("finalizers") or [])]
         if added:
             shown = f"[{' '.join(fields.shown(name) for name in added)}]"
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            detail = (
+                f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            )
             errors.append(fields.forbidden("metadata.finalizers", detail))
     return errors
