@@ -1,0 +1,20 @@
+"""Feature gates that change decisions, with upstream's names and 1.36 defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGates:
+    """
+    Which gated rules are on.
+
+    MatchLabelKeysInPodAffinity and MatchLabelKeysInPodTopologySpreadSelectorMerge act where pods are created, not in
+    a decision; they are here so that one value carries them all.
+    """
+
+    match_label_keys_in_pod_affinity: bool = True
+    match_label_keys_in_pod_topology_spread: bool = True
+    match_label_keys_in_pod_topology_spread_selector_merge: bool = True
+    node_inclusion_policy_in_pod_topology_spread: bool = True

@@ -1,0 +1,334 @@
+"""
+PodTopologySpread: pods that a selector selects stay even over the domains of a topology key.
+
+Filter (DoNotSchedule): a node is refused where its domain would lead the emptiest domain by more than maxSkew.
+Score (ScheduleAnyway): the fewer such pods in a node's domain the better, weighted by ln(domains + 2).
+Only nodes that have all the keys, and that the inclusion policies let in, make domains and hold counted pods; only
+pods of the same namespace that are not terminating are counted. A pod without constraints gets the cluster's defaults.
+
+Source: plugins/podtopologyspread/{common,plugin,filtering,scoring}.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.feature_gates import FeatureGates
+from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.plugin_args import DefaultConstraint, PodTopologySpreadArgs
+from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
+from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requirements
+from scheduler.model.nodes import Node
+from scheduler.model.pods import Pod, spread_problem
+from scheduler.model.terms import HOSTNAME_KEY, Problem, SpreadConstraint
+from scheduler.state.arrays import Amounts, Counts, Mask
+from scheduler.state.columns import ABSENT, LabelColumn
+from scheduler.state.selection import NamespaceRule, PodMatcher
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "PodTopologySpread"
+
+SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
+NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
+
+DefaultSelector = Callable[[Pod], Selector | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A constraint with the selector that applies to one pod, matchLabelKeys merged."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    min_domains: int
+    honor_node_affinity: bool
+    honor_node_taints: bool
+
+    def selects(self, pod: Pod) -> bool:
+        """Whether the pod's labels are selected."""
+        return self.selector.matches(pod.labels)
+
+
+class PodTopologySpread:
+    """Even spreading over topology domains, hard and soft."""
+
+    name = NAME
+
+    def __init__(
+        self, args: PodTopologySpreadArgs, gates: FeatureGates, default_selector: DefaultSelector
+    ) -> None:
+        self._gates = gates
+        self._default_selector = default_selector
+        self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
+        self._system_defaulting = args.defaulting_type == "System"
+
+    def registrations(self) -> Sequence[Registration]:
+        """Pods that come, go, change labels or tolerations; nodes that come, go, change labels or taints."""
+        pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
+        node_actions = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        return (
+            Registration(Resource.POD, pod_actions, self._hint_after_pod_change),
+            Registration(Resource.NODE, node_actions, self._hint_after_node_change),
+        )
+
+    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+        """Nothing to do where no hard constraint applies."""
+        if problem := spread_problem(candidate.pod):
+            return Status(Code.ERROR, (f"get constraints from pod: {problem}",))
+        constraints = self.constraints(candidate.pod, hard=True)
+        if not constraints:
+            return SKIP
+        return _SpreadFilter(candidate.pod, snapshot, constraints)
+
+    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        """Nothing to do where no soft constraint applies."""
+        pod = candidate.pod
+        if problem := spread_problem(pod):
+            return Status(Code.ERROR, (f"calculating preScoreState: {problem}",))
+        constraints = self.constraints(pod, hard=False)
+        if not constraints:
+            return SKIP
+        needs_all_keys = bool(pod.spec.spread) or not self._system_defaulting
+        return _SpreadScorer(pod, snapshot, feasible, constraints, needs_all_keys=needs_all_keys)
+
+    def constraints(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
+        """The pod's own constraints of one kind or, where it has none of either kind, the cluster's defaults."""
+        if pod.spec.spread:
+            return tuple(self._resolved(pod, c) for c in pod.spec.spread if c.hard is hard)
+        defaults = [c for c in self._defaults if c.hard is hard]
+        if not defaults:
+            return ()
+        selector = self._default_selector(pod)
+        if selector is None:
+            return ()
+        return tuple(self._constraint(c, selector) for c in defaults)
+
+    def _resolved(self, pod: Pod, declared: SpreadConstraint) -> Constraint:
+        selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
+        if self._gates.match_label_keys_in_pod_topology_spread and declared.match_label_keys:
+            own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
+            selector = with_requirements(selector, own)
+        return self._constraint(declared, selector)
+
+    def _constraint(self, declared: SpreadConstraint, selector: Selector) -> Constraint:
+        policies = self._gates.node_inclusion_policy_in_pod_topology_spread
+        return Constraint(
+            max_skew=declared.max_skew,
+            topology_key=declared.topology_key,
+            selector=selector,
+            min_domains=declared.min_domains,
+            honor_node_affinity=declared.honor_node_affinity or not policies,
+            honor_node_taints=declared.honor_node_taints and policies,
+        )
+
+    def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        """Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36)."""
+        changed = new if new is not None else old
+        if changed is None:
+            return Hint.QUEUE
+        own = changed.uid == pod.uid
+        unassigned = not changed.node_name and not changed.nominated_node_name
+        if not own and (unassigned or changed.namespace != pod.namespace):
+            return Hint.SKIP
+        constraints = self.constraints(pod, hard=True)
+        if old is not None and new is not None:
+            tolerates_differently = own and old.spec.tolerations != new.spec.tolerations
+            if tolerates_differently and any(c.honor_node_taints for c in constraints):
+                return Hint.QUEUE
+            if old.labels == new.labels:
+                return Hint.SKIP
+            return _queue_if(any(c.selects(old) != c.selects(new) for c in constraints))
+        return _queue_if(any(c.selects(changed) for c in constraints))
+
+    def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        """Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
+        keys = [c.topology_key for c in self.constraints(pod, hard=True)]
+        had = old is not None and all(key in old.labels for key in keys)
+        has = new is not None and all(key in new.labels for key in keys)
+        if old is None or new is None:
+            return _queue_if(has or had)
+        if had != has:
+            return Hint.QUEUE
+        moved = any(old.labels.get(key) != new.labels.get(key) for key in keys)
+        return _queue_if(has and (moved or old.taints != new.taints))
+
+
+def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
+    return Hint.QUEUE if helps else Hint.SKIP
+
+
+def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
+    """A default constraint; its selector is deduced per pod, so matchLabelKeys there have no effect, as upstream."""
+    return SpreadConstraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        hard=constraint.when_unsatisfiable == "DoNotSchedule",
+        selector=EVERYTHING,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        honor_node_affinity=constraint.node_affinity_policy != "Ignore",
+        honor_node_taints=constraint.node_taints_policy == "Honor",
+    )
+
+
+def _counted(pod: Pod, snapshot: Snapshot, constraint: Constraint) -> Counts:
+    """
+    Selected pods per row, terminating ones left out.
+
+    Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod at all, though the
+    incoming pod matches it.
+    """
+    if constraint.selector.is_empty or constraint.selector.is_nothing:
+        return np.zeros(snapshot.n_rows, dtype=np.int32)
+    own_namespace = NamespaceRule(frozenset((pod.namespace,)), NOTHING)
+    return snapshot.rows_of(snapshot.selected_live(PodMatcher(((own_namespace, constraint.selector),))))
+
+
+def _with_all_keys(snapshot: Snapshot, constraints: Sequence[Constraint]) -> Mask:
+    mask = snapshot.alive.copy()
+    for constraint in constraints:
+        mask &= snapshot.column(constraint.topology_key).ids[: snapshot.n_rows] != ABSENT
+    return mask
+
+
+def _included(pod: Pod, snapshot: Snapshot, constraint: Constraint, among: Mask) -> Mask:
+    """Those of the nodes that the constraint's inclusion policies let in."""
+    mask = among
+    if constraint.honor_node_affinity and not pod.spec.node_rule.is_trivial:
+        mask = mask & snapshot.matching(pod.spec.node_rule)
+    if constraint.honor_node_taints:
+        mask = mask & snapshot.tolerated(pod.spec.tolerations)
+    return mask
+
+
+def within_skew(
+    counts: Counts, column: LabelColumn, eligible: Mask, constraint: Constraint, own: int
+) -> Mask:
+    """
+    Nodes whose domain would lead the emptiest domain by at most maxSkew: bool array of shape (n_rows,).
+
+    Args:
+        counts: int32 array of shape (n_rows,), selected pods per row.
+        column: the topology key.
+        eligible: bool array of shape (n_rows,), nodes that make domains and whose pods count.
+        constraint: for maxSkew and minDomains.
+        own: 1 if the incoming pod is selected itself.
+
+    A node that is not eligible is judged by its domain's count from eligible nodes, 0 if it has none. With fewer
+    domains than minDomains the emptiest domain counts as empty. Cost: O(n_rows).
+    """
+    per_domain = column.sums(np.where(eligible, counts, 0))
+    domains = column.present(eligible)
+    n_domains = int(np.count_nonzero(domains))
+    floor = 0 if n_domains < constraint.min_domains or not n_domains else int(per_domain[domains].min())
+    ids = column.ids[: len(counts)]
+    return np.less_equal(per_domain + (own - floor), constraint.max_skew)[ids]
+
+
+class _SpreadFilter:
+    """The hard constraints of one pod over all nodes."""
+
+    def __init__(self, pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint]) -> None:
+        self._snapshot = snapshot
+        with_keys = _with_all_keys(snapshot, constraints)
+        #: Per constraint: nodes that have its key, and nodes within its skew.
+        self._verdicts: list[tuple[Mask, Mask]] = []
+        for constraint in constraints:
+            column = snapshot.column(constraint.topology_key)
+            eligible = _included(pod, snapshot, constraint, with_keys)
+            own = int(constraint.selects(pod))
+            counts = _counted(pod, snapshot, constraint)
+            has_key = column.ids[: snapshot.n_rows] != ABSENT
+            self._verdicts.append((has_key, within_skew(counts, column, eligible, constraint, own)))
+
+    def fits(self) -> Mask:
+        """Nodes that have every key and keep every skew."""
+        mask = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        for has_key, within in self._verdicts:
+            mask &= has_key & within
+        return mask
+
+    def refusals(self) -> Refusals:
+        """The first constraint that fails decides the reason."""
+        codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
+        for has_key, within in reversed(self._verdicts):
+            codes[~within] = 2
+            codes[~has_key] = 1
+        return Refusals(codes, (NO_LABEL, SKEWED))
+
+
+class _SpreadScorer:
+    """The soft constraints of one pod over the feasible nodes."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        snapshot: Snapshot,
+        feasible: Feasible,
+        constraints: Sequence[Constraint],
+        *,
+        needs_all_keys: bool,
+    ) -> None:
+        self._pod = pod
+        self._snapshot = snapshot
+        self._constraints = constraints
+        with_keys = _with_all_keys(snapshot, constraints)
+        #: Nodes that make domains and hold counted pods, before the policies.
+        self._counting = with_keys if needs_all_keys else snapshot.alive
+        #: Feasible nodes that are not ignored for lack of a key.
+        self._scored = feasible.mask & with_keys if needs_all_keys else feasible.mask
+
+    def raw(self) -> Amounts:
+        """The sum over constraints, rounded once, half away from zero. int64 array of shape (n_rows,)."""
+        total = np.zeros(self._snapshot.n_rows, dtype=np.float64)
+        for constraint in self._constraints:
+            self._add(constraint, total)
+        whole = np.floor(total)
+        return (whole + (total - whole >= 0.5)).astype(np.int64)
+
+    def _add(self, constraint: Constraint, total: npt.NDArray[np.float64]) -> None:
+        """Adds one constraint's part; a node without the key gets nothing, not even maxSkew - 1."""
+        column = self._snapshot.column(constraint.topology_key)
+        ids = column.ids[: self._snapshot.n_rows]
+        counts = _counted(self._pod, self._snapshot, constraint)
+        if constraint.topology_key == HOSTNAME_KEY:
+            # Per node itself, policies not applied, even where two nodes share a hostname (scoring.go, Score).
+            per_node: Amounts = counts.astype(np.int64)
+            size = int(np.count_nonzero(self._scored))
+        else:
+            per_node, size = self._per_domain(constraint, column, counts)
+        weight = math.log(size + 2)
+        part = per_node.astype(np.float64) * weight + float(constraint.max_skew - 1)
+        total += np.where(ids != ABSENT, part, 0.0)
+
+    def _per_domain(self, constraint: Constraint, column: LabelColumn, counts: Counts) -> tuple[Amounts, int]:
+        """Counted pods in each node's domain, and the number of domains among the scored nodes."""
+        ids = column.ids[: self._snapshot.n_rows]
+        counting = _included(self._pod, self._snapshot, constraint, self._counting)
+        counted = np.where(counting, counts, 0)
+        per_domain = column.sums(counted)
+        registered = np.zeros(column.n_ids, dtype=np.bool_)
+        registered[ids[self._scored]] = True
+        empty_value = column.id_by_value.get("")
+        if empty_value is not None and registered[ABSENT]:
+            # Without the label a node counts as having an empty value (possible with System defaults only).
+            per_domain[empty_value] += int(counted[ids == ABSENT].sum())
+            registered[empty_value] = True
+            registered[ABSENT] = False
+        return per_domain[ids], int(np.count_nonzero(registered))
+
+    def normalized(self, raw: Amounts) -> Amounts:
+        """The emptiest gets 100, the fullest 100 * lowest / highest, ignored nodes 0 (scoring.go, NormalizeScore)."""
+        scored = raw[self._scored]
+        if len(scored) == 0:
+            return np.zeros_like(raw)
+        lowest, highest = int(scored.min()), int(scored.max())
+        scores = np.full_like(raw, 100) if highest == 0 else 100 * (highest + lowest - raw) // highest
+        return np.where(self._scored, scores, 0)
