@@ -1,0 +1,68 @@
+"""
+Go's duration syntax: "15s", "1m30s", "1.5h", "300ms".
+
+Source: Go's time.ParseDuration and Duration.String, which metav1.Duration reads and writes.
+"""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+_NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # U+00B5, micro sign
+    "μs": 1_000,  # U+03BC, Greek mu
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_LIMIT_NS: Final = 1 << 63
+_MAX_CHARS: Final = 64
+
+
+def parse_duration_ns(text: str) -> int | None:
+    """Nanoseconds, fractions of one cut off; None where Go refuses `text` (no unit, too large)."""
+    sign, body = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
+    if body == "0":
+        return 0
+    total_ns, at = 0, 0
+    while at < len(body) <= _MAX_CHARS:
+        part = _PART.match(body, at)
+        if part is None:
+            return None
+        total_ns += int(Decimal(part[1]) * _NANOSECONDS[part[2]])
+        at = part.end()
+    if at == 0 or total_ns >= _LIMIT_NS:
+        return None
+    return sign * total_ns
+
+
+def format_duration(duration_s: float) -> str:
+    """
+    `duration_s` as Go prints it: "15s", "1m30s", "1.5s", "100ms", "0s".
+
+    Exact for every float that `parse_duration_ns` led to: the shortest decimal that reads back as the same
+    float never has more than nine places then.
+    """
+    total_ns = int(Decimal(repr(duration_s)) * 1_000_000_000)
+    sign, left_ns = ("-", -total_ns) if total_ns < 0 else ("", total_ns)
+    if left_ns == 0:
+        return "0s"
+    for unit in ("ns", "µs", "ms"):
+        if left_ns < 1000 * _NANOSECONDS[unit]:
+            return f"{sign}{_trimmed(left_ns, _NANOSECONDS[unit])}{unit}"
+    minutes, left_ns = divmod(left_ns, _NANOSECONDS["m"])
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{_trimmed(left_ns, _NANOSECONDS['s'])}s"
+    if hours:
+        return f"{sign}{hours}h{minutes}m{seconds}"
+    return f"{sign}{minutes}m{seconds}" if minutes else f"{sign}{seconds}"
+
+
+def _trimmed(amount: int, unit: int) -> str:
+    whole, rest = divmod(amount, unit)
+    fraction = str(unit + rest)[1:].rstrip("0")
+    return f"{whole}.{fraction}" if fraction else str(whole)

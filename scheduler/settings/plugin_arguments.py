@@ -1,0 +1,280 @@
+"""
+Reads, defaults and validates the arguments of one plugin.
+
+Source: pkg/scheduler/apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go
+(kubernetes 1.36). Difference: NodeResourcesFit's arguments are checked on reading, upstream checks them when it
+builds the plugin and names them without their place in the file.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeVar, get_args
+
+from scheduler.framework.plugin_args import (
+    CPU_AND_MEMORY,
+    DefaultConstraint,
+    DefaultingType,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PluginArgs,
+    PodTopologySpreadArgs,
+    ResourceWeight,
+    ScoringStrategy,
+    ScoringStrategyType,
+    ShapePoint,
+    WhenUnsatisfiable,
+)
+from scheduler.model.labels import qualified_name_problem
+from scheduler.settings.added_affinity import read_added_affinity
+from scheduler.settings.decoding import ObjectReader
+from scheduler.settings.problems import Problems
+
+_T = TypeVar("_T")
+
+DEFAULT_ARGS: Final[Mapping[str, PluginArgs]] = MappingProxyType(
+    {
+        "InterPodAffinity": InterPodAffinityArgs(),
+        "NodeAffinity": NodeAffinityArgs(),
+        "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs(),
+        "NodeResourcesFit": NodeResourcesFitArgs(),
+        "PodTopologySpread": PodTopologySpreadArgs(),
+    }
+)
+
+
+def read_inter_pod_affinity(reader: ObjectReader) -> InterPodAffinityArgs:
+    """InterPodAffinityArgs, complete."""
+    weight = reader.integer("hardPodAffinityWeight")
+    ignore = reader.boolean("ignorePreferredTermsOfExistingPods")
+    weight = 1 if weight is None else weight
+    if not 0 <= weight <= 100:
+        reader.problems.invalid(reader.at("hardPodAffinityWeight"), weight, "not in valid range [0, 100]")
+    return InterPodAffinityArgs(weight, ignore or False)
+
+
+def read_node_affinity(reader: ObjectReader) -> NodeAffinityArgs:
+    """NodeAffinityArgs; every term of the added affinity parses."""
+    raw = reader.raw("addedAffinity")
+    if raw is None:
+        return NodeAffinityArgs()
+    return NodeAffinityArgs(read_added_affinity(reader.child("addedAffinity")))
+
+
+def read_balanced_allocation(reader: ObjectReader) -> NodeResourcesBalancedAllocationArgs:
+    """NodeResourcesBalancedAllocationArgs, complete."""
+    path, problems = reader.at("resources"), reader.problems
+    resources = _resources(reader)
+    seen: set[str] = set()
+    for index, resource in enumerate(resources):
+        if resource.name in seen:
+            problems.duplicate(f"{path}[{index}].name", resource.name)
+        seen.add(resource.name)
+        if resource.weight != 1:
+            problems.invalid(f"{path}[{index}].weight", resource.weight, "must be 1")
+    return NodeResourcesBalancedAllocationArgs(resources)
+
+
+def read_node_resources_fit(reader: ObjectReader) -> NodeResourcesFitArgs:
+    """NodeResourcesFitArgs, complete."""
+    problems = reader.problems
+    ignored = reader.texts("ignoredResources")
+    for index, name in enumerate(ignored):
+        _check_label_name(f"{reader.at('ignoredResources')}[{index}]", name, problems)
+    groups = reader.texts("ignoredResourceGroups")
+    for index, group in enumerate(groups):
+        path = f"{reader.at('ignoredResourceGroups')}[{index}]"
+        if "/" in group:
+            problems.invalid(path, group, "resource group name can't contain '/'")
+        _check_label_name(path, group, problems)
+    if reader.raw("scoringStrategy") is None:
+        return NodeResourcesFitArgs(ignored, groups)
+    with reader.child("scoringStrategy") as strategy:
+        return NodeResourcesFitArgs(ignored, groups, _read_strategy(strategy))
+
+
+def _read_strategy(reader: ObjectReader) -> ScoringStrategy:
+    problems, kind = reader.problems, reader.text("type") or ""
+    supported = get_args(ScoringStrategyType)
+    if kind not in supported:
+        problems.unsupported(reader.at("type"), kind, supported)
+    resources = _resources(reader)
+    for index, resource in enumerate(resources):
+        if not 0 < resource.weight <= 100:
+            problems.invalid(
+                f"{reader.at('resources')}[{index}].weight",
+                resource.weight,
+                f"resource weight of {resource.name} not in valid range (0, 100]",
+            )
+    ratio_path = reader.at("requestedToCapacityRatio")
+    given = reader.raw("requestedToCapacityRatio") is not None
+    with reader.child("requestedToCapacityRatio") as ratio:
+        shape = tuple(_read_point(item) for item in ratio.objects("shape"))
+    if kind == "RequestedToCapacityRatio":
+        if given:
+            _check_shape(shape, f"{ratio_path}.shape", problems)
+        else:
+            problems.required(ratio_path, "must be specified when type is RequestedToCapacityRatio")
+    elif given:
+        problems.forbidden(ratio_path, "must be nil when type is not RequestedToCapacityRatio")
+    return ScoringStrategy(_one_of(supported, kind, "LeastAllocated"), resources, shape)
+
+
+def _read_point(reader: ObjectReader) -> ShapePoint:
+    with reader:
+        return ShapePoint(reader.integer("utilization") or 0, reader.integer("score") or 0)
+
+
+def _check_shape(shape: tuple[ShapePoint, ...], path: str, problems: Problems) -> None:
+    if not shape:
+        problems.required(path, "at least one point must be specified")
+    for index in range(1, len(shape)):
+        if shape[index - 1].utilization >= shape[index].utilization:
+            problems.invalid(
+                f"{path}[{index}].utilization",
+                shape[index].utilization,
+                "values must be sorted in increasing order",
+            )
+            break
+    for index, point in enumerate(shape):
+        if not 0 <= point.utilization <= 100:
+            problems.invalid(f"{path}[{index}].utilization", point.utilization, "not in valid range [0, 100]")
+        if not 0 <= point.score <= 10:
+            problems.invalid(f"{path}[{index}].score", point.score, "not in valid range [0, 10]")
+
+
+def _resources(reader: ObjectReader) -> tuple[ResourceWeight, ...]:
+    resources = []
+    for item in reader.objects("resources"):
+        with item:
+            resources.append(ResourceWeight(item.text("name") or "", item.integer("weight", bits=64) or 1))
+    return tuple(resources) or CPU_AND_MEMORY
+
+
+def read_pod_topology_spread(reader: ObjectReader) -> PodTopologySpreadArgs:
+    """PodTopologySpreadArgs, complete."""
+    problems, path = reader.problems, reader.at("defaultingType")
+    kind = reader.text("defaultingType") or "System"
+    read = [_read_constraint(item) for item in reader.objects("defaultConstraints")]
+    constraints = tuple(constraint for constraint, _ in read)
+    supported = get_args(DefaultingType)
+    if kind not in supported:
+        problems.unsupported(path, kind, supported)
+    if kind == "System" and constraints:
+        problems.invalid(path, kind, "when .defaultConstraints are not empty")
+    seen: set[tuple[str, str]] = set()
+    for index, (constraint, action) in enumerate(read):
+        key = (constraint.topology_key, action)
+        if key in seen:
+            problems.duplicate(f"{reader.at('defaultConstraints')}[{index}]", f"{{{', '.join(key)}}}")
+        seen.add(key)
+    return PodTopologySpreadArgs(_one_of(supported, kind, "System"), constraints)
+
+
+def _read_constraint(reader: ObjectReader) -> tuple[DefaultConstraint, str]:
+    """The constraint, and its whenUnsatisfiable as written."""
+    with reader:
+        max_skew = reader.integer("maxSkew") or 0
+        topology_key = reader.text("topologyKey") or ""
+        action = reader.text("whenUnsatisfiable") or ""
+        _check_constraint(reader, max_skew, topology_key, action)
+        constraint = DefaultConstraint(
+            max_skew=max_skew,
+            topology_key=topology_key,
+            when_unsatisfiable=_one_of(get_args(WhenUnsatisfiable), action, "ScheduleAnyway"),
+            min_domains=reader.integer("minDomains"),
+            node_affinity_policy=reader.text("nodeAffinityPolicy"),
+            node_taints_policy=reader.text("nodeTaintsPolicy"),
+            match_label_keys=reader.texts("matchLabelKeys"),
+        )
+    return constraint, action
+
+
+def _check_constraint(reader: ObjectReader, max_skew: int, topology_key: str, action: str) -> None:
+    problems, supported = reader.problems, get_args(WhenUnsatisfiable)
+    if max_skew <= 0:
+        problems.invalid(reader.at("maxSkew"), max_skew, "not in valid range (0, inf)")
+    if not topology_key:
+        problems.required(reader.at("topologyKey"), "can not be empty")
+    else:
+        _check_label_name(reader.at("topologyKey"), topology_key, problems)
+    if not action:
+        problems.required(reader.at("whenUnsatisfiable"), "can not be empty")
+    elif action not in supported:
+        problems.unsupported(reader.at("whenUnsatisfiable"), action, supported)
+    if reader.raw("labelSelector") is not None:
+        problems.forbidden(
+            reader.at("labelSelector"), "constraint must not define a selector, as they deduced for each pod"
+        )
+
+
+def _one_of(supported: tuple[_T, ...], value: str, otherwise: _T) -> _T:
+    return next((word for word in supported if word == value), otherwise)
+
+
+def _check_label_name(path: str, name: str, problems: Problems) -> None:
+    if (problem := qualified_name_problem(name)) is not None:
+        problems.invalid(path, name, problem)
+
+
+def check_default_preemption(reader: ObjectReader) -> None:
+    """Validate the arguments of DefaultPreemption, which is not built."""
+    percentage, absolute = (
+        reader.integer("minCandidateNodesPercentage"),
+        reader.integer("minCandidateNodesAbsolute"),
+    )
+    percentage = 10 if percentage is None else percentage
+    absolute = 100 if absolute is None else absolute
+    problems = reader.problems
+    percentage_path = reader.at("minCandidateNodesPercentage")
+    absolute_path = reader.at("minCandidateNodesAbsolute")
+    if not 0 <= percentage <= 100:
+        problems.invalid(percentage_path, percentage, "not in valid range [0, 100]")
+    if absolute < 0:
+        problems.invalid(absolute_path, absolute, "not in valid range [0, inf)")
+    if percentage == absolute == 0:
+        zero_with = "cannot be zero at the same time as"
+        problems.invalid(percentage_path, percentage, f"{zero_with} minCandidateNodesAbsolute")
+        problems.invalid(absolute_path, absolute, f"{zero_with} minCandidateNodesPercentage")
+
+
+def check_volume_binding(reader: ObjectReader) -> None:
+    """Validate the arguments of VolumeBinding, which is not built."""
+    timeout_s = reader.integer("bindTimeoutSeconds", bits=64)
+    if timeout_s is not None and timeout_s < 0:
+        detail = "invalid BindTimeoutSeconds, should not be a negative value"
+        reader.problems.invalid(reader.at("bindTimeoutSeconds"), timeout_s, detail)
+    shape = reader.raw("shape")
+    if shape is not None:
+        detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+        reader.problems.invalid(reader.at("shape"), shape, detail)
+
+
+def check_dynamic_resources(reader: ObjectReader) -> None:
+    """Validate the arguments of DynamicResources, which is not built."""
+    for name, least_s, detail in (
+        ("filterTimeout", 0, "must be zero or positive"),
+        ("bindingTimeout", 1, "must be at least 1 second"),
+    ):
+        timeout_s = reader.duration_s(name)
+        if timeout_s is not None and timeout_s < least_s:
+            reader.problems.invalid(reader.at(name), reader.raw(name), detail)
+
+
+READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], PluginArgs]]] = MappingProxyType(
+    {
+        "InterPodAffinity": read_inter_pod_affinity,
+        "NodeAffinity": read_node_affinity,
+        "NodeResourcesBalancedAllocation": read_balanced_allocation,
+        "NodeResourcesFit": read_node_resources_fit,
+        "PodTopologySpread": read_pod_topology_spread,
+    }
+)
+CHECK_ARGS_OF_NOT_BUILT: Final[Mapping[str, Callable[[ObjectReader], None]]] = MappingProxyType(
+    {
+        "DefaultPreemption": check_default_preemption,
+        "DynamicResources": check_dynamic_resources,
+        "VolumeBinding": check_volume_binding,
+    }
+)

@@ -1,0 +1,186 @@
+"""
+Which plugins run where: reads a profile's `plugins`, merges it into the defaults and expands multiPoint.
+
+Source: pkg/scheduler/apis/config/v1/default_plugins.go (mergePluginSet) and
+pkg/scheduler/framework/runtime/framework.go (updatePluginList, expandMultiPointPlugins, getScoreWeights),
+kubernetes 1.36. The check that all weights together fit 64 bits is left out: 32-bit weights can't break it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.settings.decoding import ObjectReader
+from scheduler.settings.plugin_table import (
+    DEFAULT_PLUGINS,
+    GROUP_POINTS,
+    GROUPS_MISSING,
+    IN_TREE_BY_NAME,
+    MULTI_POINT,
+    POINTS,
+    REMOVED_PLUGINS,
+    type_name,
+)
+from scheduler.settings.problems import Problems, shown
+
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEntry:
+    """An `enabled` item; `weight` 0 stands for unset, as upstream. `path` is '' for upstream's defaults."""
+
+    name: str
+    weight: int = 0
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSet:
+    """What a file says about one extension point, or what is left of it after merging."""
+
+    enabled: tuple[PluginEntry, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PluginLists:
+    """Plugins in running order for every extension point, built or not, and the weights of the score point."""
+
+    names_by_point: Mapping[str, tuple[str, ...]]
+    weight_by_name: Mapping[str, int]
+
+
+_DEFAULT_ENTRIES: Final = tuple(PluginEntry(plugin.name, plugin.weight) for plugin in DEFAULT_PLUGINS)
+
+
+def read_plugin_sets(reader: ObjectReader, notes: list[str]) -> dict[str, PluginSet]:
+    """
+    The plugin set of every extension point and of multiPoint, empty where the file says nothing.
+
+    Entries that can't run at their point are recorded as problems and left out; unknown names under `disabled`,
+    which change nothing, are noted.
+    """
+    with reader:
+        return {
+            point: _read_set(point, reader.child(point), notes)
+            for point in (MULTI_POINT, *POINTS, *GROUP_POINTS)
+        }
+
+
+def _read_set(point: str, reader: ObjectReader, notes: list[str]) -> PluginSet:
+    with reader:
+        entries = [_read_entry(item) for item in reader.objects("enabled")]
+        disabled = [_read_entry(item) for item in reader.objects("disabled")]
+    notes.extend(
+        f"{entry.path}.name: {shown(entry.name)} does not exist, so nothing is disabled"
+        for entry in disabled
+        if entry.name not in IN_TREE_BY_NAME and entry.name not in REMOVED_PLUGINS | {ALL}
+    )
+    seen: set[str] = set()
+    usable: list[PluginEntry] = []
+    for entry in entries:
+        if not _can_run(point, entry, reader.problems):
+            continue
+        if point != MULTI_POINT and entry.name in seen:
+            _report_second(entry, point, reader.problems)
+            continue
+        seen.add(entry.name)
+        usable.append(entry)
+    return PluginSet(tuple(usable), tuple(entry.name for entry in disabled))
+
+
+def _read_entry(reader: ObjectReader) -> PluginEntry:
+    with reader:
+        return PluginEntry(reader.text("name") or "", reader.integer("weight") or 0, reader.path)
+
+
+def _can_run(point: str, entry: PluginEntry, problems: Problems) -> bool:
+    path, name = f"{entry.path}.name", entry.name
+    plugin = IN_TREE_BY_NAME.get(name)
+    if name in REMOVED_PLUGINS:
+        report_removed(entry.path, name, problems)
+    elif plugin is None:
+        kind = "plugin" if point == MULTI_POINT else type_name(point)
+        problems.add(path, f"{kind} {shown(name)} does not exist")
+    elif point != MULTI_POINT and point not in plugin.points:
+        problems.add(path, f"plugin {shown(name)} does not extend {type_name(point)} plugin")
+    elif plugin.missing:
+        problems.found(path, shown(name), f"a plugin that is built ({plugin.missing})")
+    elif point in GROUP_POINTS:
+        problems.found(path, shown(name), f"none ({GROUPS_MISSING})")
+    else:
+        return True
+    return False
+
+
+def report_removed(path: str, name: str, problems: Problems) -> None:
+    """Record that the plugin `name`, used at `path`, is gone from Kubernetes."""
+    # "v1" is what upstream prints: it takes core's group version by mistake.
+    problems.invalid(
+        path, name, f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+    )
+
+
+def _report_second(entry: PluginEntry, point: str, problems: Problems) -> None:
+    problems.add(
+        f"{entry.path}.name", f'plugin {shown(entry.name)} already registered as "{type_name(point)}"'
+    )
+
+
+def merged(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[PluginEntry, ...]:
+    """
+    `defaults` without what `custom` disables, then what it enables; an enabled default keeps its place.
+
+    A plugin that is both enabled and disabled is enabled. Of a default enabled twice the last takes its place
+    and the others are appended.
+    """
+    last_by_name = {entry.name: entry for entry in custom.enabled}
+    kept: list[PluginEntry] = []
+    replacements: list[PluginEntry] = []
+    for default in defaults if ALL not in custom.disabled else ():
+        if default.name in custom.disabled:
+            continue
+        replacement = last_by_name.get(default.name)
+        kept.append(replacement or default)
+        if replacement is not None:
+            replacements.append(replacement)
+    appended = [entry for entry in custom.enabled if entry not in replacements]
+    return (*kept, *appended)
+
+
+def resolve(sets: Mapping[str, PluginSet], problems: Problems) -> PluginLists:
+    """What runs at every point under the file's `sets`; doubles in multiPoint are recorded as problems."""
+    multi = merged(_DEFAULT_ENTRIES, sets[MULTI_POINT])
+    doubled: set[str] = set()
+    names_by_point = {point: _expanded(point, sets[point], multi, problems, doubled) for point in POINTS}
+    weight_by_name: dict[str, int] = {}
+    for entry in (*sets["score"].enabled, *multi):
+        if entry.name in names_by_point["score"] and entry.name not in weight_by_name:
+            weight_by_name[entry.name] = entry.weight or 1
+    return PluginLists(names_by_point, weight_by_name)
+
+
+def _expanded(
+    point: str, own: PluginSet, multi: tuple[PluginEntry, ...], problems: Problems, doubled: set[str]
+) -> tuple[str, ...]:
+    own_names = [entry.name for entry in own.enabled]
+    if ALL in own.disabled:
+        return tuple(own_names)
+    overridden: set[str] = set()
+    from_multi: list[str] = []
+    for entry in multi:
+        name = entry.name
+        if point not in IN_TREE_BY_NAME[name].points or name in own.disabled:
+            continue
+        if name in own_names:
+            overridden.add(name)
+        elif name not in from_multi:
+            from_multi.append(name)
+        elif entry.path not in doubled:
+            doubled.add(entry.path)
+            _report_second(entry, point, problems)
+    first = [name for name in own_names if name in overridden]
+    last = [name for name in own_names if name not in overridden]
+    return (*first, *from_multi, *last)

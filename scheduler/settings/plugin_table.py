@@ -1,0 +1,101 @@
+"""
+What kube-scheduler's in-tree plugins are, where they run, and which of them are built here.
+
+Source: pkg/scheduler/apis/config/v1/default_plugins.go, framework/plugins/registry.go and the interfaces that each
+plugin implements (kubernetes 1.36, all feature gates at their defaults).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+MULTI_POINT: Final = "multiPoint"
+#: In the order in which upstream expands multiPoint, so that the first problem named is the same.
+POINTS: Final = (
+    "preFilter",
+    "filter",
+    "postFilter",
+    "reserve",
+    "preScore",
+    "score",
+    "preBind",
+    "bind",
+    "postBind",
+    "permit",
+    "preEnqueue",
+    "queueSort",
+)
+#: Points of pod groups: a file may name them, nothing runs there, upstream neither with its gates at their defaults.
+GROUP_POINTS: Final = ("placementGenerate", "placementScore")
+
+
+@dataclass(frozen=True, slots=True)
+class InTreePlugin:
+    """
+    One plugin of kube-scheduler.
+
+    `weight` is the default score weight, 0 where upstream states none (it then counts as 1).
+    `missing` says what is not supported yet where the plugin is not built; '' if it is built.
+    """
+
+    name: str
+    points: frozenset[str]
+    weight: int = 0
+    missing: str = ""
+
+
+def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTreePlugin:
+    return InTreePlugin(name, frozenset(points.split()), weight, missing)
+
+
+_FILTERS: Final = "preFilter filter"
+_SCORES: Final = "preScore score"
+_ALL_FOUR: Final = "preFilter filter preScore score"
+_VOLUMES: Final = "volumes are not supported yet"
+_CLAIMS: Final = "resource claims are not supported yet"
+_PREEMPTION: Final = "preemption is not supported yet"
+GROUPS_MISSING: Final = "pod groups are not supported yet"
+
+#: Enabled through multiPoint by default, in this order.
+DEFAULT_PLUGINS: Final = (
+    _plugin("SchedulingGates", "preEnqueue"),
+    _plugin("PrioritySort", "queueSort"),
+    _plugin("NodeUnschedulable", "filter"),
+    _plugin("NodeName", "filter"),
+    _plugin("TaintToleration", "filter preScore score", 3),
+    _plugin("NodeAffinity", _ALL_FOUR, 2),
+    _plugin("NodePorts", _FILTERS),
+    _plugin("NodeResourcesFit", f"{_ALL_FOUR} placementScore", 1),
+    _plugin("VolumeRestrictions", _FILTERS, missing=_VOLUMES),
+    _plugin("NodeVolumeLimits", _FILTERS, missing=_VOLUMES),
+    _plugin("VolumeBinding", f"{_ALL_FOUR} reserve preBind", missing=_VOLUMES),
+    _plugin("VolumeZone", _FILTERS, missing=_VOLUMES),
+    _plugin("PodTopologySpread", _ALL_FOUR, 2),
+    _plugin("InterPodAffinity", _ALL_FOUR, 2),
+    _plugin("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", 2, _CLAIMS),
+    _plugin("DefaultPreemption", "preEnqueue postFilter", missing=_PREEMPTION),
+    _plugin("NodeResourcesBalancedAllocation", _SCORES, 1),
+    _plugin("ImageLocality", "score", 1),
+    _plugin("DefaultBinder", "bind"),
+    _plugin("NodeDeclaredFeatures", _FILTERS),
+)
+
+#: Registered upstream only with a feature gate that is off by default.
+_GATED_PLUGINS: Final = (
+    _plugin("GangScheduling", "preEnqueue permit", missing=GROUPS_MISSING),
+    _plugin("TopologyPlacementGenerator", "placementGenerate", missing=GROUPS_MISSING),
+    _plugin("PodGroupPodsCount", "placementScore", 1, missing=GROUPS_MISSING),
+)
+
+IN_TREE_BY_NAME: Final[Mapping[str, InTreePlugin]] = MappingProxyType(
+    {plugin.name: plugin for plugin in (*DEFAULT_PLUGINS, *_GATED_PLUGINS)}
+)
+
+#: Source: apis/config/validation/validation.go, invalidPluginsByVersion (kubernetes 1.36).
+REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+
+
+def type_name(point: str) -> str:
+    """The name of the upstream interface of an extension point, "FilterPlugin" for filter; it stands in messages."""
+    return f"{point[0].upper()}{point[1:]}Plugin"

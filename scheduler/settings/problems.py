@@ -1,0 +1,107 @@
+"""
+Collects everything that is wrong with one configuration, so that one run shows it all.
+
+Source: staging/src/k8s.io/apimachinery/pkg/util/validation/field/errors.go (kubernetes 1.36), the grammar.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from scheduler.errors import SettingsError
+
+#: More lines than a person reads; what follows is only counted.
+MAX_LINES: Final = 200
+_MAX_SHOWN_CHARS: Final = 120
+
+
+class InvalidSettingsError(SettingsError):
+    """A configuration with one or more problems. `lines`: one complete line for each, file name first."""
+
+    def __init__(self, source: str, lines: tuple[str, ...]) -> None:
+        super().__init__(source, "", f"{len(lines)} problems", "none")
+        self.lines = lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+class Problems:
+    """What is wrong with the document `source`: in the order found, each line once."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._lines: dict[str, None] = {}
+        self._left_out = 0
+
+    def add(self, path: str, text: str) -> None:
+        """Record `text` about the field at `path`; '' is the document itself."""
+        line = ": ".join(part for part in (self.source, path, text) if part)
+        line = printable(" ".join(line.split()))
+        if line in self._lines:
+            return
+        if len(self._lines) < MAX_LINES:
+            self._lines[line] = None
+        else:
+            self._left_out += 1
+
+    def found(self, path: str, found: str, expected: str) -> None:
+        """Record a value that cannot be read, or that this scheduler cannot honour."""
+        self.add(path, f"found {found}, expected {expected}")
+
+    def invalid(self, path: str, value: object, detail: str) -> None:
+        """Record upstream's field.Invalid."""
+        self.add(path, f"Invalid value: {shown(value)}: {detail}")
+
+    def required(self, path: str, detail: str = "") -> None:
+        """Record upstream's field.Required."""
+        self.add(path, "Required value" + (f": {detail}" if detail else ""))
+
+    def duplicate(self, path: str, value: object) -> None:
+        """Record upstream's field.Duplicate."""
+        self.add(path, f"Duplicate value: {shown(value)}")
+
+    def unsupported(self, path: str, value: object, supported: Iterable[str]) -> None:
+        """Record upstream's field.NotSupported."""
+        self.add(
+            path, f"Unsupported value: {shown(value)}: supported values: {', '.join(map(shown, supported))}"
+        )
+
+    def forbidden(self, path: str, detail: str) -> None:
+        """Record upstream's field.Forbidden."""
+        self.add(path, f"Forbidden: {detail}")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Every problem on a line; at most MAX_LINES and one that counts the rest."""
+        rest = (f"{self.source}: and {self._left_out} more problems",) if self._left_out else ()
+        return (*self._lines, *rest)
+
+    def raise_if_any(self) -> None:
+        """Return if nothing was recorded. Raises InvalidSettingsError with every line otherwise."""
+        if self._lines:
+            raise InvalidSettingsError(self.source, self.lines)
+
+
+def shown(value: object) -> str:
+    """`value` as a person wrote it, on one line, shortened: text in quotes, lists and objects as JSON."""
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > _MAX_SHOWN_CHARS:
+        text = text[: _MAX_SHOWN_CHARS - 3] + "..."
+    return printable(text)
+
+
+def described(value: object) -> str:
+    """What kind of thing stands where something else was expected."""
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case _:
+            return shown(value)
+
+
+def printable(text: str) -> str:
+    """`text` with characters that a terminal or UTF-8 cannot take written as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

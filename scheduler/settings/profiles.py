@@ -1,0 +1,168 @@
+"""
+Reads `profiles`: names, percentages, plugins and their arguments; checks what must hold between them.
+
+Source: pkg/scheduler/apis/config/validation/validation.go (validateKubeSchedulerProfile, validatePluginConfig,
+validateCommonQueueSort) and framework/runtime/framework.go (NewFramework), kubernetes 1.36.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from scheduler.framework.plugin_args import PluginArgs
+from scheduler.settings.decoding import ObjectReader
+from scheduler.settings.plugin_arguments import CHECK_ARGS_OF_NOT_BUILT, DEFAULT_ARGS, READ_ARGS
+from scheduler.settings.plugin_lists import (
+    API_VERSION,
+    PluginLists,
+    PluginSet,
+    read_plugin_sets,
+    report_removed,
+    resolve,
+)
+from scheduler.settings.plugin_table import DEFAULT_PLUGINS, IN_TREE_BY_NAME, POINTS, REMOVED_PLUGINS
+from scheduler.settings.problems import Problems, shown
+from scheduler.settings.resolved import ProfileSettings
+
+#: What a pod that names no scheduler asks for.
+UPSTREAM_SCHEDULER_NAME: Final = "default-scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    path: str
+    settings: ProfileSettings
+    queue_sort: PluginSet
+
+
+def read_profiles(reader: ObjectReader, notes: list[str]) -> tuple[ProfileSettings, ...]:
+    """
+    Every profile, complete; one with upstream's defaults if the file has none.
+
+    What the file says without effect is added to `notes`. A single profile without a name is `default-scheduler`.
+    """
+    items = reader.objects("profiles") or [ObjectReader({}, f"{reader.at('profiles')}[0]", reader.problems)]
+    drafts = [_read_profile(item, notes, only=len(items) == 1) for item in items]
+    first_path_by_name: dict[str, str] = {}
+    for draft in drafts:
+        path, name = f"{draft.path}.schedulerName", draft.settings.scheduler_name
+        if name in first_path_by_name:
+            reader.problems.duplicate(path, first_path_by_name[name])
+        elif name:
+            first_path_by_name[name] = path
+    _check_common_queue_sort(drafts, reader.problems)
+    return tuple(draft.settings for draft in drafts)
+
+
+def _read_profile(reader: ObjectReader, notes: list[str], *, only: bool) -> _Draft:
+    problems = reader.problems
+    with reader:
+        given = reader.text("schedulerName")
+        name = UPSTREAM_SCHEDULER_NAME if given is None and only else given or ""
+        if not name:
+            problems.required(reader.at("schedulerName"))
+        percentage = read_percentage(reader)
+        sets = read_plugin_sets(reader.child("plugins"), notes)
+        args = _read_plugin_config(reader, notes)
+    lists = resolve(sets, problems)
+    _check_lists(reader.at("plugins"), name, lists, problems)
+    return _Draft(reader.path, _profile(name, percentage, lists, args), sets["queueSort"])
+
+
+def _profile(
+    name: str, percentage: int | None, lists: PluginLists, args: Mapping[str, PluginArgs]
+) -> ProfileSettings:
+    used = {plugin for names in lists.names_by_point.values() for plugin in names}
+    built = {plugin for plugin in used if not IN_TREE_BY_NAME[plugin].missing}
+    return ProfileSettings(
+        scheduler_name=name,
+        plugins_by_point=MappingProxyType(
+            {point: tuple(n for n in lists.names_by_point[point] if n in built) for point in POINTS}
+        ),
+        weight_by_plugin=MappingProxyType({n: w for n, w in lists.weight_by_name.items() if n in built}),
+        args_by_plugin=args,
+        percentage_of_nodes_to_score=percentage,
+        not_built=tuple(plugin.name for plugin in DEFAULT_PLUGINS if plugin.name in used - built),
+    )
+
+
+def read_percentage(reader: ObjectReader) -> int | None:
+    """The field percentageOfNodesToScore of a profile or of the whole configuration, None if absent."""
+    percentage = reader.integer("percentageOfNodesToScore")
+    if percentage is not None and not 0 <= percentage <= 100:
+        path = reader.at("percentageOfNodesToScore")
+        reader.problems.invalid(path, percentage, "not in valid range [0-100]")
+    return percentage
+
+
+def _read_plugin_config(reader: ObjectReader, notes: list[str]) -> Mapping[str, PluginArgs]:
+    args_by_plugin = dict(DEFAULT_ARGS)
+    seen: set[str] = set()
+    for item in reader.objects("pluginConfig"):
+        with item:
+            name = item.text("name") or ""
+            raw = item.raw("args")
+        if name in seen:
+            reader.problems.duplicate(item.path, name)
+            continue
+        seen.add(name)
+        if name in REMOVED_PLUGINS:
+            report_removed(item.path, name, reader.problems)
+        elif name not in IN_TREE_BY_NAME:
+            reader.problems.add(f"{item.path}.name", f"plugin {shown(name)} does not exist")
+        elif name in READ_ARGS or name in CHECK_ARGS_OF_NOT_BUILT:
+            _read_args(name, item.child("args"), args_by_plugin, notes)
+        elif raw is not None:
+            notes.append(f"{item.path}.args: {name} takes no arguments, so these have no effect")
+    return MappingProxyType(args_by_plugin)
+
+
+def _read_args(
+    name: str, reader: ObjectReader, args_by_plugin: dict[str, PluginArgs], notes: list[str]
+) -> None:
+    expected = f"{name}Args"
+    version = reader.text("apiVersion") or API_VERSION
+    kind = reader.text("kind") or expected
+    if (version, kind) != (API_VERSION, expected):
+        reader.problems.invalid(reader.path, f"{version}, Kind={kind}", "has to match plugin args")
+        return
+    with reader:
+        if name in READ_ARGS:
+            args_by_plugin[name] = READ_ARGS[name](reader)
+            return
+        CHECK_ARGS_OF_NOT_BUILT[name](reader)
+    notes.append(
+        f"{reader.path}: {name} is not built ({IN_TREE_BY_NAME[name].missing}), so this has no effect"
+    )
+
+
+def _check_lists(path: str, scheduler_name: str, lists: PluginLists, problems: Problems) -> None:
+    n_sorting = len(lists.names_by_point["queueSort"])
+    if n_sorting != 1:
+        problems.add(
+            f"{path}.queueSort",
+            "only one queue sort plugin required for profile with scheduler name "
+            f"{shown(scheduler_name)}, but got {n_sorting}",
+        )
+    if not lists.names_by_point["bind"]:
+        problems.add(
+            f"{path}.bind",
+            f"at least one bind plugin is needed for profile with scheduler name {shown(scheduler_name)}",
+        )
+
+
+def _check_common_queue_sort(drafts: list[_Draft], problems: Problems) -> None:
+    common = _queue_sort_as_written(drafts[0])
+    if len(common["enabled"]) > 1:
+        path = f"{drafts[0].path}.plugins.queueSort.Enabled"
+        problems.invalid(path, len(common["enabled"]), "only one queue sort plugin can be enabled")
+    for draft in drafts[1:]:
+        own = _queue_sort_as_written(draft)
+        if own != common:
+            problems.invalid(f"{draft.path}.plugins.queueSort", own, "must be the same for all profiles")
+
+
+def _queue_sort_as_written(draft: _Draft) -> dict[str, list[str]]:
+    enabled = [entry.name for entry in draft.queue_sort.enabled]
+    return {"enabled": enabled, "disabled": list(draft.queue_sort.disabled)}

@@ -1,0 +1,166 @@
+"""
+From Settings back to a configuration file in which nothing is left to defaults.
+
+Plugins are written point by point, with every default disabled, so that a reader sees what runs where and in
+which order without knowing how multiPoint expands.
+"""
+
+import json
+
+from scheduler.framework.plugin_args import (
+    DefaultConstraint,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PluginArgs,
+    PodTopologySpreadArgs,
+    ResourceWeight,
+)
+from scheduler.settings.documents import write_document
+from scheduler.settings.durations import format_duration
+from scheduler.settings.loading import KIND
+from scheduler.settings.plugin_lists import ALL, API_VERSION
+from scheduler.settings.plugin_table import MULTI_POINT
+from scheduler.settings.problems import shown
+from scheduler.settings.resolved import ProfileSettings, Settings
+
+_Fields = dict[str, object]
+
+
+def resolved_yaml(settings: Settings) -> str:
+    """
+    The completed configuration as YAML that loads again to equal settings (under the same feature gates).
+
+    What no field can hold stands above it as comments: notes, plugins that are not built, feature gates.
+    """
+    return "".join(f"# {line}\n" for line in _remarks(settings)) + write_document(resolved_document(settings))
+
+
+def as_json(settings: Settings) -> str:
+    """The body of /configz: upstream's `componentconfig`, and our remarks under our own name."""
+    own = {
+        "notBuilt": {profile.scheduler_name: list(profile.not_built) for profile in settings.profiles},
+        "featureGates": dict(settings.feature_gates),
+        "notes": list(settings.notes),
+    }
+    return json.dumps({"componentconfig": resolved_document(settings), "affinity-scheduler": own})
+
+
+def resolved_document(settings: Settings) -> _Fields:
+    """The completed configuration as a KubeSchedulerConfiguration, every field present."""
+    election, client = settings.leader_election, settings.client_connection
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "parallelism": settings.parallelism,
+        "leaderElection": {
+            "leaderElect": election.leader_elect,
+            "leaseDuration": format_duration(election.lease_duration_s),
+            "renewDeadline": format_duration(election.renew_deadline_s),
+            "retryPeriod": format_duration(election.retry_period_s),
+            "resourceLock": election.resource_lock,
+            "resourceName": election.resource_name,
+            "resourceNamespace": election.resource_namespace,
+        },
+        "clientConnection": {
+            "kubeconfig": client.kubeconfig,
+            "acceptContentTypes": client.accept_content_types,
+            "contentType": client.content_type,
+            "qps": int(client.qps) if client.qps.is_integer() else client.qps,
+            "burst": client.burst,
+        },
+        "enableProfiling": settings.enable_profiling,
+        "enableContentionProfiling": settings.enable_contention_profiling,
+        "percentageOfNodesToScore": settings.percentage_of_nodes_to_score,
+        "podInitialBackoffSeconds": settings.pod_initial_backoff_s,
+        "podMaxBackoffSeconds": settings.pod_max_backoff_s,
+        "delayCacheUntilActive": settings.delay_cache_until_active,
+        "profiles": [_profile(profile) for profile in settings.profiles],
+    }
+
+
+def _remarks(settings: Settings) -> list[str]:
+    not_built = [
+        f"notBuilt in profile {shown(profile.scheduler_name)}: {', '.join(profile.not_built)}"
+        for profile in settings.profiles
+        if profile.not_built
+    ]
+    gates = ", ".join(f"{name}={shown(on)}" for name, on in settings.feature_gates.items())
+    return [*(f"note: {note}" for note in settings.notes), *not_built, f"featureGates: {gates}"]
+
+
+def _profile(profile: ProfileSettings) -> _Fields:
+    percentage = profile.percentage_of_nodes_to_score
+    plugins: _Fields = {MULTI_POINT: {"disabled": [{"name": ALL}]}}
+    for point, names in profile.plugins_by_point.items():
+        if names:
+            weight_by_name = profile.weight_by_plugin if point == "score" else {}
+            plugins[point] = {
+                "enabled": [
+                    {"name": name, **({"weight": weight_by_name[name]} if name in weight_by_name else {})}
+                    for name in names
+                ]
+            }
+    return {
+        "schedulerName": profile.scheduler_name,
+        **({} if percentage is None else {"percentageOfNodesToScore": percentage}),
+        "plugins": plugins,
+        "pluginConfig": [
+            {"name": name, "args": {"apiVersion": API_VERSION, "kind": f"{name}Args", **_args(args)}}
+            for name, args in profile.args_by_plugin.items()
+        ],
+    }
+
+
+def _args(args: PluginArgs) -> _Fields:
+    match args:
+        case InterPodAffinityArgs():
+            return {
+                "hardPodAffinityWeight": args.hard_pod_affinity_weight,
+                "ignorePreferredTermsOfExistingPods": args.ignore_preferred_terms_of_existing_pods,
+            }
+        case NodeAffinityArgs():
+            return {} if args.added_affinity is None else {"addedAffinity": args.added_affinity}
+        case NodeResourcesBalancedAllocationArgs():
+            return {"resources": _resources(args.resources)}
+        case NodeResourcesFitArgs():
+            return _fit(args)
+        case PodTopologySpreadArgs():
+            return {
+                "defaultingType": args.defaulting_type,
+                "defaultConstraints": [_constraint(constraint) for constraint in args.default_constraints],
+            }
+
+
+def _fit(args: NodeResourcesFitArgs) -> _Fields:
+    strategy = args.scoring_strategy
+    shape = [{"utilization": point.utilization, "score": point.score} for point in strategy.shape]
+    return {
+        "ignoredResources": list(args.ignored_resources),
+        "ignoredResourceGroups": list(args.ignored_resource_groups),
+        "scoringStrategy": {
+            "type": strategy.type,
+            "resources": _resources(strategy.resources),
+            **({"requestedToCapacityRatio": {"shape": shape}} if shape else {}),
+        },
+    }
+
+
+def _resources(resources: tuple[ResourceWeight, ...]) -> list[_Fields]:
+    return [{"name": resource.name, "weight": resource.weight} for resource in resources]
+
+
+def _constraint(constraint: DefaultConstraint) -> _Fields:
+    optional: _Fields = {
+        "minDomains": constraint.min_domains,
+        "nodeAffinityPolicy": constraint.node_affinity_policy,
+        "nodeTaintsPolicy": constraint.node_taints_policy,
+        "matchLabelKeys": list(constraint.match_label_keys) or None,
+    }
+    return {
+        "maxSkew": constraint.max_skew,
+        "topologyKey": constraint.topology_key,
+        "whenUnsatisfiable": constraint.when_unsatisfiable,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
