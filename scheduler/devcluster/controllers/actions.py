@@ -19,7 +19,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Spec and metadata of the stored object are those of `obj`, unless somebody changed it meanwhile."""
+    """Spec and metadata of the stored object are those of `obj`; nothing happens where the uid is another."""
 
     kind: Kind
     obj: JsonObject
@@ -27,7 +27,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStatus:
-    """Status (and annotations) of the stored object are those of `obj`, unless somebody changed it meanwhile."""
+    """The status of the stored object is that of `obj`; nothing happens where the uid is another."""
 
     kind: Kind
     obj: JsonObject
@@ -35,7 +35,7 @@ class UpdateStatus:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The object with this name and uid is deleted. An event on `owner` tells of it where `owner` is given."""
+    """The object with this name and uid is deleted. An event on `owner`, where given, tells of it."""
 
     kind: Kind
     obj: JsonObject

@@ -9,7 +9,7 @@ from scheduler.devcluster.kinds import JsonObject
 
 
 def replaced(obj: Mapping[str, Any], path: Sequence[str], value: object) -> JsonObject:
-    """A copy of `obj` with `value` at `path`; what lies beside the path is shared. Cost: O(width of the path)."""
+    """A copy of `obj` with `value` at `path`; what lies beside the path is shared. Cost: O(path's width)."""
     head, *rest = path
     return {**obj, head: replaced(obj.get(head) or {}, rest, value) if rest else value}
 

@@ -1,7 +1,7 @@
 """
 Who controls an object, and which objects a controller may claim.
 
-Source: pkg/controller/controller_ref_manager.go, apimachinery pkg/apis/meta/v1/controller_ref.go (kubernetes 1.36).
+Source: pkg/controller/controller_ref_manager.go, pkg/apis/meta/v1/controller_ref.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def claimed(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> 
     """
     Which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
 
-    Orphans that match are adopted, owned ones that no longer match are released; a deleted owner does neither,
-    and a deleted orphan is not adopted.
+    Orphans that match are adopted, owned ones that no longer match are released; a deleted owner does
+    neither, and a deleted orphan is not adopted.
     """
     claim = Claim()
     selector = (owner.get("spec") or {}).get("selector")

@@ -1,7 +1,7 @@
 """
 The arithmetic of a rollout: how many pods each replica set may have next.
 
-Source: pkg/controller/deployment/util/deployment_util.go, pkg/controller/deployment/sync.go (kubernetes 1.36).
+Source: pkg/controller/deployment: util/deployment_util.go, sync.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fenceposts(deployment: JsonObject) -> tuple[int, int]:
     """
     (maxSurge, maxUnavailable) as counts of this deployment's size; (0, 0) where it does not roll.
 
-    Surge rounds up, unavailability down; where both come to 0, one pod may be unavailable, else nothing moved.
+    Surge rounds up, unavailability down; where both come to 0, one pod may be unavailable, or nothing moves.
     """
     if not is_rolling(deployment):
         return 0, 0
@@ -64,7 +64,7 @@ def fenceposts(deployment: JsonObject) -> tuple[int, int]:
 
 
 def new_size(deployment: JsonObject, replica_sets: Sequence[JsonObject], new: JsonObject) -> int:
-    """How many pods the newest of `replica_sets` (`new`, included) may have now. At most the deployment's size."""
+    """How many pods `new`, one of `replica_sets`, may have now; at most the deployment's size."""
     if not is_rolling(deployment):
         return replicas(deployment)
     surge, _ = fenceposts(deployment)

@@ -2,8 +2,8 @@
 Pod templates: when two are the same, the hash that names a revision, and the pods they make.
 
 Source: pkg/controller/controller_utils.go (ComputeHash, GetPodFromTemplate) and
-pkg/controller/deployment/util/deployment_util.go (EqualIgnoreHash), kubernetes 1.36. The hash is taken over JSON
-where upstream takes it over a Go dump: the same alphabet and length, other letters.
+pkg/controller/deployment/util/deployment_util.go (EqualIgnoreHash), kubernetes 1.36. The hash is taken over
+JSON where upstream takes it over a Go dump: the same alphabet and length, other letters.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def pod_from_template(owner: JsonObject) -> JsonObject:
 
 def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value, and back
     if isinstance(value, dict):
-        # An empty object can mean something (a namespaceSelector that selects all), an empty list or null cannot.
+        # An empty object can mean something (a namespaceSelector that selects all), an empty list cannot.
         return {k: _pruned(v) for k, v in value.items() if v is not None and v != []}
     return [_pruned(item) for item in value] if isinstance(value, list) else value
 

@@ -1,0 +1,51 @@
+"""
+Conditions of deployments and replica sets: lists of records of which each type occurs once.
+
+Source: pkg/controller/deployment/util/deployment_util.go, SetDeploymentCondition (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.devcluster.ages import rfc3339
+from scheduler.devcluster.kinds import JsonObject
+
+Conditions = list[JsonObject]
+
+
+def condition_of(conditions: Iterable[JsonObject], condition_type: str) -> JsonObject | None:
+    """The condition of this type; None where there is none."""
+    return next((one for one in conditions if one.get("type") == condition_type), None)
+
+
+def cleared(conditions: Iterable[JsonObject], condition_type: str) -> Conditions:
+    """`conditions` without the one of this type."""
+    return [one for one in conditions if one.get("type") != condition_type]
+
+
+def condition(condition_type: str, status: str, reason: str, message: str, *, now_s: float) -> JsonObject:
+    """A condition of a deployment that begins at `now_s`."""
+    now = rfc3339(now_s)
+    return {
+        "type": condition_type,
+        "status": status,
+        "lastUpdateTime": now,
+        "lastTransitionTime": now,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def noted(conditions: Conditions, new: JsonObject, *, refresh: bool = False) -> Conditions:
+    """
+    `conditions` with `new` in place of the one of its type.
+
+    Same status and reason leave the old one, unless `refresh`; same status keeps its transition time.
+    """
+    current = condition_of(conditions, new["type"])
+    if current is not None and current.get("status") == new["status"]:
+        if current.get("reason") == new["reason"] and not refresh:
+            return conditions
+        new = {**new, "lastTransitionTime": current.get("lastTransitionTime", new["lastTransitionTime"])}
+    return [*cleared(conditions, new["type"]), new]

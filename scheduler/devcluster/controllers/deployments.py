@@ -1,0 +1,290 @@
+"""
+The Deployment controller: which replica sets there should be, how large, and what the status says.
+
+Level-triggered: every plan is one step from what is now; the changes it orders cause the next.
+
+Source: pkg/controller/deployment: deployment_controller.go syncDeployment, rolling.go, recreate.go, sync.go
+(kubernetes 1.36). Difference: a plan goes on where upstream waits for its cache to show a write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.devcluster.controllers.actions import (
+    Action,
+    Create,
+    Delete,
+    Emit,
+    Revisit,
+    Update,
+    UpdateStatus,
+)
+from scheduler.devcluster.controllers.conditions import condition, condition_of
+from scheduler.devcluster.controllers.conditions import noted as noted_condition
+from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.ownership import claimed, controller_uid, uid
+from scheduler.devcluster.controllers.pods import is_terminal
+from scheduler.devcluster.controllers.progress import (
+    counted_status,
+    deadline_s,
+    is_complete,
+    revisit_after_s,
+    rollout_status,
+)
+from scheduler.devcluster.controllers.revisions import (
+    REVISION,
+    age_order,
+    drafted,
+    min_ready_s,
+    revision,
+    with_revision,
+)
+from scheduler.devcluster.controllers.rollout import (
+    DESIRED,
+    fenceposts,
+    is_rolling,
+    is_saturated,
+    new_size,
+    noted,
+    proportional_sizes,
+    replicas,
+    status_count,
+    wanted_total,
+    with_size,
+)
+from scheduler.devcluster.controllers.templates import same_template
+from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET, JsonObject
+
+_UNLIMITED_HISTORY: Final = 2**31 - 1
+
+
+def plan(
+    deployment: JsonObject, replica_sets: Iterable[JsonObject], pods: Iterable[JsonObject], now_s: float
+) -> list[Action]:
+    """
+    The next step towards `deployment`.
+
+    Args:
+        deployment: as stored.
+        replica_sets: those it controls, and the orphans of its namespace.
+        pods: those that its replica sets control; read by the Recreate strategy only.
+        now_s: seconds since 1970.
+    """
+    if not deployment["spec"].get("selector"):
+        return [Emit(deployment, "SelectingAll", "This deployment is selecting all pods.", "Warning")]
+    claim = claimed(deployment, REPLICA_SET, replica_sets)
+    ordered = sorted(claim.owned, key=age_order)
+    template = deployment["spec"].get("template")
+    new = next((one for one in ordered if same_template(one["spec"].get("template"), template)), None)
+    sync = _Sync(deployment, new, [one for one in ordered if one is not new], now_s, deployment)
+    sync.actions.extend(claim.actions)
+    if deployment["metadata"].get("deletionTimestamp"):
+        sync.finish(counted_status(deployment, sync.all, new, now_s=now_s))
+        return sync.actions
+    sync.note_pause()
+    if deployment["spec"].get("paused") or sync.was_scaled():
+        sync.settle_revision()
+        sync.scale()
+        if deployment["spec"].get("paused"):
+            sync.drop_history()
+        sync.finish(counted_status(sync.deployment, sync.all, sync.new, now_s=now_s))
+    else:
+        sync.roll() if is_rolling(deployment) else sync.recreate(list(pods))
+        sync.finish(rollout_status(sync.deployment, sync.all, sync.new, now_s=now_s))
+    return sync.actions
+
+
+@dataclass(slots=True)
+class _Sync:
+    """One plan in the making: objects as they will be once `actions` are carried out."""
+
+    deployment: JsonObject
+    new: JsonObject | None
+    old: list[JsonObject]
+    now_s: float
+    stored: JsonObject
+    actions: list[Action] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[JsonObject]:
+        """Every replica set, the newest template's last."""
+        return [*self.old, *([self.new] if self.new else ())]
+
+    def roll(self) -> None:
+        """One step of RollingUpdate: up if there is room, else down, else done."""
+        new = self._new_orage_order()
+        if replicas(new) > replicas(self.deployment):
+            self._resize(new, replicas(self.deployment))
+        elif self._resize(new, new_size(self.deployment, self.all, new)) or self._shrink_old():
+            pass
+        elif is_complete(self.deployment, self.deployment.get("status") or {}):
+            self.drop_history()
+
+    def recreate(self, pods: list[JsonObject]) -> None:
+        """One step of Recreate: all old pods go before the first new one comes."""
+        self.settle_revision()
+        shrunk = [self._resize(one, 0) for one in _active(self.old)]
+        new_uid = uid(self.new) if self.new else None
+        old_pods = (pod for pod in pods if controller_uid(pod) != new_uid and not is_terminal(pod))
+        if any(shrunk) or any(status_count(one, "replicas") for one in self.old) or any(old_pods):
+            return
+        self._resize(self._new_orage_order(), replicas(self.deployment))
+        if is_complete(self.deployment, self.deployment.get("status") or {}):
+            self.drop_history()
+
+    def scale(self) -> None:
+        """Sizes follow a changed `spec.replicas`, in proportion where a rollout is under way."""
+        active = _active(self.all)
+        if len(active) <= 1:
+            newest = [self.new] if self.new else sorted(self.old, key=age_order)[-1:]
+            for only in active or newest:
+                self._resize(only, replicas(self.deployment))
+        elif is_saturated(self.deployment, self.new):
+            for one in _active(self.old):
+                self._resize(one, 0)
+        elif is_rolling(self.deployment):
+            sizes = proportional_sizes(self.deployment, active)
+            for one in active:
+                self._resize(one, sizes[one["metadata"]["name"]], also_notes=True)
+
+    def was_scaled(self) -> bool:
+        """Whether `spec.replicas` is another than the active replica sets were sized for."""
+        sizes = (noted(one, DESIRED) for one in _active(self.all))
+        return any(size is not None and size != replicas(self.deployment) for size in sizes)
+
+    def settle_revision(self) -> None:
+        """The newest template's replica set has the highest revision, and the deployment shows it."""
+        if self.new is None:
+            return
+        revised = with_revision(self.new, self.deployment, self._next_revision())
+        if min_ready_s(revised) != min_ready_s(self.deployment):
+            revised = replaced(revised, ("spec", "minReadySeconds"), min_ready_s(self.deployment))
+        if revised != self.new:
+            self.actions.append(Update(REPLICA_SET, revised))
+            self.new = revised
+        self._show_revision(self.new)
+        conditions = self._conditions()
+        if deadline_s(self.deployment) is not None and condition_of(conditions, "Progressing") is None:
+            text = f'Found new replica set "{self.new["metadata"]["name"]}"'
+            self._note(condition("Progressing", "True", "FoundNewReplicaSet", text, now_s=self.now_s))
+
+    def note_pause(self) -> None:
+        """Progressing is Unknown while paused, and again once resumed: a pause must not count as a stall."""
+        current = condition_of(self._conditions(), "Progressing")
+        reason = current["reason"] if current else ""
+        if deadline_s(self.deployment) is None or reason == "ProgressDeadlineExceeded":
+            return
+        paused = bool(self.deployment["spec"].get("paused"))
+        if paused == (reason == "DeploymentPaused"):
+            return
+        word, text = ("DeploymentPaused", "paused") if paused else ("DeploymentResumed", "resumed")
+        mark = condition("Progressing", "Unknown", word, f"Deployment is {text}", now_s=self.now_s)
+        self._note(mark)
+
+    def drop_history(self) -> None:
+        """At most `revisionHistoryLimit` old, empty replica sets are kept, the latest ones."""
+        limit = self.deployment["spec"].get("revisionHistoryLimit")
+        if limit is None or limit == _UNLIMITED_HISTORY:
+            return
+        live = [one for one in self.old if not one["metadata"].get("deletionTimestamp")]
+        for one in sorted(live, key=lambda rs: (revision(rs), *age_order(rs)))[: max(len(live) - limit, 0)]:
+            observed = status_count(one, "observedGeneration") >= one["metadata"].get("generation", 0)
+            if observed and not replicas(one) and not status_count(one, "replicas"):
+                self.actions.append(Delete(REPLICA_SET, one))
+
+    def finish(self, status: JsonObject) -> None:
+        """The deployment's annotations and status are written, where they changed."""
+        self.deployment = replaced(self.deployment, ("status",), status)
+        if self.deployment["metadata"] != self.stored["metadata"]:
+            self.actions.append(Update(DEPLOYMENT, self.deployment))
+        if status != (self.stored.get("status") or {}):
+            self.actions.append(UpdateStatus(DEPLOYMENT, self.deployment))
+        if (after_s := revisit_after_s(self.deployment, status, now_s=self.now_s)) is not None:
+            self.actions.append(Revisit(after_s))
+
+    def _conditions(self) -> list[JsonObject]:
+        return list((self.deployment.get("status") or {}).get("conditions") or ())
+
+    def _note(self, mark: JsonObject) -> None:
+        conditions = noted_condition(self._conditions(), mark)
+        self.deployment = replaced(self.deployment, ("status", "conditions"), conditions)
+
+    def _show_revision(self, replica_set: JsonObject) -> None:
+        number = str(revision(replica_set))
+        if (self.deployment["metadata"].get("annotations") or {}).get(REVISION) != number:
+            self.deployment = replaced(self.deployment, ("metadata", "annotations", REVISION), number)
+
+    def _next_revision(self) -> int:
+        return max((revision(one) for one in self.old), default=0) + 1
+
+    def _new_orage_order(self) -> JsonObject:
+        self.settle_revision()
+        if self.new is None:
+            self.new = self._create()
+        return self.new
+
+    def _create(self) -> JsonObject:
+        draft = drafted(self.deployment)
+        size = new_size(self.deployment, [*self.old, draft], draft)
+        draft = with_revision(with_size(draft, size, self.deployment), self.deployment, self._next_revision())
+        name = draft["metadata"]["name"]
+        self.actions.append(Create(REPLICA_SET, draft))
+        if size:
+            text = f"Scaled up replica set {name} from 0 to {size}"
+            self.actions.append(Emit(self.stored, "ScalingReplicaSet", text))
+        self._show_revision(draft)
+        if deadline_s(self.deployment) is not None:
+            text = f'Created new replica set "{name}"'
+            self._note(condition("Progressing", "True", "NewReplicaSetCreated", text, now_s=self.now_s))
+        return draft
+
+    def _resize(self, replica_set: JsonObject, size: int, *, also_notes: bool = False) -> bool:
+        """Whether the size changed; `also_notes` writes changed size annotations even where it did not."""
+        before = replicas(replica_set)
+        resized = with_size(replica_set, size, self.deployment)
+        if before == size and (not also_notes or resized == replica_set):
+            return False
+        self.actions.append(Update(REPLICA_SET, resized))
+        self._put(replica_set, resized)
+        if before == size:
+            return False
+        way, name = ("up" if size > before else "down"), resized["metadata"]["name"]
+        text = f"Scaled {way} replica set {name} from {before} to {size}"
+        self.actions.append(Emit(self.stored, "ScalingReplicaSet", text))
+        return True
+
+    def _put(self, before: JsonObject, after: JsonObject) -> None:
+        if self.new is before:
+            self.new = after
+        self.old = [after if one is before else one for one in self.old]
+
+    def _shrink_old(self) -> bool:
+        """Whether old replica sets shrank: by pods not available anyway, then as availability allows."""
+        if self.new is None or not _active(self.old):
+            return False
+        _, max_unavailable = fenceposts(self.deployment)
+        floor = replicas(self.deployment) - max_unavailable
+        new_unavailable = replicas(self.new) - status_count(self.new, "availableReplicas")
+        room = wanted_total(self.all) - floor - new_unavailable
+        if room <= 0:
+            return False
+        dropped = self._shrink(room, lambda one: replicas(one) - status_count(one, "availableReplicas"))
+        available = sum(status_count(one, "availableReplicas") for one in self.all)
+        return self._shrink(available - floor, replicas) + dropped > 0
+
+    def _shrink(self, at_most: int, spare: Callable[[JsonObject], int]) -> int:
+        """How many pods fewer old replica sets want: of each at most its `spare`, oldest first."""
+        total = 0
+        for one in sorted(_active(self.old), key=age_order):
+            step = min(at_most - total, spare(one), replicas(one))
+            if step > 0:
+                self._resize(one, replicas(one) - step)
+                total += step
+        return total
+
+
+def _active(replica_sets: Iterable[JsonObject]) -> list[JsonObject]:
+    return [one for one in replica_sets if replicas(one) > 0]

@@ -1,0 +1,125 @@
+"""
+What the controllers know without asking: who owns what, kept up to date by every write to the store.
+
+Cost per write: O(1) for owned objects; O(owners in the namespace) for an orphan whose labels are new.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from scheduler.devcluster.controllers.ownership import controller_uid, uid
+from scheduler.devcluster.history import Change
+from scheduler.devcluster.kinds import DEPLOYMENT, POD, REPLICA_SET, STATEFUL_SET, JsonObject, Kind
+from scheduler.devcluster.selectors import object_selector_matches
+from scheduler.devcluster.store import Store
+
+#: Which kinds may adopt orphans of a kind.
+OWNER_KINDS: Final = {POD: (REPLICA_SET, STATEFUL_SET), REPLICA_SET: (DEPLOYMENT,)}
+_INDEXED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD)
+
+Objects = dict[tuple[str, str], JsonObject]
+
+
+class OnDirty(Protocol):
+    """Called with an owner that changed, or whose dependents did, and whether it has to look at orphans too."""
+
+    def __call__(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None: ...
+
+
+class OwnerIndex:
+    """Owners and what they own. Objects are those of the store: shared, never changed."""
+
+    def __init__(self, store: Store, on_dirty: OnDirty) -> None:
+        self._on_dirty = on_dirty
+        #: Owner uid -> dependents, and "" + namespace -> orphans, per kind of dependent.
+        self._dependents: dict[Kind, defaultdict[str, Objects]] = {
+            kind: defaultdict(dict) for kind in OWNER_KINDS
+        }
+        self._owners: dict[Kind, defaultdict[str, Objects]] = {
+            kind: defaultdict(dict) for kinds in OWNER_KINDS.values() for kind in kinds
+        }
+        self._owner_by_uid: dict[str, tuple[Kind, JsonObject]] = {}
+        for kind in _INDEXED:
+            for revision in store.history.snapshot(kind).revisions:
+                self.follow(kind, Change("ADDED", revision, None))
+        store.history.listeners.append(self.follow)
+
+    def owned(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
+        """The objects of `kind` that `owner` controls."""
+        return list(self._dependents[kind].get(uid(owner), {}).values())
+
+    def orphans(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
+        """The objects of `kind` in the owner's namespace that nobody controls. Cost: O(orphans there)."""
+        return list(self._dependents[kind].get(_orphanage(owner), {}).values())
+
+    def owner(self, owner_uid: str | None) -> JsonObject | None:
+        """The deployment, replica set or stateful set with this uid."""
+        found = self._owner_by_uid.get(owner_uid or "")
+        return found[1] if found else None
+
+    def follow(self, kind: Kind, change: Change) -> None:
+        """The index is as the store after `change`; whoever has to act on it is named to `on_dirty`."""
+        if kind in self._owners:
+            self._follow_owner(kind, change)
+        if kind in self._dependents:
+            self._follow_dependent(kind, change)
+
+    def _follow_owner(self, kind: Kind, change: Change) -> None:
+        obj, previous = change.revision.obj, change.previous
+        owners = self._owners[kind][obj["metadata"].get("namespace", "")]
+        if change.type == "DELETED":
+            owners.pop(_key(obj), None)
+            self._owner_by_uid.pop(uid(obj), None)
+            self._on_dirty(kind, obj, with_orphans=False)
+            return
+        owners[_key(obj)] = obj
+        self._owner_by_uid[uid(obj)] = kind, obj
+        is_new = previous is None or previous.obj.get("spec") != obj.get("spec")
+        self._on_dirty(kind, obj, with_orphans=is_new)
+
+    def _follow_dependent(self, kind: Kind, change: Change) -> None:
+        obj, previous = change.revision.obj, change.previous
+        places = {_place(obj)}
+        if previous is not None:
+            places.add(_place(previous.obj))
+            self._take_out(kind, previous.obj)
+        if change.type != "DELETED":
+            self._dependents[kind][_place(obj)][_key(obj)] = obj
+        for place in places:
+            if owner := self._owner_by_uid.get(place):
+                self._on_dirty(*owner, with_orphans=False)
+        if change.type != "DELETED" and controller_uid(obj) is None:
+            self._offer(kind, obj, previous.obj if previous else None)
+
+    def _take_out(self, kind: Kind, obj: JsonObject) -> None:
+        objects = self._dependents[kind].get(_place(obj))
+        if objects is not None:
+            objects.pop(_key(obj), None)
+            if not objects:
+                del self._dependents[kind][_place(obj)]
+
+    def _offer(self, kind: Kind, orphan: JsonObject, previous: JsonObject | None) -> None:
+        labels = orphan["metadata"].get("labels") or {}
+        is_known = previous is not None and controller_uid(previous) is None
+        if is_known and previous is not None and (previous["metadata"].get("labels") or {}) == labels:
+            return
+        for owner_kind in OWNER_KINDS[kind]:
+            for owner in self._owners[owner_kind].get(orphan["metadata"].get("namespace", ""), {}).values():
+                if object_selector_matches((owner.get("spec") or {}).get("selector"), labels):
+                    self._on_dirty(owner_kind, owner, with_orphans=True)
+
+
+def _key(obj: JsonObject) -> tuple[str, str]:
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _orphanage(obj: JsonObject) -> str:
+    """Where a namespace's orphans are kept; no uid has a slash."""
+    return f"/{obj['metadata'].get('namespace', '')}"
+
+
+def _place(obj: JsonObject) -> str:
+    return controller_uid(obj) or _orphanage(obj)

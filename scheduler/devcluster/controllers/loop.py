@@ -1,0 +1,187 @@
+"""
+The loop that keeps deployments, replica sets and stateful sets at what is wanted of them.
+
+House rules:
+1. Level-triggered: an object that changed, or whose dependents changed, is planned again from what is now.
+2. Coalescing: however many changes there were, it is planned once; a costly plan waits the longer for its next
+   turn, so that planning never takes more than a tenth of the time.
+3. A plan and the writes it orders happen in one turn of the event loop: nothing changes between them.
+4. A refused write ends the plan; the object is tried again after a growing pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduler.devcluster.controllers import deployments, replicasets, statefulsets
+from scheduler.devcluster.controllers.actions import Action, Create
+from scheduler.devcluster.controllers.carrying import Carrier
+from scheduler.devcluster.controllers.index import OwnerIndex
+from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
+from scheduler.devcluster.controllers.ownership import controller_uid, uid
+from scheduler.devcluster.controllers.rollout import is_rolling
+from scheduler.devcluster.kinds import DEPLOYMENT, POD, REPLICA_SET, STATEFUL_SET, JsonObject, Kind
+from scheduler.devcluster.store import Store
+
+_LOG: Final = logging.getLogger(__name__)
+#: The longest stretch of work before others get a turn.
+_TURN_S: Final = 0.005
+#: An object is planned at most once in this time, and once in this many times what its last plan took.
+_PACE_S: Final = 0.005
+_PACE_FACTOR: Final = 10.0
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 30.0
+
+
+async def run_controllers(store: Store, kubelet: KubeletSettings | None = None) -> None:
+    """Controllers and kubelet stand-in work on `store` until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ControllerLoop(store).run(), name="devcluster controllers")
+        tasks.create_task(KubeletLoop(store, kubelet or KubeletSettings()).run(), name="devcluster kubelet")
+
+
+@dataclass(slots=True)
+class _Turn:
+    """An object that waits to be planned."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    with_orphans: bool
+    due_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why an object's last plan was refused, and for how long nothing new is made for it."""
+
+    message: str
+    pause_s: float
+    until_s: float
+
+
+class ControllerLoop:
+    """Plans what changed and carries it out. Times inside are of the monotonic clock."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        #: Uid -> the next turn of each object that has one.
+        self._turns: dict[str, _Turn] = {}
+        #: (due_s, uid) of every turn ever set; those that `_turns` no longer has are passed over.
+        self._order: list[tuple[float, str]] = []
+        #: Uid -> when the object may be planned again at the earliest, for objects planned before.
+        self._not_before_s: dict[str, float] = {}
+        self._failures: dict[str, _Failure] = {}
+        self._woken = asyncio.Event()
+        self._carriers = {kind: Carrier(store, kind) for kind in (DEPLOYMENT, REPLICA_SET, STATEFUL_SET)}
+        self._index = OwnerIndex(store, self._mark)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        while True:
+            self._woken.clear()
+            await self._work()
+            wait_s = max(self._order[0][0] - time.monotonic(), 0.0) if self._order else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._woken.wait()
+
+    async def _work(self) -> None:
+        """Every object whose turn has come is planned; others get the event loop in between."""
+        began_s = time.monotonic()
+        while self._order and self._order[0][0] <= time.monotonic():
+            due_s, key = heapq.heappop(self._order)
+            turn = self._turns.get(key)
+            if turn is not None and turn.due_s == due_s:
+                del self._turns[key]
+                self._take(key, turn)
+            if time.monotonic() - began_s > _TURN_S:
+                await asyncio.sleep(0)
+                began_s = time.monotonic()
+
+    def _mark(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None:
+        metadata = obj["metadata"]
+        turn = _Turn(kind, metadata.get("namespace", ""), metadata["name"], with_orphans)
+        self._schedule(uid(obj), turn, 0.0)
+
+    def _schedule(self, key: str, turn: _Turn, after_s: float) -> None:
+        """The object has a turn no later than `after_s` from now, as far as its pace allows."""
+        turn.due_s = max(time.monotonic() + after_s, self._not_before_s.get(key, 0.0))
+        known = self._turns.get(key)
+        if known is not None:
+            known.with_orphans |= turn.with_orphans
+            if known.due_s <= turn.due_s:
+                return
+            turn.with_orphans = known.with_orphans
+        self._turns[key] = turn
+        heapq.heappush(self._order, (turn.due_s, key))
+        self._woken.set()
+
+    def _take(self, key: str, turn: _Turn) -> None:
+        """The object is planned, and the plan carried out."""
+        began_s = time.monotonic()
+        obj = self._store.find(turn.kind, turn.namespace, turn.name)
+        if obj is None or uid(obj) != key:
+            self._not_before_s.pop(key, None)
+            self._failures.pop(key, None)
+            return
+        try:
+            actions = self._plan(obj, turn)
+        except (AttributeError, KeyError, TypeError, ValueError) as malformed:
+            _LOG.warning("%s %s/%s is malformed: %r", turn.kind.kind, turn.namespace, turn.name, malformed)
+            return
+        self._carry_out(key, turn, actions)
+        ended_s = time.monotonic()
+        self._not_before_s[key] = ended_s + max(_PACE_S, _PACE_FACTOR * (ended_s - began_s))
+
+    def _plan(self, obj: JsonObject, turn: _Turn) -> Sequence[Action]:
+        now_s = self._store.moment().timestamp()
+        if turn.kind is DEPLOYMENT:
+            sets = self._dependents(REPLICA_SET, obj, turn)
+            owned = (
+                [pod for one in sets for pod in self._index.owned(POD, one)] if not is_rolling(obj) else []
+            )
+            return deployments.plan(obj, sets, owned, now_s)
+        pods = self._dependents(POD, obj, turn)
+        if turn.kind is STATEFUL_SET:
+            return statefulsets.plan(obj, pods, now_s)
+        failure = self._failures.get(uid(obj))
+        message = failure.message if failure else None
+        return replicasets.plan(obj, pods, self._related_pods(obj), now_s, failure=message)
+
+    def _dependents(self, kind: Kind, owner: JsonObject, turn: _Turn) -> list[JsonObject]:
+        return [
+            *self._index.owned(kind, owner),
+            *(self._index.orphans(kind, owner) if turn.with_orphans else ()),
+        ]
+
+    def _related_pods(self, replica_set: JsonObject) -> Iterator[JsonObject]:
+        """Pods of every replica set with the same controller. Lazy: read only when pods are to go."""
+        deployment = self._index.owner(controller_uid(replica_set))
+        siblings = self._index.owned(REPLICA_SET, deployment) if deployment else [replica_set]
+        return (pod for one in siblings for pod in self._index.owned(POD, one))
+
+    def _carry_out(self, key: str, turn: _Turn, actions: Sequence[Action]) -> None:
+        now_s = time.monotonic()
+        failure = self._failures.get(key)
+        is_held = failure is not None and now_s < failure.until_s
+        if is_held:
+            actions = [action for action in actions if not isinstance(action, Create)]
+        refused, revisit_s = self._carriers[turn.kind].carry_out(actions)
+        if refused is not None:
+            pause_s = min(failure.pause_s * 2, _LONGEST_PAUSE_S) if failure else _FIRST_PAUSE_S
+            self._failures[key] = _Failure(refused.message, pause_s, now_s + pause_s)
+            revisit_s = 0.0
+        elif failure is not None and is_held:
+            revisit_s = min(failure.until_s - now_s, _LONGEST_PAUSE_S if revisit_s is None else revisit_s)
+        elif self._failures.pop(key, None) is not None:
+            revisit_s = 0.0
+        if revisit_s is not None:
+            self._schedule(key, replace(turn, with_orphans=False), revisit_s)

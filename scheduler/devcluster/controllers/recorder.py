@@ -1,0 +1,94 @@
+"""
+Events of the controllers: equal ones are counted on one object, and one object gets no more than a few at once.
+
+Source: client-go tools/record/events_cache.go (kubernetes 1.36): burst 25 per object, one more every 5 minutes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, TypeVar
+
+from scheduler.devcluster.ages import rfc3339
+from scheduler.devcluster.controllers.actions import Emit
+from scheduler.devcluster.controllers.ownership import uid
+from scheduler.devcluster.kinds import CORE_EVENT, JsonObject
+from scheduler.devcluster.status import StatusError
+from scheduler.devcluster.store import Store
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_BURST: Final = 25
+_REFILL_S: Final = 300.0
+#: How many objects and how many texts are remembered; the longest unused are forgotten.
+_REMEMBERED: Final = 4096
+
+
+class Recorder:
+    """Writes the events of one component into the store."""
+
+    def __init__(self, store: Store, component: str) -> None:
+        self._store = store
+        self._component = component
+        #: Object uid -> (events left, since when), bounded by _REMEMBERED.
+        self._budget: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        #: (object uid, reason, message) -> name of its Event, bounded by _REMEMBERED.
+        self._names: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+
+    def record(self, emit: Emit) -> None:
+        """The event is stored, or counted on its like, or dropped where the object has had too many."""
+        now_s = self._store.moment().timestamp()
+        if not self._allows(uid(emit.about), now_s):
+            return
+        namespace = emit.about["metadata"].get("namespace", "default")
+        text = (uid(emit.about), emit.reason, emit.message)
+        known = self._store.find(CORE_EVENT, namespace, self._names.get(text, ""))
+        try:
+            if known is not None:
+                counted = {**known, "count": known.get("count", 1) + 1, "lastTimestamp": rfc3339(now_s)}
+                self._store.update(CORE_EVENT, counted)
+            else:
+                stored = self._store.create(CORE_EVENT, namespace, self._event(emit, now_s))
+                _remember(self._names, text, stored["metadata"]["name"])
+        except StatusError as refused:
+            # A namespace that is going takes no events; any other refusal is a bug here.
+            if refused.code not in (403, 404):
+                raise
+
+    def _allows(self, about_uid: str, now_s: float) -> bool:
+        left, since_s = self._budget.get(about_uid, (float(_BURST), now_s))
+        left = min(left + (now_s - since_s) / _REFILL_S, float(_BURST))
+        _remember(self._budget, about_uid, (max(left - 1, 0.0) if left >= 1 else left, now_s))
+        return left >= 1
+
+    def _event(self, emit: Emit, now_s: float) -> JsonObject:
+        metadata, now = emit.about["metadata"], rfc3339(now_s)
+        return {
+            "metadata": {"generateName": f"{metadata['name'][:200]}."},
+            "involvedObject": {
+                "apiVersion": emit.about["apiVersion"],
+                "kind": emit.about["kind"],
+                "name": metadata["name"],
+                "namespace": metadata.get("namespace", ""),
+                "resourceVersion": metadata.get("resourceVersion", ""),
+                "uid": uid(emit.about),
+            },
+            "reason": emit.reason,
+            "message": emit.message,
+            "type": emit.type,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": "",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "eventTime": None,
+        }
+
+
+def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > _REMEMBERED:
+        memory.popitem(last=False)

@@ -1,0 +1,94 @@
+"""
+Revisions of a deployment: the replica set of a template, its number, and the annotations that record both.
+
+Source: pkg/controller/deployment/sync.go getNewReplicaSet, util/deployment_util.go
+SetNewReplicaSetAnnotations (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.devcluster.controllers.edits import replaced, without
+from scheduler.devcluster.controllers.ownership import controller_ref
+from scheduler.devcluster.controllers.rollout import DESIRED, MAX_REPLICAS
+from scheduler.devcluster.controllers.templates import HASH_LABEL, template_hash
+from scheduler.devcluster.kinds import JsonObject
+
+REVISION: Final = "deployment.kubernetes.io/revision"
+REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
+_NOT_COPIED: Final = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deprecated.deployment.rollback.to",
+        REVISION,
+        REVISION_HISTORY,
+        DESIRED,
+        MAX_REPLICAS,
+    }
+)
+_MAX_HISTORY_CHARS: Final = 2000
+_NAME_LENGTH: Final = 253
+
+
+def revision(replica_set: JsonObject) -> int:
+    """The number in the revision annotation, 0 where there is none."""
+    text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0
+
+
+def age_order(obj: JsonObject) -> tuple[str, str]:
+    """Sorts objects from old to new."""
+    return str(obj["metadata"].get("creationTimestamp") or ""), str(obj["metadata"]["name"])
+
+
+def min_ready_s(obj: JsonObject) -> int:
+    """`spec.minReadySeconds`, 0 where it is not said."""
+    return int(obj["spec"].get("minReadySeconds") or 0)
+
+
+def drafted(deployment: JsonObject) -> JsonObject:
+    """An empty replica set for the deployment's template, named and labelled by the template's hash."""
+    spec, metadata = deployment["spec"], deployment["metadata"]
+    mark = template_hash(spec["template"], (deployment.get("status") or {}).get("collisionCount"))
+    labels = {**((spec["template"].get("metadata") or {}).get("labels") or {}), HASH_LABEL: mark}
+    wanted: JsonObject = {
+        "replicas": 0,
+        "selector": replaced(spec["selector"], ("matchLabels", HASH_LABEL), mark),
+        "template": replaced(spec["template"], ("metadata", "labels"), labels),
+    }
+    if min_ready_s(deployment):
+        wanted["minReadySeconds"] = min_ready_s(deployment)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{metadata['name'][: _NAME_LENGTH - 1 - len(mark)]}-{mark}",
+            "namespace": metadata["namespace"],
+            "labels": labels,
+            "ownerReferences": [controller_ref(deployment)],
+        },
+        "spec": wanted,
+    }
+
+
+def with_revision(replica_set: JsonObject, deployment: JsonObject, number: int) -> JsonObject:
+    """`replica_set` with the deployment's annotations and revision `number`, a lower one kept as history."""
+    annotations = {
+        **(replica_set["metadata"].get("annotations") or {}),
+        **without(deployment["metadata"].get("annotations"), *_NOT_COPIED),
+    }
+    before = revision(replica_set)
+    if before < number:
+        if REVISION in annotations:
+            annotations[REVISION_HISTORY] = _history(annotations.get(REVISION_HISTORY, ""), before)
+        annotations[REVISION] = str(number)
+    return replaced(replica_set, ("metadata", "annotations"), annotations)
+
+
+def _history(history: str, number: int) -> str:
+    """`history` with `number` appended; the oldest entries give way where it would grow too long."""
+    entries = [*(entry for entry in history.split(",") if entry), str(number)]
+    while len(",".join(entries)) > _MAX_HISTORY_CHARS:
+        entries.pop(0)
+    return ",".join(entries)

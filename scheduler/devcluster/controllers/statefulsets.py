@@ -1,0 +1,153 @@
+"""
+The StatefulSet controller: pods with ordinals, made in order and replaced from the highest down.
+
+Source: pkg/controller/statefulset/stateful_set_control.go, stateful_set_utils.go (kubernetes 1.36). Differences: no
+volume claims, no ControllerRevision objects (the template's hash is the revision), maxUnavailable 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
+from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.ownership import claimed
+from scheduler.devcluster.controllers.pods import (
+    available_in_s,
+    is_terminal,
+    is_terminating,
+    ready_since_s,
+)
+from scheduler.devcluster.controllers.revisions import min_ready_s
+from scheduler.devcluster.controllers.rollout import replicas
+from scheduler.devcluster.controllers.templates import pod_from_template, template_hash
+from scheduler.devcluster.kinds import POD, STATEFUL_SET, JsonObject
+
+REVISION_LABEL: Final = "controller-revision-hash"
+NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+
+
+def plan(stateful_set: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Action]:
+    """
+    The next step towards `stateful_set`: at most one pod at a time, all at once where the policy is Parallel.
+
+    Args:
+        stateful_set: as stored.
+        pods: those that it controls, and the orphans of its namespace.
+        now_s: seconds since 1970.
+    """
+    claim = claimed(stateful_set, POD, pods)
+    pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
+    actions = claim.actions
+    if not stateful_set["metadata"].get("deletionTimestamp"):
+        actions += _management(stateful_set, pod_at, now_s)
+    status = _status(stateful_set, pod_at, now_s)
+    if status != (stateful_set.get("status") or {}):
+        actions.append(UpdateStatus(STATEFUL_SET, replaced(stateful_set, ("status",), status)))
+    waits = [available_in_s(pod, min_ready_s(stateful_set), now_s) for pod in pod_at.values()]
+    if soon := [wait for wait in waits if wait]:
+        actions.append(Revisit(min(soon)))
+    return actions
+
+
+def ordinal(pod: JsonObject) -> int:
+    """The number at the end of the pod's name, -1 where there is none."""
+    number = str(pod["metadata"]["name"]).rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1
+
+
+def revision_name(stateful_set: JsonObject) -> str:
+    """What the pods of the current template carry as their revision."""
+    return f"{stateful_set['metadata']['name']}-{template_hash(stateful_set['spec']['template'])}"
+
+
+def _ordinals(stateful_set: JsonObject) -> range:
+    start = int((stateful_set["spec"].get("ordinals") or {}).get("start") or 0)
+    return range(start, start + replicas(stateful_set))
+
+
+def _management(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> list[Action]:
+    one_by_one = stateful_set["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
+    wanted = _ordinals(stateful_set)
+    actions: list[Action] = []
+    for number in wanted:
+        pod = pod_at.get(number)
+        if pod is None:
+            actions.append(Create(POD, _pod(stateful_set, number), owner=stateful_set))
+        elif is_terminal(pod) and not is_terminating(pod):
+            actions.append(Delete(POD, pod, owner=stateful_set))
+        elif not one_by_one or _is_available(pod, stateful_set, now_s):
+            continue
+        if one_by_one:
+            return actions
+    for number in sorted(set(pod_at) - set(wanted), reverse=True):
+        pod = pod_at[number]
+        if not is_terminating(pod):
+            actions.append(Delete(POD, pod, owner=stateful_set))
+        if one_by_one:
+            return actions
+    return actions or _update(stateful_set, pod_at, now_s)
+
+
+def _update(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> list[Action]:
+    """One outdated pod goes, from the highest ordinal down to the partition, once those above are healthy."""
+    strategy = stateful_set["spec"].get("updateStrategy") or {}
+    if strategy.get("type", "RollingUpdate") == "OnDelete":
+        return []
+    partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+    for number in sorted(_ordinals(stateful_set), reverse=True):
+        pod = pod_at.get(number)
+        if number < partition or pod is None:
+            return []
+        if _revision(pod) != revision_name(stateful_set) and not is_terminating(pod):
+            return [Delete(POD, pod, owner=stateful_set)]
+        if not _is_available(pod, stateful_set, now_s):
+            return []
+    return []
+
+
+def _pod(stateful_set: JsonObject, number: int) -> JsonObject:
+    pod = pod_from_template(stateful_set)
+    name = f"{stateful_set['metadata']['name']}-{number}"
+    labels = {
+        **(pod["metadata"].get("labels") or {}),
+        INDEX_LABEL: str(number),
+        REVISION_LABEL: revision_name(stateful_set),
+        NAME_LABEL: name,
+    }
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "generateName"}
+    spec = {**pod["spec"], "hostname": name, "subdomain": stateful_set["spec"].get("serviceName", "")}
+    return {**pod, "metadata": {**metadata, "name": name, "labels": labels}, "spec": spec}
+
+
+def _revision(pod: JsonObject) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))
+
+
+def _is_available(pod: JsonObject, stateful_set: JsonObject, now_s: float) -> bool:
+    return not is_terminating(pod) and available_in_s(pod, min_ready_s(stateful_set), now_s) == 0
+
+
+def _status(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> JsonObject:
+    live = [pod for pod in pod_at.values() if not is_terminating(pod)]
+    newest = revision_name(stateful_set)
+    updated = sum(_revision(pod) == newest for pod in live)
+    old_status = stateful_set.get("status") or {}
+    is_done = updated == len(live) == replicas(stateful_set)
+    current = newest if is_done else old_status.get("currentRevision") or newest
+    counts = {
+        "readyReplicas": sum(ready_since_s(pod) is not None for pod in live),
+        "currentReplicas": sum(_revision(pod) == current for pod in live),
+        "updatedReplicas": updated,
+    }
+    return {
+        "observedGeneration": stateful_set["metadata"].get("generation", 0),
+        "replicas": len(pod_at),
+        "availableReplicas": sum(_is_available(pod, stateful_set, now_s) for pod in live),
+        "currentRevision": current,
+        "updateRevision": newest,
+        "collisionCount": 0,
+        **{name: count for name, count in counts.items() if count},
+    }
