@@ -1,15 +1,15 @@
 """
-The list-watch-relist protocol of one collection as a state machine: events in, actions out. No IO, clock or chance.
+The list-watch-relist protocol of one collection as a state machine: events in, actions out. No IO, no clock.
 
-             Due                        end bookmark, or last page            stream ended, failed
-   LISTING ------> Ask page / Follow ------------------------------> WATCHING ---------------------> Follow again
-      ^                                                                 |                            from the last
-      '------------------------- 410, unreadable line ------------------'                            version
+           Due                       end bookmark, or last page           stream ended, failed
+  LISTING ------> Ask page / Follow ----------------------------> WATCHING --------------------> Follow again
+     ^                                                               |                  from the last version
+     '------------------------ 410, unreadable line -----------------'
 
 Rules:
-  1. Each answer to `handle` holds at most one of Ask, Follow, Pause; it is the next step and ends an open stream.
+  1. `handle` answers with at most one of Ask, Follow, Pause: the next step, which ends an open stream.
   2. The initial list is told as it arrives; a relist is told in one batch with its Synced, never by halves.
-  3. A lost stream is taken up from the last version seen; only a version the server no longer has costs a relist.
+  3. A lost stream is taken up from the last version seen; only one that the server forgot costs a relist.
   4. No loop without progress runs without a growing, jittered pause.
 
 Source: client-go tools/cache/reflector.go (1.36): same protocol; there a lost watch relists, here it resumes.
@@ -25,7 +25,7 @@ from typing import Final, Generic, TypeAlias, assert_never
 import msgspec
 
 from scheduler.errors import ApiError, Gone, Invalid, ServerFault, Unreachable
-from scheduler.kube.changes import Change, Interrupted, Synced, T
+from scheduler.kube.changes import Change, Interrupted, Malformed, Synced, T
 from scheduler.kube.known import Known
 from scheduler.kube.requests import Request, Resource, list_page, watch, watch_list
 from scheduler.kube.responses import (
@@ -38,7 +38,7 @@ from scheduler.kube.responses import (
 
 #: The server ends a watch after 5 to 10 minutes, spread so that all do not return at once (reflector.go).
 WATCH_TIMEOUT_MIN_S: Final = 300
-#: A watch that ends sooner than this without a single event counts as failed (reflector.go, "very short watch").
+#: A watch that ends sooner, without a single event, counts as failed (reflector.go, "very short watch").
 SHORT_WATCH_S: Final = 1.0
 #: Pause after the first failure, doubled with each further one up to the cap; half of it is jitter.
 BACKOFF_S: Final = 0.5
@@ -151,7 +151,7 @@ class Watching(Generic[T]):
         self._resource_version = ""
         #: Whether the open stream brought anything.
         self._heard = False
-        #: Failures since the last good answer, and relists since the watch last moved: exponents of the pause.
+        #: Failures since the last good answer, relists since the watch last moved: exponents of the pause.
         self._failures = 0
         self._relists = 0
         self._start_listing()
@@ -236,8 +236,11 @@ class Watching(Generic[T]):
             version = bookmark.metadata.resource_version
             if self._phase is _Phase.STREAMING and bookmark.ends_initial_events:
                 self._finish_listing(version)
+                return None  # a list that completed is no proof that its watch will move
         elif event.type == "ERROR":
             return error_in_stream(event.object)
+        else:
+            self._changes.append(Malformed(None, f"watch event of unknown type {event.type[:32]!r}"))
         if version and self._phase is _Phase.WATCHING:
             self._resource_version = version
             self._failures = self._relists = 0

@@ -1,0 +1,242 @@
+"""
+The transport: sends requests, returns bytes or raises the ApiError that the answer means. It retries nothing but 401.
+
+Watches and calls have separate connection pools: a hundred binds in flight never keep a watch from reconnecting.
+Compression is off, as in kube-scheduler: unpacking costs more CPU than a local network saves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Final, TypeAlias
+
+import aiohttp
+from yarl import URL
+
+from scheduler.errors import ApiError, Invalid, SettingsError, Unauthorized, Unreachable
+from scheduler.kube.credentials import Credentials
+from scheduler.kube.pacing import TokenBucket
+from scheduler.kube.requests import Request, Verb
+from scheduler.kube.responses import error_of
+
+#: Receives (verb, HTTP method, status code or "<error>", host, seconds) of every answer; of a stream, its headers.
+RequestHook: TypeAlias = Callable[[Verb, str, str, str, float], None]
+
+#: A watch that says nothing for so long is taken for dead. Servers send a bookmark about once a minute.
+SILENT_S: Final = 150.0
+CONNECT_TIMEOUT_S: Final = 10.0
+#: etcd stores no object above 1.5 MiB; aiohttp's own default of 64 KiB breaks watches of large ones.
+READ_BUFFER_BYTES: Final = 2 << 20
+LINE_LIMIT_BYTES: Final = 4 << 20
+BODY_LIMIT_BYTES: Final = 256 << 20
+#: Lines handed over at a time, so that other tasks get their turn: about 2 ms of work.
+LINES_AT_ONCE: Final = 200
+
+_WATCH_CONNECTIONS: Final = 64
+_LOST: Final = (aiohttp.ClientError, OSError, TimeoutError, ssl.CertificateError)
+
+
+class KubeClient:
+    """
+    One API server. Create it inside a running event loop and close it, or use `async with`.
+
+    Args:
+        credentials: the server and who we are to it.
+        qps: requests a second in the long run, 0 or less for no limit.
+        burst: requests at once above that.
+        max_connections: open connections for everything but watches.
+        on_request: see `RequestHook`.
+        now_s: a monotonic clock, for rates and durations.
+        sleep: waits for the rate limit.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        qps: float = 0.0,
+        burst: int = 0,
+        max_connections: int = 100,
+        on_request: RequestHook | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._credentials = credentials
+        self._endpoint = credentials.endpoint
+        self._bucket = TokenBucket(qps=qps, burst=burst, now_s=now_s()) if qps > 0 else None
+        self._on_request = on_request
+        self._now_s = now_s
+        self._sleep = sleep
+        self._host = URL(self._endpoint.server).authority
+        self._calls = self._session(max_connections)
+        self._watches = self._session(_WATCH_CONNECTIONS)
+
+    async def __aenter__(self) -> KubeClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """All connections are closed; streams still open end with Unreachable."""
+        await self._calls.close()
+        await self._watches.close()
+
+    async def request(self, request: Request, *, timeout_s: float) -> bytes:
+        """
+        The body of the answer.
+
+        `timeout_s` counts from when the request may leave: waiting for the rate limit does not count.
+
+        Raises:
+            ApiError: of the class that the status means; Unreachable if there was no answer in time.
+        """
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        async with await self._answered(self._calls, request, timeout) as response:
+            try:
+                return await _bounded_body(response)
+            except _LOST as error:
+                raise _unreachable(error, request) from error
+
+    async def stream(self, request: Request, *, silent_s: float = SILENT_S) -> AsyncIterator[list[bytes]]:
+        """
+        The lines of the answer as they arrive, up to `LINES_AT_ONCE` together, never empty. Wrap in `aclosing`.
+
+        Cost: 2.0 µs per 3 KB line from a local server, decoding excluded; with `Watching` see `reflecting`.
+
+        Raises:
+            ApiError: of the class that the status means; Unreachable if the connection is lost, the stream ends
+                inside a line, or nothing comes for `silent_s`; Invalid if a line exceeds `LINE_LIMIT_BYTES`.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silent_s)
+        response = await self._answered(self._watches, request, timeout)
+        tail = b""
+        try:
+            while data := await response.content.readany():
+                *lines, tail = (tail + data).split(b"\n")
+                if len(tail) > LINE_LIMIT_BYTES:
+                    raise Invalid(200, "LineTooLong", f"a line of more than {LINE_LIMIT_BYTES} bytes")
+                lines = [line for line in lines if line]
+                for start in range(0, len(lines), LINES_AT_ONCE):
+                    yield lines[start : start + LINES_AT_ONCE]
+        except _LOST as error:
+            raise _unreachable(error, request) from error
+        finally:
+            response.close()
+        if tail:
+            raise Unreachable(0, "ConnectionLost", "the stream ended inside a line")
+
+    async def _answered(
+        self, session: aiohttp.ClientSession, request: Request, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """An answer of 2xx, its body unread. A 401 is tried once more with a renewed identity: it had no effect."""
+        authorization = await self._credentials.authorization()
+        try:
+            return await self._sent(session, request, timeout, authorization)
+        except Unauthorized as refusal:
+            try:
+                renewed = await self._credentials.renew(authorization)
+            except SettingsError as error:
+                raise Unauthorized(401, refusal.reason, f"{refusal.message} ({error})") from error
+            if not renewed:
+                raise
+        return await self._sent(session, request, timeout, await self._credentials.authorization())
+
+    async def _sent(
+        self,
+        session: aiohttp.ClientSession,
+        request: Request,
+        timeout: aiohttp.ClientTimeout,
+        authorization: str | None,
+    ) -> aiohttp.ClientResponse:
+        if self._bucket is not None and (wait_s := self._bucket.reserve(self._now_s())) > 0:
+            await self._sleep(wait_s)
+        headers = {"Authorization": authorization} if authorization else {}
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        code, started_s = "<error>", self._now_s()
+        try:
+            response = await session.request(
+                request.method,
+                URL(self._endpoint.server + request.target, encoded=True),
+                data=request.body or None,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                server_hostname=self._endpoint.server_hostname,
+                proxy=self._endpoint.proxy,
+            )
+            code = str(response.status)
+            if response.status < 300:
+                return response
+            async with response:
+                body = await _bounded_body(response)
+            raise error_of(response.status, body, retry_after=response.headers.get("Retry-After"))
+        except _LOST as error:
+            raise _unreachable(error, request) from error
+        finally:
+            if self._on_request is not None:
+                self._on_request(request.verb, request.method, code, self._host, self._now_s() - started_s)
+
+    def _session(self, connections: int) -> aiohttp.ClientSession:
+        tls = self._endpoint.tls
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections, ssl=True if tls is None else tls),
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"affinity-scheduler/{product_version()}",
+            },
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BUFFER_BYTES,
+        )
+
+
+def product_version() -> str:
+    """The installed version, `unknown` when run from a folder that was never installed."""
+    try:
+        return version("affinity-scheduler")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
+    parts: list[bytes] = []
+    size_bytes = 0
+    while data := await response.content.readany():
+        parts.append(data)
+        size_bytes += len(data)
+        if size_bytes > BODY_LIMIT_BYTES:
+            raise Invalid(response.status, "BodyTooLong", f"more than {BODY_LIMIT_BYTES} bytes")
+    return b"".join(parts)
+
+
+def _unreachable(error: Exception, request: Request) -> ApiError:
+    """Whether a write took effect is unknown unless the connection was never made."""
+    never_sent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+    return Unreachable(
+        0,
+        _reason(error),
+        str(error) or type(error).__name__,
+        took_effect_unknown=request.method != "GET" and not never_sent,
+    )
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
+            return "TLS"
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            return "ConnectionRefused"
+        case aiohttp.SocketTimeoutError():
+            return "Silent"
+        case TimeoutError():
+            return "Timeout"
+    return "ConnectionLost"

@@ -1,0 +1,351 @@
+"""
+Where the API server is, how to trust it, and who we are to it, kept fresh for as long as the process runs.
+
+kubernetes-asyncio loads users (client certificate, token, exec plugin, auth provider, basic) and in-cluster
+settings; it is imported here only, and only when needed, since that costs 0.4 s and 66 MB. What it lacks is done
+here: tokens in files are read again, exec plugins run again before their token expires and after a 401, renewed
+client certificates are loaded into the live TLS context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from scheduler.errors import SettingsError
+from scheduler.kube.kubeconfig import (
+    PATH_VARIABLE,
+    Chosen,
+    checked_server,
+    choose,
+    kubeconfig_paths,
+)
+
+#: How often files that may be rotated are looked at again (client-go transport/token_source.go: 1 min).
+REREAD_S: Final = 60.0
+#: Shortest time between two runs of an exec plugin, whatever the server says.
+RENEWAL_GAP_S: Final = 10.0
+#: Longest that an exec plugin may take.
+RENEWAL_TIMEOUT_S: Final = 60.0
+
+_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The API server. `tls` is None for plain http; the other two are None unless the kubeconfig sets them."""
+
+    server: str
+    tls: ssl.SSLContext | None = None
+    server_hostname: str | None = None
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Identity:
+    """Who we are for now; `expires_in_s` is None if that is not known. Never shown: it holds secrets."""
+
+    authorization: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    expires_in_s: float | None = None
+
+
+class Credentials:
+    """
+    An endpoint and an identity that renews itself.
+
+    Args:
+        endpoint: the server.
+        identity: who we are at first.
+        authenticate: asks kubernetes-asyncio again, None if that could bring nothing new.
+        token_file: holds the bearer token, re-read every `REREAD_S`; None if the token is elsewhere.
+        now_s: a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        identity: Identity,
+        *,
+        authenticate: Authenticate | None = None,
+        token_file: Path | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.endpoint = endpoint
+        self._authenticate = authenticate
+        self._token_file = token_file
+        self._now_s = now_s
+        #: One renewal at a time: many requests meet the same 401 at once.
+        self._renewing = asyncio.Lock()
+        #: Version of the certificate in the TLS context: file and time of its last change.
+        self._cert_version: tuple[str, int] | None = None
+        #: When to authenticate again; never, if no expiry is known.
+        self._renew_at_s = inf
+        self._reread_at_s = self._renewed_at_s = now_s()
+        self._adopt(identity)
+
+    async def authorization(self) -> str | None:
+        """
+        The Authorization header to send now, None for none.
+
+        A failed renewal leaves the old one in place; should that have expired, the server's 401 leads to `renew`,
+        which says what is wrong. Cost: two comparisons; about once a minute a small file is read.
+        """
+        if self._now_s() >= self._renew_at_s:
+            await self._authenticate_again()
+        if self._now_s() >= self._reread_at_s:
+            self._reread_at_s = self._now_s() + REREAD_S
+            self._reread_token()
+            with contextlib.suppress(OSError):  # a pair half replaced; the old one holds until the next look
+                self._load_certificate()
+        return self._authorization
+
+    async def renew(self, refused: str | None) -> bool:
+        """
+        After a 401 for `refused`: whether there is another identity to try now.
+
+        Raises:
+            SettingsError: if the plugin fails.
+        """
+        if self._authorization == refused:
+            error = await self._authenticate_again()
+            if error is not None:
+                raise error
+            self._reread_token()
+        return self._authorization != refused
+
+    async def _authenticate_again(self) -> SettingsError | None:
+        if self._authenticate is None:
+            return None
+        async with self._renewing:
+            if self._now_s() - self._renewed_at_s < RENEWAL_GAP_S:
+                return None
+            self._renewed_at_s = self._now_s()
+            self._renew_at_s = self._renewed_at_s + REREAD_S  # if this fails; a success sets its own
+            try:
+                self._adopt(await self._authenticate())
+            except SettingsError as error:
+                return error
+            except OSError as error:
+                return SettingsError("client certificate", "", str(error), "a certificate and its key in PEM")
+            return None
+
+    def _adopt(self, identity: Identity) -> None:
+        self._identity = identity
+        self._authorization = identity.authorization
+        self._reread_token()
+        self._load_certificate()
+        lifetime_s = identity.expires_in_s
+        self._renew_at_s = inf if lifetime_s is None else self._now_s() + max(RENEWAL_GAP_S, 0.8 * lifetime_s)
+
+    def _reread_token(self) -> None:
+        if self._token_file is not None:
+            self._authorization = _token_in(self._token_file) or self._authorization
+
+    def _load_certificate(self) -> None:
+        cert, tls = self._identity.cert_file, self.endpoint.tls
+        if cert is None or tls is None:
+            return
+        version = (cert, Path(cert).stat().st_mtime_ns)
+        if version != self._cert_version:
+            tls.load_cert_chain(cert, self._identity.key_file)
+            self._cert_version = version
+
+
+class Authenticate:
+    """
+    Asks kubernetes-asyncio who we are, as the chosen context says. Awaiting it again runs exec plugins again.
+
+    Raises, when called:
+        SettingsError: naming file and field.
+    """
+
+    def __init__(self, chosen: Chosen) -> None:
+        self._chosen = chosen
+
+    async def __call__(self) -> Identity:
+        """Log in once."""
+        try:
+            async with asyncio.timeout(RENEWAL_TIMEOUT_S):
+                return await self._load()
+        except TimeoutError as error:
+            raise self._complaint(f"nothing after {RENEWAL_TIMEOUT_S:.0f} s", "credentials") from error
+        except FileNotFoundError as error:
+            raise self._complaint(f"no command {error.filename!r}", "an executable") from error
+        except Exception as error:
+            # kubernetes-asyncio raises ConfigException, but also ValueError, KeyError, OSError, aiohttp's errors.
+            raise self._complaint(f"{type(error).__name__}: {error}"[:500], "credentials") from error
+
+    async def _load(self) -> Identity:
+        from kubernetes_asyncio.client import Configuration
+        from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+        configuration = Configuration()
+        loader = KubeConfigLoader(_as_config(self._chosen), config_base_path="")
+        await loader.load_and_set(configuration)
+        expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
+        expires_in_s = (expiry - datetime.now(UTC)).total_seconds() if expiry else None
+        token: str | None = configuration.api_key.get("BearerToken")
+        identity = Identity(token, configuration.cert_file, configuration.key_file, expires_in_s)
+        if self._chosen.user.exec and not (identity.authorization or identity.cert_file):
+            raise ValueError("neither a token nor a client certificate in the plugin's output")
+        return identity
+
+    def _complaint(self, found: str, expected: str) -> SettingsError:
+        user = self._chosen.user
+        part = ".exec" if user.exec else ".auth-provider" if user.auth_provider else ""
+        return SettingsError(self._chosen.user_file, f"{self._chosen.user_field}{part}", found, expected)
+
+
+async def load_credentials(
+    *,
+    kubeconfig: str | None,
+    master: str | None,
+    environ: Mapping[str, str],
+    service_account: Path = _SERVICE_ACCOUNT,
+) -> Credentials:
+    """
+    Credentials as kubectl would find them: the file given, KUBECONFIG, ~/.kube/config, else in-cluster.
+
+    `master` replaces the server of whatever file is found; without any file it is used with no credentials, as
+    kube-scheduler does.
+
+    Raises:
+        SettingsError: naming file and field of what is missing or wrong.
+    """
+    paths = kubeconfig_paths(kubeconfig, environ)
+    if not paths and master:
+        server = checked_server(master, "--master", "")
+        tls = _tls(None, verify=True) if server.startswith("https") else None
+        return Credentials(Endpoint(server, tls), Identity())
+    if not paths:
+        return _in_cluster(environ, service_account)
+    chosen = choose(paths)
+    if master:
+        server = checked_server(master, "--master", "")
+        chosen = Chosen(
+            cluster=msgspec.structs.replace(chosen.cluster, server=server),
+            user=chosen.user,
+            cluster_file=chosen.cluster_file,
+            cluster_field=chosen.cluster_field,
+            user_file=chosen.user_file,
+            user_field=chosen.user_field,
+        )
+    return await _from(chosen)
+
+
+async def _from(chosen: Chosen) -> Credentials:
+    cluster, user = chosen.cluster, chosen.user
+    endpoint = Endpoint(
+        server=cluster.server.rstrip("/"),
+        tls=_cluster_tls(chosen),
+        server_hostname=cluster.tls_server_name or None,
+        proxy=cluster.proxy_url or None,
+    )
+    authenticate = Authenticate(chosen)
+    token_file = Path(user.token_file) if user.token_file else None
+    renewable = user.exec is not None or user.auth_provider is not None
+    identity = await authenticate()
+    try:
+        return Credentials(
+            endpoint, identity, authenticate=authenticate if renewable else None, token_file=token_file
+        )
+    except (OSError, ValueError) as error:
+        field = f"{chosen.user_field}.client-certificate"
+        raise SettingsError(
+            chosen.user_file, field, str(error), "a certificate and its key in PEM"
+        ) from error
+
+
+def _in_cluster(environ: Mapping[str, str], service_account: Path) -> Credentials:
+    if not environ.get("KUBERNETES_SERVICE_HOST"):
+        expected = f"--kubeconfig, --master, ${PATH_VARIABLE}, ~/.kube/config or a service account"
+        raise SettingsError("cluster", "", "nothing that says where it is", expected)
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config.config_exception import ConfigException
+    from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
+
+    token_file, authority = service_account / "token", service_account / "ca.crt"
+    configuration = Configuration()
+    loader = InClusterConfigLoader(
+        str(token_file), str(authority), try_refresh_token=False, environ=dict(environ)
+    )
+    try:
+        loader.load_and_set(configuration)
+        tls = _tls(str(authority), verify=True)
+    except ConfigException as error:
+        raise SettingsError(str(service_account), "", str(error).rstrip("."), "a service account") from error
+    except OSError as error:
+        raise SettingsError(str(authority), "", str(error), "certificates in PEM") from error
+    return Credentials(Endpoint(str(configuration.host), tls), Identity(), token_file=token_file)
+
+
+def _cluster_tls(chosen: Chosen) -> ssl.SSLContext | None:
+    cluster = chosen.cluster
+    if not cluster.server.startswith("https"):
+        return None
+    try:
+        data = cluster.certificate_authority_data
+        return _tls(
+            cluster.certificate_authority or None,
+            data=_decoded(data) if data else None,
+            verify=not cluster.insecure_skip_tls_verify,
+        )
+    except (OSError, ValueError) as error:
+        part = "-data" if cluster.certificate_authority_data else ""
+        field = f"{chosen.cluster_field}.certificate-authority{part}"
+        raise SettingsError(chosen.cluster_file, field, str(error), "certificates in PEM") from error
+
+
+def _tls(authority: str | None, *, verify: bool, data: str | None = None) -> ssl.SSLContext:
+    """Trust this authority alone, given as data or a file, or the system's if neither is."""
+    context = ssl.create_default_context(cafile=None if data else authority, cadata=data)
+    # Many clusters' certificates lack the key identifiers that Python 3.13 began to insist on; Go doesn't.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _decoded(data: str) -> str:
+    return base64.b64decode(data).decode("ascii")
+
+
+def _token_in(path: Path) -> str | None:
+    """The bearer header of the token in a file; None while the file is empty or being replaced."""
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    return f"Bearer {token}" if token else None
+
+
+def _as_config(chosen: Chosen) -> dict[str, object]:
+    """
+    The chosen context as kubernetes-asyncio reads it.
+
+    A token file is left out: the library would read it once, and prefer a literal token to it, unlike client-go.
+    """
+    user: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(chosen.user, token_file=""))
+    cluster: dict[str, object] = msgspec.to_builtins(chosen.cluster)
+    cluster.pop("certificate-authority-data", None)
+    cluster.pop("certificate-authority", None)
+    return {
+        "current-context": "chosen",
+        "contexts": [{"name": "chosen", "context": {"cluster": "chosen", "user": "chosen"}}],
+        "clusters": [{"name": "chosen", "cluster": cluster}],
+        "users": [{"name": "chosen", "user": user}],
+    }

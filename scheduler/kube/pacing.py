@@ -1,0 +1,26 @@
+"""How fast requests may leave: a token bucket. No clock."""
+
+from __future__ import annotations
+
+
+class TokenBucket:
+    """
+    At most `burst` at once and `qps` a second in the long run, first come first served.
+
+    Source: client-go util/flowcontrol, NewTokenBucketRateLimiter, which waits the same way.
+    """
+
+    def __init__(self, *, qps: float, burst: int, now_s: float) -> None:
+        self._qps = qps
+        self._burst = max(burst, 1)
+        #: May be negative: that many callers have a place in the queue already.
+        self._tokens = float(self._burst)
+        self._filled_at_s = now_s
+
+    def reserve(self, now_s: float) -> float:
+        """Take one token; returns the seconds to wait before using it."""
+        elapsed_s = max(0.0, now_s - self._filled_at_s)
+        self._tokens = min(self._tokens + elapsed_s * self._qps, float(self._burst))
+        self._filled_at_s = now_s
+        self._tokens -= 1.0
+        return max(0.0, -self._tokens / self._qps)

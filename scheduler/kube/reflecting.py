@@ -1,0 +1,132 @@
+"""
+Drives `watching` against a server: sends what it asks, hands back what came. It decides nothing.
+
+Measured on one core of a 2-core machine with a server on the other, 3 KB pods, decoded to a struct of 5 fields: see
+`Reflector.batches`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Generic, assert_never
+
+import msgspec
+
+from scheduler.errors import ApiError, InvariantViolation
+from scheduler.kube.changes import Change, T
+from scheduler.kube.client import LINES_AT_ONCE, SILENT_S, KubeClient
+from scheduler.kube.requests import Request, Resource
+from scheduler.kube.watching import (
+    Ask,
+    Due,
+    Event,
+    Failed,
+    Follow,
+    LinesArrived,
+    PageArrived,
+    Pause,
+    Publish,
+    StreamEnded,
+    Watching,
+)
+
+#: A page of 500 pods comes within a second or two; a server that needs longer is in trouble.
+PAGE_TIMEOUT_S = 60.0
+
+
+class Reflector(Generic[T]):
+    """
+    Keeps up with one collection, for as long as somebody reads `batches`.
+
+    Args:
+        client: sends the requests.
+        resource: what to list and watch.
+        decode: bytes of one object to a T; see `known.Known`.
+        watch_list: whether to try streaming the initial state.
+        silent_s: how long a watch may say nothing before it is opened anew.
+        chance: draws from [0, 1) for jitter.
+        sleep: waits between attempts.
+        now_s: a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        decode: Callable[[msgspec.Raw], T],
+        *,
+        watch_list: bool = True,
+        silent_s: float = SILENT_S,
+        chance: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._machine: Watching[T] = Watching(resource, decode, chance=chance, watch_list=watch_list)
+        self._silent_s = silent_s
+        self._sleep = sleep
+        self._now_s = now_s
+
+    async def batches(self) -> AsyncIterator[list[Change[T]]]:
+        """
+        Changes, batch by batch, without end. Apply each batch whole, in order; see `changes` and `watching`.
+
+        Wrap in `contextlib.aclosing`, so that the connection closes with the loop that reads this. Call it once.
+        No failure of the server ends it: it comes as Interrupted and is retried.
+        """
+        step: Pause | Ask | Follow = Pause(0.0)
+        while True:
+            following: Pause | Ask | Follow | None = None
+            async with aclosing(self._events(step)) as events:
+                async for event in events:
+                    for action in self._machine.handle(event):
+                        if isinstance(action, Publish):
+                            yield action.changes
+                        else:
+                            following = action
+                    if following is not None:
+                        break
+            if following is None:
+                raise InvariantViolation("the list-watch protocol has no next step", (repr(step),))
+            step = following
+
+    async def _events(self, step: Pause | Ask | Follow) -> AsyncIterator[Event]:
+        match step:
+            case Pause(seconds=seconds):
+                if seconds > 0:
+                    await self._sleep(seconds)
+                yield Due()
+            case Ask(request=request):
+                yield await self._asked(request)
+                await asyncio.sleep(0)
+            case Follow(request=request):
+                async with aclosing(self._followed(request)) as events:
+                    async for event in events:
+                        yield event
+            case _:
+                assert_never(step)
+
+    async def _asked(self, request: Request) -> PageArrived | Failed:
+        try:
+            return PageArrived(await self._client.request(request, timeout_s=PAGE_TIMEOUT_S))
+        except ApiError as error:
+            return Failed(error)
+
+    async def _followed(self, request: Request) -> AsyncIterator[Event]:
+        opened_s = self._now_s()
+        try:
+            async with aclosing(self._client.stream(request, silent_s=self._silent_s)) as batches:
+                async for lines in batches:
+                    yield LinesArrived(lines)
+                    if len(lines) == LINES_AT_ONCE:
+                        await asyncio.sleep(
+                            0
+                        )  # more is waiting in the buffer: let the others have their turn
+        except ApiError as error:
+            yield Failed(error)
+            return
+        yield StreamEnded(self._now_s() - opened_s)
