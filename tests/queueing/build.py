@@ -1,0 +1,60 @@
+"""Pods and nodes for queue tests: decoded from the JSON an API server would send, only what matters spelled out."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from scheduler.model.nodes import Node, decode_node
+from scheduler.model.pods import Pod, PodDecoder
+
+_DECODER = PodDecoder()
+
+
+def pod(
+    name: str,
+    *,
+    priority: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    gates: Sequence[str] = (),
+    tolerations: Sequence[str] = (),
+    requests: Mapping[str, str] | None = None,
+    profile: str = "default-scheduler",
+) -> Pod:
+    """A pending pod whose UID is its name."""
+    document = {
+        "metadata": {"uid": name, "namespace": "default", "name": name, "labels": labels or {}},
+        "spec": {
+            "schedulerName": profile,
+            "priority": priority,
+            "schedulingGates": [{"name": gate} for gate in gates],
+            "tolerations": [{"key": key, "operator": "Exists"} for key in tolerations],
+            "containers": [{"name": "main", "image": "app", "resources": {"requests": requests or {}}}],
+        },
+    }
+    return _DECODER.decode(msgspec.json.encode(document))
+
+
+def node(
+    name: str = "n1",
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[str] = (),
+    unschedulable: bool = False,
+    cpu: str = "4",
+    image: str = "app",
+    features: Sequence[str] = (),
+) -> Node:
+    """A node."""
+    document = {
+        "metadata": {"uid": name, "name": name, "labels": labels or {}},
+        "spec": {
+            "unschedulable": unschedulable,
+            "taints": [{"key": key, "effect": "NoSchedule"} for key in taints],
+        },
+        "status": {
+            "allocatable": {"cpu": cpu},
+            "images": [{"names": [image], "sizeBytes": 1}],
+            "declaredFeatures": list(features),
+        },
+    }
+    return decode_node(msgspec.json.encode(document))
