@@ -183,6 +183,10 @@ class PodQueue:
         self._in_flight.add(queued.uid)
         return queued
 
+    def can_pop(self) -> bool:
+        """Whether `pop` gives a pod without any backoff having to end. Cost: O(1)."""
+        return bool(len(self._active)) or (self._pop_from_backoff and bool(len(self._rejected_backoff)))
+
     def done(self, uid: str) -> None:
         """The pod is no longer in flight nor known: its binding cycle has begun, or it is dropped."""
         if uid in self._in_flight:

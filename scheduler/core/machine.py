@@ -1,0 +1,366 @@
+"""
+The machine: stimuli in, instructions out. It owns the state and the queue, and nothing else decides.
+
+    handle(stimulus, now_s):
+        PodSeen, NodeSeen, ...   ClusterState moves, then the queue hears of the event
+        CycleDue                 pop -> decide -> assume and Bind, or put back and tell
+        BindDone, BindFailed     the assumed pod is announced, or forgotten and put back
+
+House rules:
+ 1. A cycle is one stimulus: nothing can happen between pop and assume, or between failing and being put back.
+ 2. Every assume ends in exactly one of: confirmed by PodSeen, forgotten by BindFailed, PodGone or deletion.
+ 3. The same stimuli at the same seconds with the same chance give the same instructions.
+
+Source: pkg/scheduler/{schedule_one,eventhandlers}.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from scheduler.core.decide import Chance, Failed, NoFit, Placement, decide
+from scheduler.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    Action,
+    ClusterEvent,
+    Resource,
+    node_update_actions,
+    pod_update_actions,
+)
+from scheduler.framework.observer import Observer, Unobserved
+from scheduler.framework.profile import Profile
+from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.model.nodes import Namespace, Node
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import (
+    BindDone,
+    BindFailed,
+    CycleDue,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Stimulus,
+    SweepDue,
+    TimePassed,
+    WorkloadGone,
+    WorkloadSeen,
+)
+from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.queued_pod import QueuedPod
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+#: Longest note that the Events API takes, and what upstream cuts a longer one to (schedule_one.go, truncateMessage).
+_NOTE_LIMIT_BYTES: Final = 1024
+_NOTE_TAIL: Final = " ..."
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """A pod between assume and the answer to its bind."""
+
+    queued: QueuedPod
+    pod: Pod
+    placement: Placement
+    started_s: float
+
+
+class Machine:
+    """One scheduler without its surroundings. Not thread-safe: one caller, no awaits inside."""
+
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        queue: PodQueue,
+        profiles: Mapping[str, Profile],
+        chance: Chance,
+        observer: Observer | None = None,
+    ) -> None:
+        self.state = state
+        self.queue = queue
+        self._snapshot = Snapshot(state)
+        self._profiles = profiles
+        self._chance = chance
+        self._observer = observer if observer is not None else Unobserved()
+        #: Unassigned pods of our profiles as last seen, wherever in the queue or in a bind they are.
+        self._pending: dict[str, Pod] = {}
+        self._binding: dict[str, _Binding] = {}
+
+    @property
+    def n_binding(self) -> int:
+        """Binds ordered and not answered."""
+        return len(self._binding)
+
+    def has_work(self) -> bool:
+        """Whether CycleDue would pop a pod."""
+        return self.queue.can_pop()
+
+    def next_wake_s(self, now_s: float) -> float | None:
+        """When TimePassed next has something to do, None if nothing waits for time."""
+        return self.queue.next_wake_s(now_s)
+
+    def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:  # noqa: C901  (a table of cases)
+        """What follows from the stimulus at this second of a clock that never goes back."""
+        match stimulus:
+            case PodSeen(pod):
+                self._see_pod(pod, now_s)
+            case PodGone(uid):
+                self._lose_pod(uid, now_s)
+            case NodeSeen(node):
+                self._see_node(node, now_s)
+            case NodeGone(name):
+                self._lose_node(name, now_s)
+            case NamespaceSeen(namespace):
+                self._see_namespace(namespace, now_s)
+            case NamespaceGone(name):
+                self.state.remove_namespace(name)
+                self._tell(ClusterEvent(Resource.NAMESPACE, Action.DELETE), None, None, now_s)
+            case WorkloadSeen(workload):
+                self.state.upsert_workload(workload)
+            case WorkloadGone(kind, namespace_name, name):
+                self.state.remove_workload(kind, namespace_name, name)
+            case BindDone(uid):
+                return self._bound(uid)
+            case BindFailed(uid, message):
+                return self._bind_failed(uid, message, now_s)
+            case CycleDue():
+                return self._cycle(now_s)
+            case TimePassed():
+                self.queue.flush(now_s)
+            case SweepDue():
+                self.state.selections.sweep()
+            case _:
+                assert_never(stimulus)
+        return []
+
+    # What watches see.
+
+    def _see_pod(self, pod: Pod, now_s: float) -> None:
+        if pod.is_terminal:
+            self._lose_pod(pod.uid, now_s)
+        elif pod.node_name:
+            self._see_assigned(pod, now_s)
+        elif pod.scheduler_name in self._profiles:
+            self._see_pending(pod, now_s)
+
+    def _see_assigned(self, pod: Pod, now_s: float) -> None:
+        self._pending.pop(pod.uid, None)
+        self.queue.delete(pod.uid)
+        known = self.state.placed.get(pod.uid)
+        confirmed = None if known is None or known.assumed else known.pod
+        self.state.upsert_pod(pod)
+        if confirmed is None:
+            self._tell(ASSIGNED_POD_ADD, None, pod, now_s)
+        elif confirmed.resource_version != pod.resource_version:
+            for action in pod_update_actions(confirmed, pod):
+                self._tell(ClusterEvent(Resource.ASSIGNED_POD, action), confirmed, pod, now_s)
+
+    def _see_pending(self, pod: Pod, now_s: float) -> None:
+        old = self._pending.get(pod.uid)
+        if old is not None and old.resource_version == pod.resource_version:
+            return
+        self._pending[pod.uid] = pod
+        if self.state.is_assumed(pod.uid):
+            if pod.terminating:
+                # Its bind is left to fail: the API server refuses to bind a pod that is being deleted.
+                self._forget(pod.uid, now_s)
+            return
+        if pod.uid in self._binding:
+            return
+        if old is None:
+            self.queue.add(pod, now_s)
+            return
+        self.queue.update(old, pod, now_s)
+        if old.nominated_node_name and old.nominated_node_name != pod.nominated_node_name:
+            self._release_nomination(old, now_s)
+
+    def _lose_pod(self, uid: str, now_s: float) -> None:
+        pending = self._pending.pop(uid, None)
+        self.queue.delete(uid)
+        placed = self.state.remove_pod(uid)
+        if placed is not None:
+            self._tell(ASSIGNED_POD_DELETE, placed, None, now_s)
+        elif pending is not None and pending.nominated_node_name:
+            self._release_nomination(pending, now_s)
+
+    def _release_nomination(self, pod: Pod, now_s: float) -> None:
+        """A nominated pod no longer holds room; only pods of lower or equal priority had respected it."""
+        self.queue.on_event(
+            ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= pod.priority
+        )
+
+    def _see_node(self, node: Node, now_s: float) -> None:
+        old = self.state.node(node.name)
+        self.state.upsert_node(node)
+        if old is None:
+            self._tell(NODE_ADD, None, node, now_s)
+            return
+        for action in node_update_actions(old, node):
+            self._tell(ClusterEvent(Resource.NODE, action), old, node, now_s)
+
+    def _lose_node(self, name: str, now_s: float) -> None:
+        old = self.state.node(name)
+        self.state.remove_node(name)
+        if old is not None:
+            self._tell(NODE_DELETE, old, None, now_s)
+
+    def _see_namespace(self, namespace: Namespace, now_s: float) -> None:
+        old = self._snapshot.namespace_labels(namespace.name)
+        if old != namespace.labels:
+            self.state.upsert_namespace(namespace)
+            action = Action.ADD if old is None else Action.UPDATE
+            self._tell(ClusterEvent(Resource.NAMESPACE, action), None, namespace, now_s)
+
+    def _tell(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
+        self.queue.on_event(event, old, new, now_s)
+
+    # The cycle.
+
+    def _cycle(self, now_s: float) -> list[Instruction]:
+        queued = self.queue.pop(now_s)
+        if queued is None:
+            return []
+        pod = queued.pod
+        if pod.terminating:
+            self.queue.done(pod.uid)
+            return [_event(pod, "FailedScheduling", f"skip schedule deleting pod: {pod.key}")]
+        profile = self._profiles.get(pod.scheduler_name)
+        if profile is None or self.state.is_assumed(pod.uid):
+            self.queue.done(pod.uid)
+            return []
+        decision = decide(pod, self._snapshot, profile, self._chance, self._observer)
+        match decision:
+            case Placement():
+                return self._place(queued, decision, now_s)
+            case NoFit(error):
+                return self._fail(queued, error.message(), error.rejecting, now_s, unschedulable=True)
+            case Failed(message, unschedulable):
+                return self._fail(queued, message, frozenset(), now_s, unschedulable=unschedulable)
+            case _:
+                assert_never(decision)
+
+    def _place(self, queued: QueuedPod, placement: Placement, now_s: float) -> list[Instruction]:
+        pod = queued.pod
+        self.state.assume(replace(pod, node_name=placement.node_name), placement.node_name)
+        self.queue.done(pod.uid)
+        self._binding[pod.uid] = _Binding(queued, pod, placement, now_s)
+        return [Bind(pod, placement.node_name)]
+
+    def _fail(
+        self,
+        queued: QueuedPod,
+        message: str,
+        rejecting: frozenset[str],
+        now_s: float,
+        *,
+        unschedulable: bool,
+    ) -> list[Instruction]:
+        self.queue.put_back(queued, rejecting, frozenset(), now_s)
+        pod = queued.pod
+        told = _told(pod, message, unschedulable=unschedulable)
+        result: Final = "unschedulable" if unschedulable else "error"
+        return [_attempted(queued, result, now_s, message=message), *told]
+
+    # The answer to a bind.
+
+    def _bound(self, uid: str) -> list[Instruction]:
+        binding = self._binding.pop(uid, None)
+        if binding is None:
+            return []
+        pod, placement = binding.pod, binding.placement
+        note = f"Successfully assigned {pod.key} to {placement.node_name}"
+        return [
+            EmitEvent(pod, "Normal", "Scheduled", "Binding", note),
+            _attempted(
+                binding.queued,
+                "scheduled",
+                binding.started_s,
+                n_evaluated=placement.n_evaluated,
+                n_feasible=placement.n_feasible,
+                message=placement.node_name,
+            ),
+        ]
+
+    def _bind_failed(self, uid: str, message: str, now_s: float) -> list[Instruction]:
+        binding = self._binding.pop(uid, None)
+        if binding is None:
+            return []
+        self._forget(uid, now_s)
+        queued = binding.queued
+        newest = self._pending.get(uid)
+        if newest is not None:
+            queued.pod = newest
+            self.queue.put_back(queued, frozenset(), frozenset(), now_s)
+        # Told even where the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
+        text = f'running Bind plugin "DefaultBinder": {message}'
+        told = _told(queued.pod, text, unschedulable=False)
+        return [_attempted(queued, "error", binding.started_s, message=text), *told]
+
+    def _forget(self, uid: str, now_s: float) -> None:
+        forgotten = self.state.forget(uid)
+        if forgotten is not None:
+            self._tell(ASSIGNED_POD_DELETE, forgotten, None, now_s)
+
+
+def _told(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
+    """The event of a failed attempt and, where it says something new, the condition."""
+    reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
+    told: list[Instruction] = [_event(pod, "FailedScheduling", message)]
+    known = pod.scheduled
+    unchanged = known is not None and (known.status, known.reason, known.message) == (
+        "False",
+        reason,
+        message,
+    )
+    nominated = bool(pod.nominated_node_name)
+    if not unchanged or nominated:
+        told.append(PatchCondition(pod, reason, message, clear_nomination=nominated))
+    return told
+
+
+def _event(pod: Pod, reason: str, note: str) -> EmitEvent:
+    return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _fitting(note))
+
+
+def _fitting(note: str) -> str:
+    """The note, or its first 1020 bytes and ` ...`; a character that the cut would split is left out."""
+    encoded = note.encode()
+    if len(encoded) <= _NOTE_LIMIT_BYTES:
+        return note
+    kept = encoded[: _NOTE_LIMIT_BYTES - len(_NOTE_TAIL)].decode(errors="ignore")
+    return kept + _NOTE_TAIL
+
+
+def _attempted(
+    queued: QueuedPod,
+    result: str,
+    started_s: float,
+    *,
+    n_evaluated: int = 0,
+    n_feasible: int = 0,
+    message: str = "",
+) -> Attempted:
+    return Attempted(
+        pod=queued.pod,
+        result="scheduled"
+        if result == "scheduled"
+        else "unschedulable"
+        if result == "unschedulable"
+        else "error",
+        started_s=started_s,
+        attempts=queued.attempts,
+        first_active_s=started_s if queued.initial_attempt_s is None else queued.initial_attempt_s,
+        after_flush=queued.after_flush,
+        n_evaluated=n_evaluated,
+        n_feasible=n_feasible,
+        message=message,
+    )
