@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, TypeAlias
@@ -105,7 +105,9 @@ class KubeClient:
             except _LOST as error:
                 raise _unreachable(error, request) from error
 
-    async def stream(self, request: Request, *, silent_s: float = SILENT_S) -> AsyncIterator[list[bytes]]:
+    async def stream(
+        self, request: Request, *, silent_s: float = SILENT_S
+    ) -> AsyncGenerator[list[bytes], None]:
         """
         The lines of the answer as they arrive, up to `LINES_AT_ONCE` together, never empty. Wrap in `aclosing`.
 

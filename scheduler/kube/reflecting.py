@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, assert_never
 
@@ -71,7 +71,7 @@ class Reflector(Generic[T]):
         self._sleep = sleep
         self._now_s = now_s
 
-    async def batches(self) -> AsyncIterator[list[Change[T]]]:
+    async def batches(self) -> AsyncGenerator[list[Change[T]], None]:
         """
         Changes, batch by batch, without end. Apply each batch whole, in order; see `changes` and `watching`.
 
@@ -94,7 +94,7 @@ class Reflector(Generic[T]):
                 raise InvariantViolation("the list-watch protocol has no next step", (repr(step),))
             step = following
 
-    async def _events(self, step: Pause | Ask | Follow) -> AsyncIterator[Event]:
+    async def _events(self, step: Pause | Ask | Follow) -> AsyncGenerator[Event, None]:
         match step:
             case Pause(seconds=seconds):
                 if seconds > 0:
@@ -116,7 +116,7 @@ class Reflector(Generic[T]):
         except ApiError as error:
             return Failed(error)
 
-    async def _followed(self, request: Request) -> AsyncIterator[Event]:
+    async def _followed(self, request: Request) -> AsyncGenerator[Event, None]:
         opened_s = self._now_s()
         try:
             async with aclosing(self._client.stream(request, silent_s=self._silent_s)) as batches:

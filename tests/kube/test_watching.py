@@ -1,0 +1,402 @@
+"""The list-watch protocol, as lists of what happens and what is done about it."""
+
+import msgspec
+import pytest
+
+from scheduler.errors import Forbidden, Gone, Invalid, ServerFault, Throttled, Unreachable
+from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
+from scheduler.kube.requests import LIVE_PODS, Resource
+from scheduler.kube.watching import (
+    Ask,
+    Due,
+    Failed,
+    Follow,
+    LinesArrived,
+    PageArrived,
+    Pause,
+    Publish,
+    StreamEnded,
+    Watching,
+)
+from tests.kube.build import bookmark, broken, line, page, pod, status
+
+PODS = Resource("/api/v1/pods")
+
+
+class _Labelled(msgspec.Struct):
+    class Meta(msgspec.Struct):
+        labels: dict[str, str] = {}
+
+    metadata: Meta
+
+
+def decode(raw):
+    msgspec.json.decode(raw, type=_Labelled)
+    return msgspec.json.decode(raw)["metadata"]["resourceVersion"]
+
+
+def watching(*, watch_list=False, chance=0.5, resource=PODS):
+    return Watching(resource, decode, chance=lambda: chance, watch_list=watch_list)
+
+
+def up(name, rv, uid=None):
+    return Upserted(Key("default", name), uid or f"uid-{name}", str(rv))
+
+
+def down(name, uid=None):
+    return Deleted(Key("default", name), uid or f"uid-{name}")
+
+
+def play(machine, *events):
+    """All actions in order; requests as (action, what matters of the query)."""
+    return [_told(action) for event in events for action in machine.handle(event)]
+
+
+def _told(action):
+    match action:
+        case Ask(request=request):
+            return ("ask", dict(request.query).get("continue", ""))
+        case Follow(request=request):
+            query = dict(request.query)
+            return ("stream list",) if "sendInitialEvents" in query else ("watch", query["resourceVersion"])
+        case Pause(seconds=seconds):
+            return ("pause", seconds)
+        case Publish(changes=changes):
+            return changes
+
+
+def synced(machine, *pods, rv=10):
+    """Bring a machine to its first watch, whatever it said on the way."""
+    machine.handle(Due())
+    machine.handle(PageArrived(page(*pods, rv=rv)))
+    return machine
+
+
+def test_pages_are_told_as_they_arrive_and_then_watched():
+    """Two pages, then the sync mark, then a watch from the list's version."""
+    machine = watching()
+    assert play(machine, Due()) == [("ask", "")]
+    assert [[up("a", 1)], ("ask", "next")] == play(machine, PageArrived(page(pod("a", 1), token="next")))
+    assert [[up("b", 2), Synced("10")], ("watch", "10")] == play(machine, PageArrived(page(pod("b", 2))))
+
+
+def test_an_empty_collection_is_synced_at_once():
+    """Go writes null for no items."""
+    machine = watching()
+    machine.handle(Due())
+    empty = b'{"metadata":{"resourceVersion":"3"},"items":null}'
+    assert [[Synced("3")], ("watch", "3")] == play(machine, PageArrived(empty))
+
+
+def test_a_watch_tells_changes_and_resumes_after_the_last_version_seen():
+    """Bookmarks move the version too; a clean end is followed at once."""
+    machine = synced(watching(), pod("a", 1))
+    events = LinesArrived([line("MODIFIED", pod("a", 11)), line("ADDED", pod("b", 12)), bookmark(15)])
+    assert [[up("a", 11), up("b", 12)]] == play(machine, events)
+    assert play(machine, StreamEnded(300.0)) == [("watch", "15")]
+    assert [[down("a")]] == play(machine, LinesArrived([line("DELETED", pod("a", 16))]))
+    assert play(machine, StreamEnded(0.2)) == [("watch", "16")]
+
+
+def test_versions_told_before_are_not_told_again():
+    """A duplicated event is no change."""
+    machine = synced(watching(), pod("a", 1))
+    assert play(machine, LinesArrived([line("ADDED", pod("a", 1)), line("DELETED", pod("unknown", 2))])) == []
+
+
+def test_a_pod_recreated_under_its_name_is_a_delete_and_an_add():
+    """In a watch, even if the DELETED event was never sent."""
+    machine = synced(watching(), pod("a", 1, uid="old"))
+    told = play(machine, LinesArrived([line("MODIFIED", pod("a", 11, uid="new"))]))
+    assert [[down("a", "old"), up("a", 11, "new")]] == told
+
+
+def test_a_delete_of_an_older_namesake_changes_nothing():
+    """Identity is the uid."""
+    machine = synced(watching(), pod("a", 1, uid="new"))
+    assert play(machine, LinesArrived([line("DELETED", pod("a", 11, uid="old"))])) == []
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(Failed(Gone(410, "Expired", "too old")), id="as a status"),
+        pytest.param(LinesArrived([line("ERROR", status(410, "Expired"))]), id="inside the stream"),
+    ],
+)
+def test_a_forgotten_version_leads_to_a_relist_told_as_one_difference(event):
+    """Unchanged: nothing. Changed: upsert. Recreated: delete and add. Vanished: delete. One batch, with the mark."""
+    machine = synced(
+        watching(), pod("same", 1), pod("changed", 2), pod("again", 3, uid="old"), pod("lost", 4)
+    )
+    [[interrupted], step] = play(machine, event)
+    assert isinstance(interrupted.error, Gone)
+    assert step == ("ask", "")
+    assert play(machine, PageArrived(page(pod("same", 1), pod("changed", 22), token="next"))) == [
+        ("ask", "next")
+    ]
+    assert [
+        [up("changed", 22), down("again", "old"), up("again", 33, "new"), down("lost"), Synced("40")],
+        ("watch", "40"),
+    ] == play(machine, PageArrived(page(pod("again", 33, uid="new"), rv=40)))
+
+
+def test_a_relist_that_fails_midway_keeps_its_difference_until_it_completes():
+    """Nothing of the first attempt is told early, and nothing twice."""
+    machine = synced(watching(), pod("a", 1), pod("b", 2))
+    machine.handle(Failed(Gone(410, "Expired", "")))
+    assert play(machine, PageArrived(page(pod("a", 11), token="t"))) == [("ask", "t")]
+    [[interrupted], pause] = play(machine, Failed(Unreachable(0, "ConnectionLost", "")))
+    assert (interrupted.retry_in_s, pause) == (0.375, ("pause", 0.375))
+    assert play(machine, Due()) == [("ask", "t")]
+    [_, pause] = play(machine, Failed(Gone(410, "Expired", "continue token")))
+    assert pause == ("pause", 0.375)
+    assert play(machine, Due()) == [("ask", "")]
+    assert [[up("a", 11), down("b"), Synced("30")], ("watch", "30")] == play(
+        machine, PageArrived(page(pod("a", 11), rv=30))
+    )
+
+
+def test_relists_without_progress_pause_ever_longer():
+    """The first 410 is answered at once; a server that always says 410 is not hammered."""
+    machine = synced(watching(chance=1.0))
+    pauses = []
+    for _ in range(10):
+        step = machine.handle(Failed(Gone(410, "Expired", "")))[-1]
+        if isinstance(step, Pause):
+            pauses.append(step.seconds)
+            machine.handle(Due())
+        machine.handle(PageArrived(page(rv=20)))
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+def test_a_moving_watch_resets_the_pauses():
+    """Any event counts as progress."""
+    machine = synced(watching(chance=1.0))
+    machine.handle(Failed(ServerFault(500, "InternalError", "")))
+    machine.handle(Failed(ServerFault(500, "InternalError", "")))
+    machine.handle(LinesArrived([bookmark(20)]))
+    assert play(machine, Failed(ServerFault(503, "ServiceUnavailable", "")))[-1] == ("pause", 0.5)
+
+
+def test_a_lost_connection_resumes_without_a_relist():
+    """After a jittered pause, from the last version."""
+    machine = synced(watching())
+    machine.handle(LinesArrived([bookmark(21)]))
+    [_, pause] = play(machine, Failed(Unreachable(0, "ConnectionLost", "reset")))
+    assert pause == ("pause", 0.375)
+    assert play(machine, Due()) == [("watch", "21")]
+
+
+def test_an_error_event_other_than_gone_resumes_the_watch():
+    """The events before it are told, those after it are void."""
+    machine = synced(watching())
+    lines = [
+        line("ADDED", pod("a", 11)),
+        line("ERROR", status(500, "InternalError")),
+        line("ADDED", pod("b", 12)),
+    ]
+    [told, [interrupted], pause] = play(machine, LinesArrived(lines))
+    assert [up("a", 11)] == told
+    assert isinstance(interrupted.error, ServerFault)
+    assert pause[0] == "pause"
+    assert play(machine, Due()) == [("watch", "11")]
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "pause_s"),
+    [
+        pytest.param(7.0, 7.0 * 1.05, id="the server's wish, plus jitter"),
+        pytest.param(100_000.0, 120.0 * 1.05, id="bounded"),
+        pytest.param(0.0, 0.375, id="never less than the backoff"),
+    ],
+)
+def test_retry_after_is_honoured(asked_s, pause_s):
+    """429 on a watch waits as long as it was asked to."""
+    machine = synced(watching())
+    step = machine.handle(Failed(Throttled(429, "TooManyRequests", "", retry_after_s=asked_s)))[-1]
+    assert pytest.approx(pause_s) == step.seconds
+
+
+@pytest.mark.parametrize(
+    ("heard", "lived_s", "pauses"),
+    [
+        pytest.param(False, 0.1, True, id="at once and silent: counts as a failure"),
+        pytest.param(True, 0.1, False, id="at once, but after an event"),
+        pytest.param(False, 5.0, False, id="after a while"),
+    ],
+)
+def test_a_watch_that_ends_is_opened_again_but_never_in_a_hot_loop(heard, lived_s, pauses):
+    """A server that closes every watch at once is not hammered."""
+    machine = synced(watching())
+    if heard:
+        machine.handle(LinesArrived([bookmark(11)]))
+    step = machine.handle(StreamEnded(lived_s))[-1]
+    assert pauses == isinstance(step, Pause)
+
+
+def test_a_malformed_object_hurts_itself_alone():
+    """Its neighbours are told, the watch goes on, and the version moves past it."""
+    machine = watching()
+    machine.handle(Due())
+    [changes, _] = play(machine, PageArrived(page(pod("a", 1), broken("b", 2), pod("c", 3))))
+    assert [up("a", 1), up("c", 3), Synced("10")] == [c for c in changes if not isinstance(c, Malformed)]
+    [malformed] = [c for c in changes if isinstance(c, Malformed)]
+    assert Key("default", "b") == malformed.key
+    assert "labels" in malformed.error
+
+    [[again, ok]] = play(
+        machine, LinesArrived([line("MODIFIED", broken("a", 11)), line("MODIFIED", pod("c", 12))])
+    )
+    assert (Key("default", "a"), up("c", 12)) == (again.key, ok)
+    assert play(machine, StreamEnded(9.0)) == [("watch", "12")]
+
+
+def test_a_malformed_object_is_told_once_for_each_version():
+    """A relist that still holds it says nothing; mended, it is an upsert; gone, a delete."""
+    machine = synced(watching(), broken("b", 2))
+    machine.handle(Failed(Gone(410, "Expired", "")))
+    assert [[Synced("20")], ("watch", "20")] == play(machine, PageArrived(page(broken("b", 2), rv=20)))
+    assert [[up("b", 21)]] == play(machine, LinesArrived([line("MODIFIED", pod("b", 21))]))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        pytest.param({"metadata": {"name": 7, "resourceVersion": "11"}}, id="name of the wrong type"),
+        pytest.param({"metadata": {"resourceVersion": "11"}}, id="no name"),
+        pytest.param({"kind": "Pod"}, id="no metadata"),
+        pytest.param([], id="not an object"),
+    ],
+)
+def test_an_object_without_a_readable_name_is_told_without_a_key(item):
+    """And the watch goes on."""
+    machine = synced(watching())
+    [[malformed, ok]] = play(machine, LinesArrived([line("ADDED", item), line("ADDED", pod("a", 12))]))
+    assert (None, up("a", 12)) == (malformed.key, ok)
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        pytest.param(b'{"type":"ADDED","object":{"meta', id="cut"),
+        pytest.param(b"<html>", id="not JSON"),
+        pytest.param(b'{"type":"BOOKMARK","object":{}}', id="bookmark without a version"),
+        pytest.param(b"\xff\xfe", id="not text"),
+    ],
+)
+def test_an_unreadable_line_leads_to_a_relist(rubbish):
+    """What it said is lost; only a list can tell."""
+    machine = synced(watching())
+    actions = play(machine, LinesArrived([line("ADDED", pod("a", 11)), rubbish, line("ADDED", pod("b", 12))]))
+    assert [up("a", 11)] == actions[0]
+    assert actions[-1] == ("ask", "")
+    assert [[up("b", 12), Synced("20")], ("watch", "20")] == play(
+        machine, PageArrived(page(pod("a", 11), pod("b", 12), rv=20))
+    )
+
+
+def test_an_unknown_kind_of_event_is_told_and_passed_over():
+    """Newer servers may have more."""
+    machine = synced(watching())
+    [[malformed, ok]] = play(
+        machine, LinesArrived([line("RENAMED", pod("a", 11)), line("ADDED", pod("b", 12))])
+    )
+    assert (malformed.key, malformed.error) == (None, "watch event of unknown type 'RENAMED'")
+    assert up("b", 12) == ok
+
+
+def test_an_unreadable_page_is_asked_for_again():
+    """A page cut short is not a list."""
+    machine = watching()
+    machine.handle(Due())
+    [[interrupted], pause] = play(machine, PageArrived(page(pod("a", 1))[:-5]))
+    assert (ServerFault, "pause") == (type(interrupted.error), pause[0])
+    assert play(machine, Due()) == [("ask", "")]
+
+
+def test_initial_events_are_told_as_they_stream_and_end_with_the_marked_bookmark():
+    """WatchList: one stream for list and watch."""
+    machine = watching(watch_list=True)
+    assert play(machine, Due()) == [("stream list",)]
+    assert [[up("a", 1)]] == play(machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(5)]))
+    told = play(
+        machine,
+        LinesArrived([line("ADDED", pod("b", 2)), bookmark(9, ends=True), line("MODIFIED", pod("a", 11))]),
+    )
+    assert [[up("b", 2), Synced("9"), up("a", 11)]] == told
+    assert play(machine, StreamEnded(300.0)) == [("watch", "11")]
+
+
+def test_a_relist_by_stream_is_one_difference():
+    """Held back until the bookmark."""
+    machine = watching(watch_list=True)
+    machine.handle(Due())
+    machine.handle(
+        LinesArrived([line("ADDED", pod("a", 1)), line("ADDED", pod("b", 2)), bookmark(9, ends=True)])
+    )
+    assert play(machine, LinesArrived([line("ERROR", status(410, "Gone"))]))[-1] == ("stream list",)
+    assert play(machine, LinesArrived([line("ADDED", pod("c", 12))])) == []
+    assert [[up("c", 12), down("b"), Synced("20")]] == play(
+        machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(20, ends=True)])
+    )
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_a_server_without_watchlist_is_listed_in_pages_from_then_on(code):
+    """The refusal is remembered: the next relist doesn't try again."""
+    machine = watching(watch_list=True)
+    machine.handle(Due())
+    refusal = Failed(Invalid(code, "Invalid", "sendInitialEvents is forbidden"))
+    assert play(machine, refusal) == [("ask", "")]
+    machine.handle(PageArrived(page()))
+    assert play(machine, Failed(Gone(410, "Expired", "")))[-1] == ("ask", "")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(StreamEnded(300.0), id="ended"),
+        pytest.param(Failed(Unreachable(0, "Silent", "")), id="silent"),
+        pytest.param(LinesArrived([line("ERROR", status(504, "Timeout"))]), id="error event"),
+    ],
+)
+def test_initial_events_that_break_off_start_over_after_a_pause(event):
+    """What was told stays told; what is not listed the second time was deleted meanwhile."""
+    machine = watching(watch_list=True)
+    machine.handle(Due())
+    machine.handle(LinesArrived([line("ADDED", pod("a", 1)), line("ADDED", pod("b", 2))]))
+    assert play(machine, event)[-1][0] == "pause"
+    assert play(machine, Due()) == [("stream list",)]
+    assert [[down("b"), Synced("9")]] == play(
+        machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(9, ends=True)])
+    )
+
+
+def test_missing_rights_are_told_and_retried():
+    """Roles may be granted later; the shell decides whether to wait for that."""
+    machine = watching()
+    machine.handle(Due())
+    [[interrupted], pause] = play(machine, Failed(Forbidden(403, "Forbidden", "cannot list pods")))
+    assert Interrupted(interrupted.error, 0.375) == interrupted
+    assert pause == ("pause", 0.375)
+
+
+def test_requests_carry_selectors_bookmarks_and_a_spread_time_out():
+    """The exact queries, paths as kube-scheduler's informers send them."""
+    machine = watching(resource=LIVE_PODS, chance=0.5)
+    [ask] = machine.handle(Due())
+    selector = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
+    assert f"/api/v1/pods?{selector}&limit=500" == ask.request.target
+    follow = machine.handle(PageArrived(page()))[-1]
+    expected = f"{selector}&watch=true&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=450"
+    assert f"/api/v1/pods?{expected}" == follow.request.target
+
+
+def test_error_bodies_in_streams_keep_the_servers_words():
+    """The message reaches the log."""
+    machine = synced(watching())
+    [[interrupted], _] = play(
+        machine, LinesArrived([b'{"type":"ERROR","object":' + body(500, "X", "disk full") + b"}"])
+    )
+    assert str(interrupted.error) == "500 X: disk full"
