@@ -48,6 +48,8 @@ def format_duration(duration_s: float) -> str:
     float never has more than nine places then.
     """
     total_ns = int(Decimal(repr(duration_s)) * 1_000_000_000)
+    # The float nearest to the largest duration lies beyond it.
+    total_ns = max(1 - _LIMIT_NS, min(total_ns, _LIMIT_NS - 1))
     sign, left_ns = ("-", -total_ns) if total_ns < 0 else ("", total_ns)
     if left_ns == 0:
         return "0s"

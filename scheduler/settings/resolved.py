@@ -65,7 +65,7 @@ class Settings:
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
-    #: 0: as many as upstream's adaptive rule says is the least; this scheduler then scores all.
+    #: 0: every feasible node is scored, where kube-scheduler would adapt to the cluster's size.
     percentage_of_nodes_to_score: int = 0
     pod_initial_backoff_s: int = 1
     pod_max_backoff_s: int = 10

@@ -1,0 +1,159 @@
+"""YAML and JSON as Kubernetes reads them."""
+
+import math
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.settings.documents import MAX_CHARS, read_document, write_document
+from scheduler.settings.problems import Problems
+
+
+def read(text):
+    problems = Problems("f")
+    return read_document(text, problems), list(problems.lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("a: 1", {"a": 1}, id="integer"),
+        pytest.param("a: [0x1f, 010, 0o10, 0b11, -5, +5, 0]", {"a": [31, 8, 8, 3, -5, 5, 0]}, id="bases"),
+        pytest.param("a: [1e3, 1.5, .5, 1.]", {"a": [1000.0, 1.5, 0.5, 1.0]}, id="floats"),
+        pytest.param("a: [yes, on, True, no, off, FALSE]", {"a": [True] * 3 + [False] * 3}, id="booleans"),
+        pytest.param("a: [~, null, ]\nb:", {"a": [None, None], "b": None}, id="nulls"),
+        pytest.param("a: [1:30, 2001-01-01, 1_000]", {"a": ["1:30", "2001-01-01", "1_000"]}, id="texts"),
+        pytest.param("a: ['1', \"yes\", ''] # c", {"a": ["1", "yes", ""]}, id="quoted"),
+        pytest.param("1: a\ntrue: b", {"1": "a", "true": "b"}, id="keys are text"),
+        pytest.param('{\n\t"a":\t"b"\n}', {"a": "b"}, id="JSON with tabs"),
+        pytest.param('{"a": "\\ud83d\\ude00\\/"}', {"a": "\U0001f600/"}, id="JSON escapes"),
+        pytest.param("a: &x {b: 1}\nc: *x", {"a": {"b": 1}, "c": {"b": 1}}, id="aliases"),
+        pytest.param(
+            "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], z: 3}",
+            {"a": {"x": 1, "y": 1}, "b": {"y": 2, "z": 2}, "c": {"x": 1, "y": 1, "z": 3}},
+            id="merge keys",
+        ),
+        pytest.param("", None, id="nothing"),
+        pytest.param("---\n# comment\n", None, id="a comment alone"),
+    ],
+)
+def test_values_read_as_kubernetes_reads_them(text, expected):
+    assert read(text) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "a: 1\nb: 2\na: 3",
+            "f: a: found the field again in line 3 (first in line 1), expected it once",
+            id="double",
+        ),
+        pytest.param(
+            '{"p": [{"a": 1, "a": 1}]}',
+            "f: p[0].a: found the field again in line 1 (first in line 1), expected it once",
+            id="double in JSON, deep down",
+        ),
+        pytest.param(
+            "a: &x [*x]", "f: a[0]: found an alias to what it is part of, expected a value", id="endless"
+        ),
+        pytest.param(
+            "? [1]\n: 2",
+            "f: found a list or an object as a field name in line 1, expected text",
+            id="list as key",
+        ),
+        pytest.param(
+            "a: !!int x", 'f: a: found the tag "tag:yaml.org,2002:int", expected plain YAML', id="false tag"
+        ),
+        pytest.param(
+            "a: !!python/object/apply:os.system [x]",
+            'f: a: found the tag "tag:yaml.org,2002:python/object/apply:os.system", expected plain YAML',
+            id="python tag",
+        ),
+        pytest.param(
+            "a: !!set {x}", 'f: a: found the tag "tag:yaml.org,2002:set", expected plain YAML', id="set"
+        ),
+        pytest.param(
+            "a: {<<: 1}", "f: a.<<: found something else to merge, expected an object", id="merged scalar"
+        ),
+        pytest.param(
+            "a: b: c",
+            'f: found "mapping values are not allowed here" in line 1, column 5, expected one YAML or JSON document',
+            id="no YAML",
+        ),
+        pytest.param(
+            "a: 1\n---\nb: 2",
+            'f: found "but found another document" in line 2, column 1, expected one YAML or JSON document',
+            id="two documents",
+        ),
+        pytest.param(
+            "\0",
+            "f: found a character that YAML does not allow at position 0, expected one YAML or JSON document",
+            id="NUL",
+        ),
+        pytest.param(
+            'a: "\\ud800"', 'f: a: found half a character in "\\ud800", expected text', id="half a character"
+        ),
+        pytest.param(
+            "[" * 65,
+            'f: found "more than 64 levels" in line 1, column 65, expected one YAML or JSON document',
+            id="too deep",
+        ),
+        pytest.param(
+            " " * (MAX_CHARS + 1), "f: found 1048577 characters, expected at most 1048576", id="too long"
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(text, expected):
+    assert read(text)[1] == [expected]
+
+
+def test_of_a_field_that_stands_twice_the_first_is_kept():
+    assert read("a: 1\na: 2")[0] == {"a": 1}
+
+
+@pytest.mark.parametrize("opening", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merges"])
+def test_an_alias_bomb_ends_at_the_limit(opening):
+    names = "abcdefghijklmnop"
+    rows = ["a: &a {x: 1}"]
+    rows += [
+        f"{n}: &{n} " + opening.format(", ".join([f"*{p}"] * 9))
+        for p, n in zip(names, names[1:], strict=False)
+    ]
+    started_s = time.process_time()
+    assert read("\n".join(rows))[1] == [
+        "f: found more than 100000 values, expected fewer, aliases written out"
+    ]
+    assert time.process_time() - started_s < 5
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**18), 10**18)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(codec="utf-8"))
+    | st.sampled_from(
+        ["1e3", "yes", "010", "<<", "~", "2001-01-01", "1:30", ".inf", "=", "", "0x1", "- a", "a: b"]
+    )
+)
+
+
+@given(
+    st.recursive(
+        SCALARS,
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=4)
+        ),
+        max_leaves=12,
+    )
+)
+def test_what_is_written_reads_back(value):
+    assert read(write_document(value)) == (value, [])
+
+
+def test_infinity_survives():
+    assert read(write_document({"a": math.inf, "b": -math.inf})) == ({"a": math.inf, "b": -math.inf}, [])

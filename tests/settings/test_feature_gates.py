@@ -1,0 +1,37 @@
+"""The --feature-gates flag."""
+
+import pytest
+
+from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES, parse_feature_gates
+from scheduler.settings.problems import InvalidSettingsError
+
+AFFINITY = "MatchLabelKeysInPodAffinity"
+SPREAD = "MatchLabelKeysInPodTopologySpread"
+KNOWN = (
+    "MatchLabelKeysInPodAffinity, MatchLabelKeysInPodTopologySpread, "
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge, NodeInclusionPolicyInPodTopologySpread"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        pytest.param("", {}, id="nothing"),
+        pytest.param(f"{AFFINITY}=false", {AFFINITY: False}, id="one off"),
+        pytest.param(f"{AFFINITY}=false,{SPREAD}=F", {AFFINITY: False, SPREAD: False}, id="two off"),
+        pytest.param(f" {AFFINITY} = false , ", {AFFINITY: False}, id="spaces and a stray comma"),
+        pytest.param(f"{AFFINITY}=0,{AFFINITY}=1", {}, id="the last counts"),
+    ],
+)
+def test_gates_not_named_keep_upstreams_defaults(text, changed):
+    assert parse_feature_gates(text) == {**DEFAULT_FEATURE_GATES, **changed}
+
+
+def test_every_mistake_is_named():
+    with pytest.raises(InvalidSettingsError) as caught:
+        parse_feature_gates(f"Foo=true,{AFFINITY}=maybe,{SPREAD}")
+    assert caught.value.lines == (
+        f'--feature-gates: "Foo": found an unrecognized feature gate, expected one of {KNOWN}',
+        f'--feature-gates: "{AFFINITY}": found "maybe", expected true or false',
+        f'--feature-gates: "{SPREAD}": found no value, expected {SPREAD}=true or {SPREAD}=false',
+    )
