@@ -1,3 +1,1 @@
-"""
-One file per command; `main` is the menu.
-"""
+"""One file per command; `main` is the menu."""

@@ -1,3 +1,1 @@
-"""
-The decision, and the machine that turns stimuli into instructions. Pure.
-"""
+"""The decision, and the machine that turns stimuli into instructions. Pure."""

@@ -108,7 +108,7 @@ class Machine:
         """When TimePassed next has something to do, None if nothing waits for time."""
         return self.queue.next_wake_s(now_s)
 
-    def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:  # noqa: C901  (a table of cases)
+    def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """What follows from the stimulus at this second of a clock that never goes back."""
         match stimulus:
             case PodSeen(pod):
@@ -232,7 +232,7 @@ class Machine:
         pod = queued.pod
         if pod.terminating:
             self.queue.done(pod.uid)
-            return [_event(pod, "FailedScheduling", f"skip schedule deleting pod: {pod.key}")]
+            return [_failed_event(pod, f"skip schedule deleting pod: {pod.key}")]
         profile = self._profiles.get(pod.scheduler_name)
         if profile is None or self.state.is_assumed(pod.uid):
             self.queue.done(pod.uid)
@@ -314,7 +314,7 @@ class Machine:
 def _told(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
     """The event of a failed attempt and, where it says something new, the condition."""
     reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
-    told: list[Instruction] = [_event(pod, "FailedScheduling", message)]
+    told: list[Instruction] = [_failed_event(pod, message)]
     known = pod.scheduled
     unchanged = known is not None and (known.status, known.reason, known.message) == (
         "False",
@@ -327,7 +327,7 @@ def _told(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
     return told
 
 
-def _event(pod: Pod, reason: str, note: str) -> EmitEvent:
+def _failed_event(pod: Pod, note: str) -> EmitEvent:
     return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _fitting(note))
 
 

@@ -209,7 +209,7 @@ class PodDecoder:
 
 
 def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:
-    """What makes two specs equal for a scheduler; volumes that no plugin reads are left out (their names are random)."""
+    """What makes two specs equal; volumes that no plugin reads are left out (their names are random)."""
     return (
         namespace,
         bytes(raw.node_selector),

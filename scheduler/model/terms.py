@@ -8,7 +8,6 @@ running pod it counts as empty (interpodaffinity, kubernetes 1.36).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from scheduler.model.labels import Selector
@@ -73,7 +72,7 @@ def usable(terms: TermList) -> tuple[AffinityTerm, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """One topology spread constraint; `selector` does not hold the match_label_keys yet (they need the pod's labels)."""
+    """One topology spread constraint; match_label_keys are merged into `selector` per pod, by the plugin."""
 
     max_skew: int
     topology_key: str
@@ -83,14 +82,6 @@ class SpreadConstraint:
     honor_node_affinity: bool = True
     honor_node_taints: bool = False
     match_label_keys: tuple[str, ...] = ()
-
-
-class Effect(str, Enum):
-    """What an untolerated taint does."""
-
-    NO_SCHEDULE = "NoSchedule"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"
-    NO_EXECUTE = "NoExecute"
 
 
 @dataclass(frozen=True, slots=True)

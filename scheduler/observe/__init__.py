@@ -1,3 +1,1 @@
-"""
-What operators see: metrics, logs, the wrappers that time plugins from outside.
-"""
+"""What operators see: metrics, logs, the wrappers that time plugins from outside."""

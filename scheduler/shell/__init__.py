@@ -1,3 +1,1 @@
-"""
-Thin asyncio around the machine: awaits, deadlines, retries, shutdown. It decides nothing.
-"""
+"""Thin asyncio around the machine: awaits, deadlines, retries, shutdown. It decides nothing."""

@@ -17,7 +17,7 @@ from scheduler.state.selection import Selection
 
 
 def differences(state: ClusterState) -> list[str]:
-    """Where counts and a recount from scratch differ, one line each; empty when they are equal. O(pods x selections)."""
+    """Where counts and a recount differ, one line each; empty when they are equal. O(pods x selections)."""
     return [*_node_differences(state), *_selection_differences(state), *_declared_differences(state)]
 
 
@@ -38,12 +38,13 @@ def _node_differences(state: ClusterState) -> Iterator[str]:
             yield f"{nodes.name_of(row)}: {nodes.pod_count[row]} pods kept, {pods[row]} recounted"
         for index in range(2):
             if nodes.non_zero[index, row] != non_zero[index, row]:
-                yield f"{nodes.name_of(row)}: non-zero {nodes.non_zero[index, row]} kept, {non_zero[index, row]} recounted"
+                kept_non_zero = nodes.non_zero[index, row]
+                yield f"{nodes.name_of(row)}: non-zero {kept_non_zero} kept, {non_zero[index, row]} recounted"
     for resource in {name for name, _ in requested}:
         kept = nodes.requested(resource)
         for row in range(nodes.n_rows):
             if kept is None or kept[row] != requested[resource, row]:
-                yield f"{nodes.name_of(row)}: {resource} kept and recounted differ ({requested[resource, row]} recounted)"
+                yield f"{nodes.name_of(row)}: {resource} differs, {requested[resource, row]} recounted"
     if nodes.n_live != int(np.count_nonzero(nodes.alive)):
         yield f"{nodes.n_live} live nodes kept, {int(np.count_nonzero(nodes.alive))} recounted"
 

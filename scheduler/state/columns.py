@@ -170,10 +170,8 @@ class RowCounts:
             return kept[2]
         counts = self.rows(n_rows)
         ids = column.ids[:n_rows]
-        if column.is_unique:
-            found = np.where(ids != ABSENT, counts, 0).astype(np.int64)
-        else:
-            found = column.sums(counts)[ids]
+        alone = column.is_unique
+        found = np.where(ids != ABSENT, counts, 0).astype(np.int64) if alone else column.sums(counts)[ids]
         self._per_node[column.key] = (self.version, column.version, found)
         return found
 

@@ -34,7 +34,7 @@ class NodeMasks:
         self._kept: OrderedDict[Hashable, tuple[int, int, Mask]] = OrderedDict()
 
     def matching(self, rule: NodeRule) -> Mask:
-        """Rows whose node has every pair and matches one of the terms. O(1) when kept, else O(n_rows) per requirement."""
+        """Rows whose node has every pair and matches a term. O(1) when kept, else O(n_rows) per requirement."""
         kept = self._get(rule)
         if kept is not None:
             return kept
@@ -67,7 +67,7 @@ class NodeMasks:
         return self._keep(term, mask)
 
     def tolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...] = HARD_EFFECTS) -> Mask:
-        """Rows all of whose taints with one of the effects are tolerated. O(1) when kept, else O(n_rows + taint sets)."""
+        """Rows whose taints of these effects are all tolerated. O(1) when kept, else O(n_rows + taint sets)."""
         key = (tolerations, effects)
         kept = self._get(key)
         if kept is not None:

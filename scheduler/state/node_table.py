@@ -10,14 +10,10 @@ import numpy as np
 
 from scheduler.model.nodes import Node
 from scheduler.model.pods import HostPort
+from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.model.terms import Taint
 from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
 from scheduler.state.columns import LabelColumn
-
-CPU: Final = "cpu"
-MEMORY: Final = "memory"
-EPHEMERAL_STORAGE: Final = "ephemeral-storage"
-PODS: Final = "pods"
 
 _FIRST_CAPACITY: Final = 64
 

@@ -139,7 +139,7 @@ class SelectionIndex:
         self._sweep = 0
 
     def label_set(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
-        """The label set of these labels, matched with every selection. O(labels + matches) when new, else O(labels)."""
+        """The label set, matched with every selection. O(labels + matches) when new, else O(labels)."""
         key = (namespace, frozenset(labels.items()))
         known = self._label_sets.get(key)
         if known is not None:
@@ -173,7 +173,7 @@ class SelectionIndex:
         return new
 
     def counted(self, matcher: PodMatcher) -> tuple[RowCounts, RowCounts]:
-        """Pods per row that the matcher selects: all of them, and those not terminating. Counted from the first call on."""
+        """Pods per row that the matcher selects: all, and those not terminating. Counted from the first call on."""
         selection = self.selection(matcher)
         if selection.counts is None or selection.live_counts is None:
             counts, live = RowCounts(), RowCounts()
