@@ -24,9 +24,10 @@ Objects = dict[tuple[str, str], JsonObject]
 
 
 class OnDirty(Protocol):
-    """Called with an owner that changed, or whose dependents did, and whether it has to look at orphans too."""
+    """Told of an owner that changed, or whose dependents did."""
 
-    def __call__(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None: ...
+    def __call__(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None:
+        """`obj` has to be planned; `with_orphans` where it may adopt some that it did not know."""
 
 
 class OwnerIndex:

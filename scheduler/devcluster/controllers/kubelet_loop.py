@@ -1,6 +1,4 @@
-"""
-The kubelet stand-in of every node: pods bound to a node run a moment later, deleted ones are gone a moment later.
-"""
+"""The kubelet stand-in of all nodes: bound pods run a moment later, deleted ones are gone a moment later."""
 
 from __future__ import annotations
 

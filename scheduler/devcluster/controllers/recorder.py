@@ -7,6 +7,7 @@ Source: client-go tools/record/events_cache.go (kubernetes 1.36): burst 25 per o
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import count
 from typing import Final, TypeVar
 
 from scheduler.devcluster.ages import rfc3339
@@ -31,6 +32,7 @@ class Recorder:
     def __init__(self, store: Store, component: str) -> None:
         self._store = store
         self._component = component
+        self._written = count()
         #: Object uid -> (events left, since when), bounded by _REMEMBERED.
         self._budget: OrderedDict[str, tuple[float, float]] = OrderedDict()
         #: (object uid, reason, message) -> name of its Event, bounded by _REMEMBERED.
@@ -64,8 +66,10 @@ class Recorder:
 
     def _event(self, emit: Emit, now_s: float) -> JsonObject:
         metadata, now = emit.about["metadata"], rfc3339(now_s)
+        # Nanoseconds name an event upstream; the count keeps events of one moment apart.
+        mark = int(now_s * 1e9) + next(self._written)
         return {
-            "metadata": {"generateName": f"{metadata['name'][:200]}."},
+            "metadata": {"name": f"{metadata['name'][:200]}.{mark:x}"},
             "involvedObject": {
                 "apiVersion": emit.about["apiVersion"],
                 "kind": emit.about["kind"],
