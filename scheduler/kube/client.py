@@ -1,5 +1,7 @@
 """
-The transport: sends requests, returns bytes or raises the ApiError that the answer means. It retries nothing but 401.
+The transport: sends requests, returns bytes or raises the ApiError that the answer means.
+
+It retries nothing but a 401; aiohttp repeats a GET, PUT or DELETE once if its connection turns out to be closed.
 
 Watches and calls have separate connection pools: a hundred binds in flight never keep a watch from reconnecting.
 Compression is off, as in kube-scheduler: unpacking costs more CPU than a local network saves.

@@ -396,7 +396,5 @@ def test_requests_carry_selectors_bookmarks_and_a_spread_time_out():
 def test_error_bodies_in_streams_keep_the_servers_words():
     """The message reaches the log."""
     machine = synced(watching())
-    [[interrupted], _] = play(
-        machine, LinesArrived([b'{"type":"ERROR","object":' + body(500, "X", "disk full") + b"}"])
-    )
+    [[interrupted], _] = play(machine, LinesArrived([line("ERROR", status(500, "X", "disk full"))]))
     assert str(interrupted.error) == "500 X: disk full"
