@@ -2,7 +2,7 @@
 The cluster as a bag of API objects, and the order in which a decision on a pod asks the plugins.
 
 Source: pkg/scheduler/schedule_one.go and pkg/scheduler/framework/{types.go,runtime} (kubernetes 1.36).
-Left out: nominated pods, preemption, volumes, dynamic resources, extenders, sampling, and disabled plugins.
+Left out: nominated pods, preemption, volumes, dynamic resources, extenders, sampling, and other than default weights.
 """
 
 from collections import Counter
@@ -114,7 +114,8 @@ class Cluster:
                 for kind in ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
             },
             images={image: Image(size, n_nodes[image]) for image, size in self._image_bytes.items()},
-            args=_plugin_args(config),
+            args=_plugin_args(_profile(config)),
+            disabled=_disabled(_profile(config)),
             gates=gates,
         )
 
@@ -139,10 +140,23 @@ def _images(node: Object) -> dict[str, int]:
     return sizes
 
 
-def _plugin_args(config: Object | None) -> dict[str, Object]:
-    """The arguments of the only profile's plugins."""
-    profiles = (config or {}).get("profiles") or [{}]
-    return {entry["name"]: entry.get("args") or {} for entry in profiles[0].get("pluginConfig") or []}
+def _profile(config: Object | None) -> Object:
+    """The only profile of a configuration."""
+    profiles: list[Object] = (config or {}).get("profiles") or [{}]
+    return profiles[0]
+
+
+def _plugin_args(profile: Object) -> dict[str, Object]:
+    return {entry["name"]: entry.get("args") or {} for entry in profile.get("pluginConfig") or []}
+
+
+def _disabled(profile: Object) -> frozenset[tuple[str, str]]:
+    """Every (extension point, plugin) that the profile switches off; "multiPoint" stands for all points."""
+    return frozenset(
+        (point, plugin["name"])
+        for point, plugins in (profile.get("plugins") or {}).items()
+        for plugin in plugins.get("disabled") or []
+    )
 
 
 def _decision(question: Question) -> dict[str, Any]:
@@ -150,12 +164,14 @@ def _decision(question: Question) -> dict[str, Any]:
         return {"error": "no nodes available to schedule pods"}
     narrowed: frozenset[str] | None = None
     for name, prefilter in PREFILTERS.items():
+        if not question.runs("preFilter", name):
+            continue
         answer = prefilter(question)
         if isinstance(answer, Verdict):
             return _refused_everywhere(question, name, answer)
         narrowed = answer if narrowed is None else narrowed
     allowed = frozenset(question.nodes) if narrowed is None else narrowed
-    refused = {name: ask(question) for name, ask in FILTERS.items()}
+    refused = {name: ask(question) for name, ask in FILTERS.items() if question.runs("filter", name)}
     feasible = sorted(
         node
         for node in question.nodes
@@ -180,7 +196,7 @@ def _decision(question: Question) -> dict[str, Any]:
 def _scores(question: Question, feasible: list[str]) -> dict[str, dict[str, int]]:
     score = {}
     for name, (_, ask) in SCORES.items():
-        by_node = ask(question, feasible)
+        by_node = ask(question, feasible) if question.runs("score", name) else None
         if by_node is not None:
             score[name] = by_node
     return score

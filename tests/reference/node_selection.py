@@ -7,7 +7,7 @@ Source: staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/node
 import re
 
 from tests.reference.question import Object, labels_of
-from tests.reference.selectors import is_label_value, is_qualified_name
+from tests.reference.selectors import Labels, is_label_value, is_qualified_name
 
 _INT = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
@@ -85,14 +85,17 @@ def _check_expression(expression: Object) -> None:
         raise TermError(f"bad key or value in {expression}")
 
 
-def _meets(requirement: Object, labels: Object) -> bool:
-    key, operator, values = requirement["key"], requirement["operator"], requirement.get("values") or []
+def _meets(requirement: Object, labels: Labels) -> bool:
+    key, operator = requirement["key"], requirement["operator"]
+    values: list[str] = requirement.get("values") or []
     if operator == "In":
-        return bool(key in labels and labels[key] in values)
+        return key in labels and labels[key] in values
     if operator == "NotIn":
-        return bool(key not in labels or labels[key] not in values)
-    if operator in ("Exists", "DoesNotExist"):
-        return bool((key in labels) == (operator == "Exists"))
+        return key not in labels or labels[key] not in values
+    if operator == "Exists":
+        return key in labels
+    if operator == "DoesNotExist":
+        return key not in labels
     found, wanted = _int64(labels.get(key, "")), _int64(values[0])
     if found is None or wanted is None:
         return False

@@ -47,7 +47,15 @@ class Question:
     images: Mapping[str, Image]
     #: By plugin name: the `args` of the profile's pluginConfig.
     args: Mapping[str, Object]
+    #: (extension point or "multiPoint", plugin name) of what the profile switches off.
+    disabled: frozenset[tuple[str, str]]
     gates: Mapping[str, bool]
+
+    def runs(self, point: str, plugin: str) -> bool:
+        """Whether the profile lets a plugin speak at an extension point; "*" stands for every plugin."""
+        return not self.disabled & {
+            (its_point, name) for its_point in (point, "multiPoint") for name in (plugin, "*")
+        }
 
     @property
     def spec(self) -> Object:
