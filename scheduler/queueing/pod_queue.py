@@ -177,7 +177,6 @@ class PodQueue:
             return None
         self._release(queued)
         self._count_rejecters(queued, -1)
-        queued.rejecting = queued.pending = frozenset()
         queued.attempts += 1
         queued.place = Place.IN_FLIGHT
         self._in_flight.add(queued.uid)

@@ -326,6 +326,13 @@ def test_a_hint_that_helps_one_pod_of_a_kind_helps_that_kind_alone():
     assert drained(queue, 9.0) == ["db-0", "db-1", "db-2"]
 
 
+def test_pods_of_one_spec_that_different_plugins_rejected_are_told_apart():
+    queue = queue_of(pod("a"), pod("b"))
+    a, b = reject(queue, "Fit"), reject(queue, "Fit", "NodeName")
+    queue.on_event(NODE_ADD, None, None, 9.0)
+    assert (a.place, b.place) == (Place.UNSCHEDULABLE, Place.ACTIVE)
+
+
 # Gates
 
 
@@ -384,6 +391,24 @@ def test_a_rejected_pod_that_a_check_now_stops_is_gated_when_it_would_move():
     assert queued.place is Place.GATED
     queue.on_event(ASSIGNED_POD_DELETE, None, None, 5.0)
     assert (queued.place, queued.gating_plugin) == (Place.ACTIVE, "")
+
+
+@pytest.mark.parametrize(
+    ("pop_from_backoff", "place"),
+    [
+        pytest.param(True, Place.ACTIVE, id="checked on entering backoff, from where it may be popped"),
+        pytest.param(False, Place.GATED, id="checked on leaving backoff"),
+    ],
+)
+def test_a_pod_is_checked_once_between_put_back_and_pop(pop_from_backoff, place):
+    gated = set()
+    check = PreEnqueueCheck("Preemption", lambda pod: pod.name not in gated)
+    queue = PodQueue({PROFILE: {}}, pre_enqueue={PROFILE: [check]}, pop_from_backoff=pop_from_backoff)
+    queue.add(pod("p"), 0.0)
+    queued = reject(queue)
+    gated.add("p")
+    queue.flush(60.0)
+    assert queued.place is place
 
 
 def test_the_plugin_that_gated_a_pod_is_asked_first():
@@ -478,6 +503,14 @@ def test_an_update_of_a_rejected_pod_moves_it_if_it_helps(plugin, new, place):
     queued = reject(queue, plugin)
     queue.update(pod("p"), new, 0.0)
     assert (queued.place, queued.pod) == (place, new)
+
+
+def test_one_helpful_change_among_several_is_enough():
+    queue = queue_of(pod("p"))
+    queued = reject(queue, "Tolerations")
+    queue.update(pod("p"), pod("p", labels={"a": "b"}, tolerations=["t"]), 0.0)
+    assert queued.place is Place.BACKOFF
+    assert queue.incoming["backoff", "UnschedulablePodUpdatePodToleration"] == 1
 
 
 def test_an_updated_pod_is_found_by_events_under_its_new_labels():
