@@ -99,9 +99,7 @@ def read_document(text: str, problems: Problems) -> object:
 
 def write_document(value: object) -> str:
     """`value` as YAML, fields in their given order; `read_document` returns it again."""
-    return yaml.dump(
-        value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=110
-    )
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=110)
 
 
 def child_path(path: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -118,10 +119,7 @@ def test_of_a_field_that_stands_twice_the_first_is_kept():
 def test_an_alias_bomb_ends_at_the_limit(opening):
     names = "abcdefghijklmnop"
     rows = ["a: &a {x: 1}"]
-    rows += [
-        f"{n}: &{n} " + opening.format(", ".join([f"*{p}"] * 9))
-        for p, n in zip(names, names[1:], strict=False)
-    ]
+    rows += [f"{n}: &{n} " + opening.format(", ".join([f"*{p}"] * 9)) for p, n in pairwise(names)]
     started_s = time.process_time()
     assert read("\n".join(rows))[1] == [
         "f: found more than 100000 values, expected fewer, aliases written out"

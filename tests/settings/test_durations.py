@@ -58,7 +58,7 @@ def test_a_duration_is_written_as_go_writes_it(duration_s, expected):
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
 def test_a_written_duration_reads_back_as_the_same_float(duration_ns):
-    duration_s = duration_ns / 1e9
+    duration_s = duration_ns / 1_000_000_000
     read_ns = parse_duration_ns(format_duration(duration_s))
     assert read_ns is not None
-    assert read_ns / 1e9 == duration_s
+    assert read_ns / 1_000_000_000 == duration_s

@@ -168,7 +168,8 @@ def test_arguments_are_completed(name, args, expected):
             "InterPodAffinity",
             "{kind: NodeAffinityArgs}",
             [
-                f'{ARGS}: Invalid value: "kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs": has to match plugin args'
+                f'{ARGS}: Invalid value: "kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs": '
+                "has to match plugin args"
             ],
             id="args of another plugin",
         ),

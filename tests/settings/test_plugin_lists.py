@@ -250,7 +250,8 @@ def test_a_plugin_not_built_that_the_file_disables_is_not_missed():
         pytest.param(
             "multiPoint: {enabled: [{name: NodePorts}, {name: NodePorts}]}",
             [
-                'profiles[0].plugins.multiPoint.enabled[0].name: plugin "NodePorts" already registered as "PreFilterPlugin"'
+                'profiles[0].plugins.multiPoint.enabled[0].name: plugin "NodePorts" '
+                'already registered as "PreFilterPlugin"'
             ],
             id="twice in multiPoint: the last replaces the default, the first is too much",
         ),

@@ -1,0 +1,85 @@
+"""The completed configuration reads back as itself."""
+
+import json
+
+import pytest
+
+from scheduler.settings.feature_gates import parse_feature_gates
+from scheduler.settings.loading import default_settings, parse_settings
+from scheduler.settings.writing import as_json, resolved_yaml
+from tests.settings.configurations import HEAD, one_profile
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(HEAD, id="defaults"),
+        pytest.param(
+            HEAD + "profiles: [{schedulerName: 'yes', percentageOfNodesToScore: 5}, {schedulerName: '1e3'}]",
+            id="names that look like other things",
+        ),
+        pytest.param(
+            HEAD
+            + "clientConnection: {qps: 0.1, burst: 7}\nleaderElection: {leaseDuration: 2562047h47m16.854775807s}",
+            id="odd numbers",
+        ),
+        pytest.param(
+            one_profile("""
+            plugins:
+              multiPoint: {enabled: [{name: NodePorts, weight: 3}], disabled: [{name: NodeName}]}
+              filter: {enabled: [{name: InterPodAffinity}]}
+              score: {enabled: [{name: ImageLocality, weight: 20}, {name: NodeAffinity, weight: -4}]}
+            """),
+            id="plugins",
+        ),
+        pytest.param(
+            one_profile(f"""
+            pluginConfig:
+            - {{name: NodeAffinity, args: {{addedAffinity: {{{REQUIRED}: {{nodeSelectorTerms:
+                [{{matchExpressions: [{{key: a, operator: Exists}}]}}]}}}}}}}}
+            - {{name: NodeResourcesFit, args: {{ignoredResources: [a/b], scoringStrategy:
+                {{type: RequestedToCapacityRatio, requestedToCapacityRatio:
+                {{shape: [{{utilization: 1, score: 2}}]}}}}}}}}
+            - {{name: PodTopologySpread, args: {{defaultingType: List, defaultConstraints: [
+                {{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway,
+                minDomains: 3, matchLabelKeys: [k]}}]}}}}
+            - {{name: InterPodAffinity, args: {{hardPodAffinityWeight: 0}}}}
+            - {{name: DefaultPreemption, args: {{}}}}
+            """),
+            id="arguments",
+        ),
+    ],
+)
+def test_the_completed_configuration_reads_back_equal(text):
+    settings = parse_settings(text, "f")
+    again = parse_settings(resolved_yaml(settings), "again")
+    assert again == settings
+    assert again.notes == ()
+
+
+def test_what_no_field_can_hold_stands_above_as_comments():
+    settings = parse_settings(
+        one_profile("pluginConfig: [{name: VolumeBinding, args: {}}]"),
+        "f",
+        parse_feature_gates("MatchLabelKeysInPodAffinity=false"),
+    )
+    assert [line for line in resolved_yaml(settings).splitlines() if line.startswith("#")] == [
+        "# note: profiles[0].pluginConfig[0].args: VolumeBinding is not built (volumes are not supported yet), "
+        "so this has no effect",
+        '# notBuilt in profile "p": '
+        "VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, DynamicResources, DefaultPreemption",
+        "# featureGates: MatchLabelKeysInPodAffinity=false, MatchLabelKeysInPodTopologySpread=true, "
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true",
+    ]
+
+
+def test_configz_has_upstreams_component_and_our_remarks():
+    settings = default_settings()
+    document = json.loads(as_json(settings))
+    assert parse_settings(json.dumps(document["componentconfig"]), "configz") == settings
+    assert document["affinity-scheduler"]["notBuilt"] == {
+        "affinity-scheduler": list(settings.profiles[0].not_built)
+    }
+    assert document["affinity-scheduler"]["featureGates"]["MatchLabelKeysInPodAffinity"] is True
