@@ -1,0 +1,210 @@
+"""
+Binds pods and writes their PodScheduled condition. Answers are values; no failure of the server raises.
+
+A bind whose answer was lost is settled by reading the pod, for as long as that takes: forgetting it would free room
+that is in use, repeating it blindly would turn our own success into a conflict.
+
+       POST --2xx--> Bound                 429, or never sent --pause--> POST again (bounded)
+        |
+        '--409, lost, 5xx--> GET until answered --on our node--> Bound
+                              |--on another node--> BoundElsewhere
+                              |--gone, or another uid--> PodGone
+                              '--unbound--> after 409: Refused; else pause, POST again (bounded)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from scheduler.errors import ApiError, Conflict, NotFound, ServerFault, Throttled, Unreachable
+from scheduler.kube import requests
+from scheduler.kube.client import KubeClient
+from scheduler.kube.requests import PodCondition
+from scheduler.kube.responses import PodPlace, decode_place
+
+TIMEOUT_S: Final = 10.0
+#: Times that one bind is sent; each but the first after the server was asked and had not done it.
+MAX_POSTS: Final = 5
+#: Pause after the first failure, doubled with each further one up to the cap; half of it is jitter.
+BACKOFF_S: Final = 0.1
+BACKOFF_CAP_S: Final = 10.0
+#: Longest Retry-After that is honoured.
+RETRY_AFTER_CAP_S: Final = 30.0
+
+#: client-go util/retry, DefaultBackoff (1.36), used by PatchPodStatus.
+PATCH_TRIES: Final = 4
+PATCH_PAUSE_S: Final = 0.010
+PATCH_FACTOR: Final = 5.0
+PATCH_JITTER: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The pod of this uid is on our node."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundElsewhere:
+    """Somebody else bound the pod first."""
+
+    node_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """There is no pod of this uid any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The server will not, or could not within `MAX_POSTS`; it did not happen. `status` is 0 without an answer."""
+
+    status: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """The condition is written."""
+
+
+BindOutcome: TypeAlias = Bound | BoundElsewhere | PodGone | Refused
+
+
+class Binder:
+    """
+    Writes decisions to the API server.
+
+    Args:
+        client: sends the requests.
+        on_throttled: told the seconds of every pause that the server asked for, so that others slow down too.
+        sleep: waits between attempts.
+        chance: draws from [0, 1) for jitter.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        on_throttled: Callable[[float], None] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._client = client
+        self._on_throttled = on_throttled
+        self._sleep = sleep
+        self._chance = chance
+
+    async def bind(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        node_name: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> BindOutcome:
+        """
+        What became of binding this pod to this node; never left open.
+
+        While the server cannot be reached after a lost answer this waits, with pauses up to `BACKOFF_CAP_S`.
+        """
+        request = requests.bind(
+            namespace=namespace, name=name, uid=uid, node_name=node_name, annotations=annotations
+        )
+        last = Refused(0, "not tried")
+        for tried in range(1, MAX_POSTS + 1):
+            try:
+                await self._client.request(request, timeout_s=TIMEOUT_S)
+                return Bound()
+            except NotFound:
+                return PodGone()
+            except ApiError as error:
+                last = Refused(error.status, error.message)
+                if isinstance(error, Conflict) or error.took_effect_unknown:
+                    place = await self._place(namespace, name)
+                    settled = _settled(place, uid, node_name)
+                    if settled is not None or isinstance(error, Conflict):
+                        return settled or last
+                elif not isinstance(error, (Throttled, Unreachable)):
+                    return last
+                if tried < MAX_POSTS:
+                    await self._pause(tried, error)
+        return last
+
+    async def patch_condition(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        condition: PodCondition | None,
+        nominated_node_name: str | None = None,
+    ) -> Patched | Refused:
+        """
+        Whether the condition, and the nomination unless None, are written.
+
+        Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36): tried again on internal error, service
+        unavailable, conflict and refused connections; 429 as client-go's own transport does.
+        """
+        request = requests.patch_pod_status(
+            namespace=namespace, name=name, condition=condition, nominated_node_name=nominated_node_name
+        )
+        last = Refused(0, "not tried")
+        for tried in range(1, PATCH_TRIES + 1):
+            try:
+                await self._client.request(request, timeout_s=TIMEOUT_S)
+                return Patched()
+            except ApiError as error:
+                last = Refused(error.status, error.message)
+                if not _patch_again(error):
+                    return last
+                if tried < PATCH_TRIES:
+                    pause_s = PATCH_PAUSE_S * PATCH_FACTOR ** (tried - 1)
+                    pause_s *= 1.0 + PATCH_JITTER * self._chance()
+                    await self._sleep(max(pause_s, self._asked_s(error)))
+        return last
+
+    async def _place(self, namespace: str, name: str) -> PodPlace | None:
+        """The pod as the server has it, None if it is gone; asked until there is an answer."""
+        request = requests.get_pod(namespace, name)
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return decode_place(await self._client.request(request, timeout_s=TIMEOUT_S))
+            except NotFound:
+                return None
+            except ApiError as error:
+                await self._pause(tried, error)
+
+    async def _pause(self, tried: int, error: ApiError) -> None:
+        doubled_s = min(BACKOFF_S * 2.0 ** min(tried - 1, 16), BACKOFF_CAP_S)
+        await self._sleep(max(doubled_s * (0.5 + 0.5 * self._chance()), self._asked_s(error)))
+
+    def _asked_s(self, error: ApiError) -> float:
+        """Seconds that the server asks to wait, jitter included; 0 if it does not ask."""
+        if isinstance(error, Throttled) and self._on_throttled is not None:
+            self._on_throttled(error.retry_after_s or 0.0)
+        return min(error.retry_after_s or 0.0, RETRY_AFTER_CAP_S) * (1.0 + 0.1 * self._chance())
+
+
+def _settled(place: PodPlace | None, uid: str, node_name: str) -> BindOutcome | None:
+    """What a look at the pod says of a bind; None if it is still unbound."""
+    if place is None or place.metadata.uid != uid:
+        return PodGone()
+    if not place.spec.node_name:
+        return None
+    return Bound() if place.spec.node_name == node_name else BoundElsewhere(place.spec.node_name)
+
+
+def _patch_again(error: ApiError) -> bool:
+    match error:
+        case ServerFault(reason="InternalError") | ServerFault(status=503) | Conflict() | Throttled():
+            return True
+        case Unreachable(reason="ConnectionRefused"):
+            return True
+    return False

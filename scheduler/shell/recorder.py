@@ -1,0 +1,173 @@
+"""
+Writes Events without ever holding up a decision: a bounded queue, a few workers, and the first to give way.
+
+Events are what a busy API server can do without: they are dropped when the queue is full, when the server says 429,
+and when it refuses them; only a server that cannot be reached is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.errors import ApiError, NotFound, Throttled, Unreachable
+from scheduler.kube.client import KubeClient
+from scheduler.kube.event_series import FINISH_S, REFRESH_S, EventKey, EventSeries, EventWrite
+from scheduler.kube.requests import Request
+
+#: Events waiting; more are dropped (client-go tools/events: maxQueuedEvents).
+QUEUE_LIMIT: Final = 1000
+#: Writes at a time. Events of one object always go through the same worker, hence in order.
+WORKERS: Final = 8
+#: A server that cannot be reached is tried so often, so far apart, with up to a quarter of jitter.
+MAX_TRIES: Final = 12
+RETRY_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
+#: Quiet time after a 429 without Retry-After, and the longest that is kept.
+QUIET_S: Final = 1.0
+QUIET_CAP_S: Final = 120.0
+
+
+@dataclass(slots=True)
+class RecorderCounts:
+    """What became of the events; series of which only a count was kept are in none."""
+
+    written: int = 0
+    #: Dropped because the queue was full.
+    overflowed: int = 0
+    #: Dropped because the server asked for quiet.
+    shed: int = 0
+    #: Refused by the server, or given up after `MAX_TRIES`.
+    failed: int = 0
+    #: Text of the last failure, for the log.
+    last_error: str = field(default="")
+
+
+class EventRecorder:
+    """
+    A queue of events and the tasks that write them.
+
+    Args:
+        client: sends the requests.
+        clock_s: seconds since the epoch, for the Events themselves.
+        now_s: a monotonic clock, for quiet times.
+        sleep: waits between attempts.
+        chance: draws from [0, 1) for jitter.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        clock_s: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._client = client
+        self._series = EventSeries()
+        self._clock_s, self._now_s, self._sleep, self._chance = clock_s, now_s, sleep, chance
+        self._queues: list[asyncio.Queue[EventWrite]] = [asyncio.Queue() for _ in range(WORKERS)]
+        #: Writes accepted and not finished; the bound of all queues together.
+        self._pending = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._quiet_until_s = 0.0
+        self.counts = RecorderCounts()
+
+    def record(self, key: EventKey, note: str) -> None:
+        """The event is queued, folded into its series, or dropped and counted. Never waits, never raises."""
+        if self._pending >= QUEUE_LIMIT:
+            self.counts.overflowed += 1
+        elif self._now_s() < self._quiet_until_s:
+            self.counts.shed += 1
+        else:
+            write = self._series.observe(key, note, self._clock_s())
+            if write is not None:
+                self._enqueue(write)
+
+    def be_quiet(self, seconds: float) -> None:
+        """Drop events for so long: whoever meets a 429 says so here, since events go first."""
+        until_s = self._now_s() + min(seconds, QUIET_CAP_S)
+        self._quiet_until_s = max(self._quiet_until_s, until_s)
+
+    async def run(self) -> None:
+        """Write events until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number, queue in enumerate(self._queues):
+                group.create_task(self._work(queue), name=f"event writer {number}")
+            group.create_task(self._keep_series(), name="event series")
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until all that was recorded is written or dropped, but not longer than `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            self.counts.last_error = f"{self._pending} events were not written in time"
+
+    def _enqueue(self, write: EventWrite) -> None:
+        self._pending += 1
+        self._idle.clear()
+        self._queues[hash(write.key.regarding.uid) % WORKERS].put_nowait(write)
+
+    async def _work(self, queue: asyncio.Queue[EventWrite]) -> None:
+        while True:
+            write = await queue.get()
+            try:
+                await self._write(write)
+            finally:
+                self._pending -= 1
+                if self._pending == 0:
+                    self._idle.set()
+
+    async def _keep_series(self) -> None:
+        refreshed_s = self._clock_s()
+        while True:
+            await self._sleep(FINISH_S)
+            now_s = self._clock_s()
+            writes = self._series.finish_idle(now_s)
+            if now_s - refreshed_s >= REFRESH_S:
+                refreshed_s = now_s
+                writes += self._series.refresh()
+            for write in writes:
+                if self._pending < QUEUE_LIMIT:
+                    self._enqueue(write)
+                else:
+                    self.counts.overflowed += 1
+
+    async def _write(self, write: EventWrite) -> None:
+        for tried in range(1, MAX_TRIES + 1):
+            if self._now_s() < self._quiet_until_s:
+                self.counts.shed += 1
+                return
+            try:
+                await self._send(write.request, write.on_missing)
+            except Unreachable as error:
+                self.counts.last_error = str(error)
+                if tried < MAX_TRIES:
+                    await self._sleep(RETRY_S * (1.0 + 0.25 * self._chance()))
+            except Throttled as error:
+                self.counts.shed += 1
+                self.be_quiet(error.retry_after_s or QUIET_S)
+                return
+            except ApiError as error:
+                self.counts.failed += 1
+                self.counts.last_error = str(error)
+                return
+            else:
+                self.counts.written += 1
+                return
+        self.counts.failed += 1
+
+    async def _send(self, request: Request, on_missing: Request | None) -> None:
+        try:
+            await self._client.request(request, timeout_s=TIMEOUT_S)
+        except NotFound:
+            if on_missing is None:
+                raise
+            await self._client.request(on_missing, timeout_s=TIMEOUT_S)
