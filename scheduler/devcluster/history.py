@@ -157,6 +157,11 @@ class Reader:
             self._fresh.clear()
         return changes
 
+    @property
+    def behind(self) -> bool:
+        """Whether there are changes not yet taken."""
+        return self._position < self._shelf.dropped + len(self._shelf.past)
+
     async def ready(self, timeout_s: float | None = None) -> bool:
         """Waits until something may be there to take; False if `timeout_s` passed first."""
         try:

@@ -49,8 +49,9 @@ class StatusError(Exception):
             "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code
@@ -84,6 +85,17 @@ def conflict(kind: Kind, name: str, why: str = _MODIFIED, *, resource: str = "")
     message = f'Operation cannot be fulfilled on {resource or kind.qualified} "{name}": {why}'
     details = _details(kind, name) | ({"kind": resource} if resource else {})
     return StatusError(409, "Conflict", message, details=details)
+
+
+def storage_error(kind: Kind, metadata: JsonObject, why: str) -> str:
+    """The sentence in which upstream's storage wraps a precondition that failed."""
+    key = "/".join(
+        part for part in ("", "registry", kind.plural, metadata.get("namespace")) if part is not None
+    )
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}/{metadata['name']}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: {why}"
+    )
 
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:

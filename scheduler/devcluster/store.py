@@ -8,7 +8,7 @@ Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
@@ -193,7 +193,9 @@ class Store:
         new = strategy_input(kind, patched(copied(seen), patch, patch_type, kind))
         metadata = new.get("metadata") or {}
         if metadata.get("name") != name or (metadata.get("namespace") or "") != namespace:
-            raise status.bad_request("the name of the object does not match the name on the URL")
+            raise status.bad_request(
+                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
+            )
         self._check_preconditions(kind, old.obj, new, strategy_of(kind))
         return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
 
@@ -204,6 +206,15 @@ class Store:
         `new` may share parts with the stored object but must be another one.
         """
         return new if dry_run else self.history.put(kind, new).as_kind(kind)
+
+    def finalize(self, namespace: JsonObject) -> JsonObject:
+        """The namespace has the given spec.finalizers, and is gone where it was terminating and none are left."""
+        old = self.revision(NAMESPACE, "", namespace["metadata"]["name"]).obj
+        finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+        new = {**old, "spec": {**(old.get("spec") or {}), "finalizers": finalizers}}
+        if self._garbage.ends(new):
+            return self._garbage.remove(NAMESPACE, new)
+        return self.rewrite(NAMESPACE, new)
 
     def delete(
         self,
@@ -325,11 +336,11 @@ def strategy_input(kind: Kind, obj: JsonObject) -> JsonObject:
     return obj
 
 
-def check_uid(kind: Kind, stored: Mapping[str, str], stated: str | None, *, resource: str = "") -> None:
+def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
     """Raises: StatusError 409 where a uid is stated that is not the stored one."""
     if stated and stated != stored["uid"]:
         why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
-        raise status.conflict(kind, stored["name"], why, resource=resource)
+        raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
 
 
 def _check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
