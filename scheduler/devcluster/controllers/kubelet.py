@@ -6,25 +6,15 @@ Source: pkg/kubelet/kubelet_pods.go, pkg/kubelet/lifecycle/predicate.go (kuberne
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
-from typing import Final
 
 from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.controllers.conditions import cleared, condition_of
 from scheduler.devcluster.controllers.edits import replaced
 from scheduler.devcluster.controllers.pods import is_terminal
 from scheduler.devcluster.kinds import JsonObject
-
-_QUANTITY: Final = re.compile(r"([+-]?[0-9.]+)([eE][+-]?[0-9]+)?(n|u|m|k|Ki|[MGTPE]i?)?")
-_SUFFIXES: Final[Mapping[str, Decimal]] = {
-    **{
-        s: Decimal(1000) ** n
-        for n, s in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)
-    },
-    **{s: Decimal(1024) ** n for n, s in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
-}
+from scheduler.devcluster.quantities import parse_quantity
 
 
 def running(pod: JsonObject, *, host_ip: str, pod_ip: str, now_s: float) -> JsonObject:
@@ -56,7 +46,7 @@ def refusal(pod: JsonObject, node: JsonObject, others: Iterable[JsonObject]) -> 
     Resources are looked at by name in order, as the first one missing names the reason.
     """
     room = {
-        name: quantity(text) for name, text in ((node.get("status") or {}).get("allocatable") or {}).items()
+        name: _quantity(text) for name, text in ((node.get("status") or {}).get("allocatable") or {}).items()
     }
     used: dict[str, Decimal] = {}
     n_pods = 0
@@ -105,22 +95,19 @@ def requests(pod: JsonObject) -> dict[str, Decimal]:
             else:
                 total[name] = max(total.get(name, Decimal(0)), amount)
     for name, text in (spec.get("overhead") or {}).items():
-        total[name] = total.get(name, Decimal(0)) + quantity(text)
+        total[name] = total.get(name, Decimal(0)) + _quantity(text)
     return total
 
 
-def quantity(text: object) -> Decimal:
+def _quantity(text: object) -> Decimal:
     """A resource quantity as a number, `250m` as 0.25; 0 where it cannot be read."""
-    match = _QUANTITY.fullmatch(str(text))
-    if match is None or match[1].count(".") > 1 or not any(digit.isdigit() for digit in match[1]):
-        return Decimal(0)
-    return Decimal(match[1] + (match[2] or "")) * _SUFFIXES[match[3] or ""]
+    return parse_quantity(text) or Decimal(0)
 
 
 def _container_requests(container: JsonObject) -> dict[str, Decimal]:
     resources = container.get("resources") or {}
     asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: quantity(text) for name, text in asked.items()}
+    return {name: _quantity(text) for name, text in asked.items()}
 
 
 def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
