@@ -1,0 +1,75 @@
+"""`affinity-scheduler`: the menu of commands. Bad input ends in one line and exit code 2, never in a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+from scheduler.errors import SettingsError
+from scheduler.kube.client import product_version
+
+#: Command, the module that carries it out (imported only when asked for), and its line in the menu.
+_COMMANDS: Final = (
+    ("run", "scheduler.cli.run", "schedule the pods that name one of the configured profiles"),
+    (
+        "check-config",
+        "scheduler.cli.check_config",
+        "print what a configuration file means, or all that is wrong with it",
+    ),
+    ("demo", "scheduler.cli.demo", "play the stories of the design documents on an embedded cluster"),
+    ("devcluster", "scheduler.cli.devcluster", "serve an embedded cluster that kubectl can talk to"),
+)
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Makes the parser read the command's arguments."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Carries the command out; returns the exit code."""
+        ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command. Exit codes: 0 done, 1 the work failed, 2 bad input."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command, args = _parsed(arguments)
+    try:
+        return command.run(args)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+    parser = argparse.ArgumentParser(
+        prog="affinity-scheduler",
+        description="A second Kubernetes scheduler for workloads that care which pods run beside which.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"affinity-scheduler {product_version()}")
+    menu = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
+    loaded: dict[str, Command] = {}
+    for name, module, summary in _COMMANDS:
+        entry = menu.add_parser(
+            name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
+        )
+        if name == chosen:
+            # Only the chosen command is imported: some pull in packages that take half a second.
+            loaded[name] = cast(Command, importlib.import_module(module))
+            loaded[name].add_arguments(entry)
+    args = parser.parse_args(arguments)
+    return loaded[args.command], args
+
+
+if __name__ == "__main__":
+    sys.exit(main())

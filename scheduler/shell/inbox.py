@@ -1,0 +1,64 @@
+"""Where stimuli wait for the machine: bounded for what watches see, never blocking for answers to our own orders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from scheduler.model.stimuli import Stimulus
+
+#: Stimuli that may wait before informers are held back; a list page has 500.
+_HIGH_WATER: Final = 5_000
+
+
+class Inbox:
+    """A queue of stimuli with one reader. Order is kept."""
+
+    def __init__(self, high_water: int = _HIGH_WATER) -> None:
+        self._high_water = high_water
+        self._waiting: deque[Stimulus] = deque()
+        self._arrived = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def put(self, stimuli: Iterable[Stimulus]) -> None:
+        """The stimuli wait for the machine; returns once there is room for them. Cancelling loses none taken in."""
+        await self._has_room.wait()
+        self._waiting.extend(stimuli)
+        if len(self._waiting) >= self._high_water:
+            self._has_room.clear()
+        if self._waiting:
+            self._arrived.set()
+
+    def put_now(self, stimulus: Stimulus) -> None:
+        """An answer to an order of the machine waits; their number is bounded by the orders in flight."""
+        self._waiting.append(stimulus)
+        self._arrived.set()
+
+    def take(self, limit: int) -> list[Stimulus]:
+        """Up to `limit` stimuli, oldest first."""
+        taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
+        if len(self._waiting) < self._high_water:
+            self._has_room.set()
+        if not self._waiting:
+            self._arrived.clear()
+        return taken
+
+    def nudge(self) -> None:
+        """Wakes the reader without a stimulus."""
+        self._arrived.set()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Returns when something waits, when nudged, or after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+        except TimeoutError:
+            return
+        if not self._waiting:
+            self._arrived.clear()

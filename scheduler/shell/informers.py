@@ -1,0 +1,165 @@
+"""One informer per kind: list and watch, decoded to model objects, told to the machine as stimuli."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted
+from scheduler.kube.client import KubeClient
+from scheduler.kube.reflecting import Reflector
+from scheduler.kube.requests import LIVE_PODS, Resource
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.pods import PodDecoder
+from scheduler.model.stimuli import (
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Stimulus,
+    WorkloadGone,
+    WorkloadSeen,
+)
+from scheduler.observe.logs import Logger
+from scheduler.shell.inbox import Inbox
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(Generic[T]):
+    """A kind that is kept up with, and what its changes mean to the machine."""
+
+    kind: str
+    resource: Resource
+    decode: Callable[[msgspec.Raw], T]
+    seen: Callable[[T], Stimulus]
+    gone: Callable[[Deleted], Stimulus]
+
+
+def always_watched() -> tuple[Watched[object], ...]:
+    """Nodes, namespaces and all pods that may still run, whoever schedules them: every running pod counts."""
+    return (
+        _watched(
+            "Node", Resource("/api/v1/nodes"), decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)
+        ),
+        _watched(
+            "Namespace",
+            Resource("/api/v1/namespaces"),
+            decode_namespace,
+            NamespaceSeen,
+            lambda gone: NamespaceGone(gone.key.name),
+        ),
+        _watched("Pod", LIVE_PODS, PodDecoder().decode, PodSeen, lambda gone: PodGone(gone.uid)),
+    )
+
+
+_WORKLOADS: Final = (
+    ("Service", "/api/v1/services"),
+    ("ReplicationController", "/api/v1/replicationcontrollers"),
+    ("ReplicaSet", "/apis/apps/v1/replicasets"),
+    ("StatefulSet", "/apis/apps/v1/statefulsets"),
+)
+
+
+def watched_for_default_spreading() -> tuple[Watched[object], ...]:
+    """Kinds whose selectors default spread constraints use; not watched where no profile has such constraints."""
+    return tuple(
+        _watched(
+            kind,
+            Resource(path),
+            partial(decode_workload, kind),
+            WorkloadSeen,
+            partial(_workload_gone, kind),
+        )
+        for kind, path in _WORKLOADS
+    )
+
+
+def _watched(
+    kind: str,
+    resource: Resource,
+    decode: Callable[[msgspec.Raw], T],
+    seen: Callable[[T], Stimulus],
+    gone: Callable[[Deleted], Stimulus],
+) -> Watched[object]:
+    # `seen` only ever gets what `decode` returned; a tuple of different kinds has no narrower common type.
+    return Watched(kind, resource, decode, seen, gone)  # type: ignore[arg-type]
+
+
+def _workload_gone(kind: str, gone: Deleted) -> Stimulus:
+    return WorkloadGone(kind, gone.key.namespace, gone.key.name)
+
+
+class Informer:
+    """Keeps the machine informed of one kind, for ever; `synced` turns true once and stays so."""
+
+    def __init__(
+        self,
+        watched: Watched[object],
+        client: KubeClient,
+        inbox: Inbox,
+        *,
+        log: Logger,
+        on_malformed: Callable[[str], None],
+        on_interrupted: Callable[[str], None],
+    ) -> None:
+        self._watched = watched
+        self._client = client
+        self._inbox = inbox
+        self._log = log
+        self._on_malformed = on_malformed
+        self._on_interrupted = on_interrupted
+        #: Whether the initial list has been handed to the machine.
+        self.synced = False
+
+    @property
+    def kind(self) -> str:
+        """The kind it keeps up with."""
+        return self._watched.kind
+
+    async def run(self) -> None:
+        """Hands every change on, in order, until cancelled. Failures of the server are retried by the reflector."""
+        reflector = Reflector(self._client, self._watched.resource, self._watched.decode)
+        async with aclosing(reflector.batches()) as batches:
+            async for changes in batches:
+                stimuli: list[Stimulus] = []
+                synced = False
+                for change in changes:
+                    match change:
+                        case Upserted(object=seen):
+                            stimuli.append(self._watched.seen(seen))
+                        case Deleted():
+                            stimuli.append(self._watched.gone(change))
+                        case Malformed():
+                            self._report_malformed(change)
+                        case Synced():
+                            synced = True
+                        case Interrupted():
+                            self._report_interrupted(change)
+                await self._inbox.put(stimuli)
+                if synced and not self.synced:
+                    self.synced = True
+                    self._inbox.nudge()
+
+    def _report_malformed(self, malformed: Malformed) -> None:
+        self._on_malformed(self.kind)
+        name = "?" if malformed.key is None else str(malformed.key)
+        self._log.error("Malformed object ignored", kind=self.kind, object=name, err=malformed.error)
+
+    def _report_interrupted(self, interrupted: Interrupted) -> None:
+        self._on_interrupted(self.kind)
+        self._log.info(
+            1,
+            "List and watch interrupted; retrying",
+            kind=self.kind,
+            err=str(interrupted.error),
+            retry_in_s=round(interrupted.retry_in_s, 3),
+        )
