@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -35,11 +37,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         if not least <= found <= most:
             raise SettingsError(flag, "", str(found), f"a number from {least} to {most}")
-    kubeconfig = Path(args.kubeconfig).resolve()
-    try:
-        return asyncio.run(_serve(args.nodes, args.zones, args.port, kubeconfig))
-    finally:
-        kubeconfig.unlink(missing_ok=True)
+    return asyncio.run(_serve(args.nodes, args.zones, args.port, Path(args.kubeconfig).resolve()))
 
 
 async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int:
@@ -54,14 +52,24 @@ async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int
     except OSError as error:
         raise SettingsError("--port", "", f"{port} in use", "a free port") from error
     try:
-        try:
-            cluster.write_kubeconfig(kubeconfig)
-        except OSError as error:
-            raise SettingsError("--kubeconfig", "", str(error), "a file that can be written") from error
-        print(f"{n_nodes} nodes in {n_zones} zones at {cluster.url}")
-        print(f"export KUBECONFIG={kubeconfig}")
-        print("kubectl get nodes", flush=True)
-        await stop.wait()
+        with _written(cluster, kubeconfig):
+            print(f"{n_nodes} nodes in {n_zones} zones at {cluster.url}")
+            print(f"export KUBECONFIG={kubeconfig}")
+            print("kubectl get nodes", flush=True)
+            await stop.wait()
     finally:
         await cluster.stop()
     return 0
+
+
+@contextlib.contextmanager
+def _written(cluster: DevCluster, kubeconfig: Path) -> Iterator[None]:
+    """The kubeconfig is there for as long as the cluster is."""
+    try:
+        cluster.write_kubeconfig(kubeconfig)
+    except OSError as error:
+        raise SettingsError("--kubeconfig", "", str(error), "a file that can be written") from error
+    try:
+        yield
+    finally:
+        kubeconfig.unlink(missing_ok=True)

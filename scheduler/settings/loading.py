@@ -85,10 +85,21 @@ def parse_settings(
 
 
 def default_settings(feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES) -> Settings:
-    """Upstream's defaults for one profile named `affinity-scheduler`: what runs when no file is given."""
-    profiles = [{"schedulerName": DEFAULT_SCHEDULER_NAME}]
-    text = json.dumps({"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles})
-    return parse_settings(text, "built-in defaults", feature_gates)
+    """
+    What runs when no file is given: upstream's defaults for one profile named `affinity-scheduler`.
+
+    Two differ. The Lease has our own name, since sharing kube-scheduler's would make a standby for ever. And requests
+    are not limited on our side (upstream: 50 a second, which is all that its throughput could be): the API server's
+    own priority and fairness does that.
+    """
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "leaderElection": {"resourceName": DEFAULT_SCHEDULER_NAME},
+        "clientConnection": {"qps": -1},
+        "profiles": [{"schedulerName": DEFAULT_SCHEDULER_NAME}],
+    }
+    return parse_settings(json.dumps(document), "built-in defaults", feature_gates)
 
 
 def _read_configuration(

@@ -1,0 +1,95 @@
+"""Carries the machine's instructions out. Binds are tasks whose answers come back as stimuli; the rest is queued."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import assert_never
+
+from scheduler.kube.event_series import EventKey, ObjectReference
+from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import BindDone, BindFailed
+from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodGone, Refused
+from scheduler.shell.conditions import ConditionWriter
+from scheduler.shell.inbox import Inbox
+from scheduler.shell.recorder import EventRecorder
+
+
+class ClusterOutbox:
+    """Sends to the API server what the machine orders."""
+
+    def __init__(
+        self,
+        *,
+        binds: asyncio.TaskGroup,
+        binder: Binder,
+        conditions: ConditionWriter,
+        recorder: EventRecorder,
+        inbox: Inbox,
+        hostname: str,
+        on_attempt: Callable[[Attempted], None],
+    ) -> None:
+        self._binds = binds
+        self._binder = binder
+        self._conditions = conditions
+        self._recorder = recorder
+        self._inbox = inbox
+        self._hostname = hostname
+        self._on_attempt = on_attempt
+
+    def carry_out(self, instruction: Instruction) -> None:
+        """Starts what is ordered; never blocks."""
+        match instruction:
+            case Bind():
+                self._binds.create_task(self._bind(instruction), name=f"bind {instruction.pod.key}")
+            case PatchCondition():
+                self._conditions.write(instruction)
+            case EmitEvent():
+                self._emit(instruction)
+            case Attempted():
+                self._on_attempt(instruction)
+            case _:
+                assert_never(instruction)
+
+    async def _bind(self, order: Bind) -> None:
+        pod = order.pod
+        await self._conditions.settle(pod.uid)
+        outcome = await self._binder.bind(
+            namespace=pod.namespace, name=pod.name, uid=pod.uid, node_name=order.node_name
+        )
+        match outcome:
+            case Bound():
+                self._inbox.put_now(BindDone(pod.uid))
+            case BoundElsewhere(node_name):
+                text = f'pod {pod.name} is already assigned to node "{node_name}"'
+                conflict = f'Operation cannot be fulfilled on pods/binding "{pod.name}": {text}'
+                self._inbox.put_now(BindFailed(pod.uid, conflict))
+            case PodGone():
+                self._inbox.put_now(BindFailed(pod.uid, f'pods "{pod.name}" not found'))
+            case Refused(_, message):
+                self._inbox.put_now(BindFailed(pod.uid, message))
+            case _:
+                assert_never(outcome)
+
+    def _emit(self, order: EmitEvent) -> None:
+        controller = order.pod.scheduler_name
+        key = EventKey(
+            type=order.type,
+            action=order.action,
+            reason=order.reason,
+            reporting_controller=controller,
+            reporting_instance=f"{controller}-{self._hostname}",
+            regarding=_reference(order.pod),
+        )
+        self._recorder.record(key, order.note)
+
+
+def _reference(pod: Pod) -> ObjectReference:
+    return ObjectReference(
+        kind="Pod",
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        resource_version=pod.resource_version,
+    )
