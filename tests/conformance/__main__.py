@@ -7,12 +7,11 @@ Exit code: 0 where all agree, 1 where any differs, 2 on bad input.
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from tests.conformance.compare import Mismatch, admission_mismatches, decision_mismatches
-from tests.conformance.subject import SUBJECTS, FreshSubject, SubjectFactory, admit
-from tests.conformance.traces import Admission, Apply, BadInputError, Delete, Evaluate, Trace, read
+from tests.conformance.replay import answers
+from tests.conformance.subject import SUBJECTS
+from tests.conformance.traces import Admission, BadInputError, read
 
 #: A recording's own time-out says nothing about the pod.
 _TIMED_OUT = 504
@@ -58,36 +57,6 @@ def _options(argv: list[str]) -> argparse.Namespace:
         "--subject", default="product", metavar="NAME", help="who is asked (default: product)"
     )
     return parser.parse_args(argv)
-
-
-def answers(
-    record: Trace | Admission, factory: SubjectFactory, *, fresh: bool
-) -> Iterator[tuple[str, list[Mismatch]]]:
-    """Each question of a record, as its place in words and the mismatches found there."""
-    match record:
-        case Trace():
-            yield from _decisions(record, factory, fresh=fresh)
-        case Admission():
-            expected = {"stored": record.stored} if record.refused is None else {"refused": record.refused}
-            yield record.name, admission_mismatches(expected, admit(record.pod))
-
-
-def _decisions(trace: Trace, factory: SubjectFactory, *, fresh: bool) -> Iterator[tuple[str, list[Mismatch]]]:
-    subject = FreshSubject(factory, trace.config) if fresh else factory(trace.config)
-    expected = iter(trace.expected)
-    index = 0
-    for op in trace.ops:
-        match op:
-            case Apply():
-                subject.apply(op.object)
-            case Delete():
-                subject.delete(op.kind, op.namespace, op.name)
-            case Evaluate():
-                yield (
-                    f"{trace.name} evaluate {index}",
-                    decision_mismatches(next(expected), subject.evaluate(op.object)),
-                )
-                index += 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,24 @@
+"""All edge cases."""
+
+from typing import Final
+
+from tests.cases import (
+    affinity_filter_rows,
+    affinity_score_rows,
+    fit_filter_rows,
+    node_rows,
+    resource_score_rows,
+    spread_filter_rows,
+    spread_score_rows,
+)
+from tests.cases.row import Row
+
+ALL: Final[list[Row]] = [
+    *affinity_filter_rows.ROWS,
+    *affinity_score_rows.ROWS,
+    *spread_filter_rows.ROWS,
+    *spread_score_rows.ROWS,
+    *node_rows.ROWS,
+    *fit_filter_rows.ROWS,
+    *resource_score_rows.ROWS,
+]

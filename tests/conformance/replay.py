@@ -1,0 +1,37 @@
+"""Puts the questions of one record to a subject and compares the answers."""
+
+from collections.abc import Iterator
+
+from tests.conformance.compare import Mismatch, admission_mismatches, decision_mismatches
+from tests.conformance.subject import FreshSubject, SubjectFactory, admit
+from tests.conformance.traces import Admission, Apply, Delete, Evaluate, Trace
+
+
+def answers(
+    record: Trace | Admission, factory: SubjectFactory, *, fresh: bool
+) -> Iterator[tuple[str, list[Mismatch]]]:
+    """Each question of a record, as its place in words and the mismatches found there."""
+    match record:
+        case Trace():
+            yield from _decisions(record, factory, fresh=fresh)
+        case Admission():
+            expected = {"stored": record.stored} if record.refused is None else {"refused": record.refused}
+            yield record.name, admission_mismatches(expected, admit(record.pod))
+
+
+def _decisions(trace: Trace, factory: SubjectFactory, *, fresh: bool) -> Iterator[tuple[str, list[Mismatch]]]:
+    subject = FreshSubject(factory, trace.config) if fresh else factory(trace.config)
+    expected = iter(trace.expected)
+    index = 0
+    for op in trace.ops:
+        match op:
+            case Apply():
+                subject.apply(op.object)
+            case Delete():
+                subject.delete(op.kind, op.namespace, op.name)
+            case Evaluate():
+                yield (
+                    f"{trace.name} evaluate {index}",
+                    decision_mismatches(next(expected), subject.evaluate(op.object)),
+                )
+                index += 1
