@@ -138,7 +138,7 @@ def _matcher(term: AffinityTerm) -> PodMatcher:
 
 
 def _existing_anti_affinity(candidate: Candidate, snapshot: Snapshot) -> list[Amounts]:
-    """Per declared anti-affinity term that matches the pod: declaring pods in each node's domain; empty ones left out."""
+    """Per declared anti-affinity term that matches the pod: declaring pods per node's domain; empty ones left out."""
     found = []
     for term in snapshot.declared_terms(candidate.label_set):
         if term.kind is TermKind.REQUIRED_ANTI:

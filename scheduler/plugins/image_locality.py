@@ -1,0 +1,121 @@
+"""
+ImageLocality: prefer nodes that hold the pod's images already, the more so the more nodes hold them.
+
+An image counts its size times the share of all nodes that hold it, so that one lucky node does not draw every pod.
+The sum scores from 0 (23 MB or less) to 100 (1000 MB per container or more). Names are compared as they stand, only
+`:latest` is added on the pod's side.
+
+Source: plugins/imagelocality/image_locality.go (kubernetes 1.36). Difference: upstream may see the number of nodes
+that hold an image as of the node's last change; here it is always current.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler.framework.caching import PerSpec
+from scheduler.framework.interface import Candidate, Feasible, PreScored
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Amounts
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "ImageLocality"
+
+_MB: Final = 1024 * 1024
+LOWEST_BYTES: Final = 23 * _MB
+HIGHEST_BYTES_PER_CONTAINER: Final = 1000 * _MB
+
+#: Image lists whose scores are kept: 8 bytes per node each.
+_KEPT_SCORES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A pod's images, repeated ones repeatedly, and its containers: image volumes are no containers."""
+
+    images: tuple[str, ...]
+    n_containers: int
+
+
+class ImageLocality:
+    """Images on nodes. It never refuses, so no event concerns it."""
+
+    name = NAME
+
+    def __init__(self) -> None:
+        self._wanted = PerSpec(_wanted)
+        #: Scores by what is wanted, with the version of the images and the number of rows they were computed from.
+        self._kept: OrderedDict[_Wanted, tuple[int, int, Amounts]] = OrderedDict()
+
+    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        """Never skipped."""
+        del feasible  # scores are absolute: nothing is compared between nodes
+        return _ImageScorer(self._scores(self._wanted.of(candidate.pod), snapshot))
+
+    def _scores(self, wanted: _Wanted, snapshot: Snapshot) -> Amounts:
+        """int64 array of shape (n_rows,). O(1) until a node's images change, else O(n_rows + nodes with an image)."""
+        stamp = (snapshot.nodes.images_version, snapshot.n_rows)
+        kept = self._kept.get(wanted)
+        if kept is not None and kept[:2] == stamp:
+            self._kept.move_to_end(wanted)
+            return kept[2]
+        scores = image_scores(present_bytes(wanted.images, snapshot), wanted.n_containers)
+        self._kept[wanted] = (*stamp, scores)
+        self._kept.move_to_end(wanted)
+        if len(self._kept) > _KEPT_SCORES:
+            self._kept.popitem(last=False)
+        return scores
+
+
+def _wanted(pod: Pod) -> _Wanted:
+    spec = pod.spec
+    containers = (*spec.init_containers, *spec.containers)
+    images = (*(container.image for container in containers), *spec.image_volumes)
+    return _Wanted(tuple(with_tag(image) for image in images), len(containers))
+
+
+def with_tag(image: str) -> str:
+    """The name with `:latest` where it has neither tag nor digest; a registry's port is no tag."""
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
+class _ImageScorer:
+    """Scores that are already known."""
+
+    def __init__(self, scores: Amounts) -> None:
+        self._scores = scores
+
+    def raw(self) -> Amounts:
+        """From 0 to 100: int64 array of shape (n_rows,), not to be written to."""
+        return self._scores
+
+    def normalized(self, raw: Amounts) -> Amounts:
+        """As they are."""
+        return raw
+
+
+def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:
+    """Size of the images that each node holds, scaled by how many nodes hold them: int64 array of shape (n_rows,)."""
+    total = np.zeros(snapshot.n_rows, dtype=np.int64)
+    for image in images:
+        state = snapshot.nodes.images.get(image)
+        if state is not None:
+            total[list(state.rows)] += int(state.size_bytes * (len(state.rows) / snapshot.n_nodes))
+    return total
+
+
+def image_scores(present: Amounts, n_containers: int) -> Amounts:
+    """
+    Bytes between the two thresholds as a score from 0 to 100.
+
+    Args:
+        present: int64 array of shape (n_rows,), scaled bytes.
+        n_containers: init and app containers; the upper threshold grows with them.
+    """
+    highest = HIGHEST_BYTES_PER_CONTAINER * n_containers
+    clamped = np.where(present < LOWEST_BYTES, LOWEST_BYTES, np.minimum(present, highest))
+    return 100 * (clamped - LOWEST_BYTES) // (highest - LOWEST_BYTES)

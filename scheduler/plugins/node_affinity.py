@@ -1,0 +1,185 @@
+"""
+NodeAffinity: nodeSelector and node affinity of the pod, and what the profile adds for all pods (addedAffinity).
+
+Filter: a node is refused where the added required terms, or the pod's nodeSelector and required terms, do not match
+it. A pod whose every required term lists node names is looked at on those nodes only.
+Score: the sum of the weights of the preferred terms that match, the pod's and the added ones.
+
+Source: plugins/nodeaffinity/node_affinity.go, component-helpers scheduling/corev1/nodeaffinity (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from scheduler.framework.caching import PerSpec
+from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.interface import Candidate, Feasible, Narrowed, PreFiltered, PreScored
+from scheduler.framework.normalizing import default_normalized
+from scheduler.framework.plugin_args import NodeAffinityArgs
+from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable
+from scheduler.model import wire
+from scheduler.model.affinity import parse_int64, parse_node_rule, parse_preferred_nodes
+from scheduler.model.nodes import Node
+from scheduler.model.pods import Pod
+from scheduler.model.terms import ANY_NODE, NodeRequirement, NodeRule, NodeTerm, PreferredNodeTerm
+from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "NodeAffinity"
+
+ADDED_NOT_MATCHED: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
+NOT_MATCHED: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
+CONFLICT: Final = unresolvable("pod affinity terms conflict")
+
+_NAME_FIELD: Final = "metadata.name"
+
+
+class NodeAffinity:
+    """Which nodes a pod, or the profile, asks for."""
+
+    name = NAME
+
+    def __init__(self, args: NodeAffinityArgs) -> None:
+        added = wire.Affinity(node_affinity=msgspec.convert(args.added_affinity or {}, wire.NodeAffinity))
+        #: Terms None where nothing is added.
+        self._added = parse_node_rule(None, added)
+        self._added_preferred = parse_preferred_nodes(added.node_affinity) or ()
+        self._named = PerSpec(lambda pod: named_nodes(pod.spec.node_rule))
+
+    def registrations(self) -> Sequence[Registration]:
+        """Nodes that come or change labels."""
+        return (
+            Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._hint_after_node_change),
+        )
+
+    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+        """Nothing to do where neither side has a required term or a nodeSelector; narrowed where names are listed."""
+        rule = candidate.pod.spec.node_rule
+        if rule.pairs is None and rule.terms is None and self._added.terms is None:
+            return SKIP
+        named = self._named.of(candidate.pod)
+        if named is not None and not named:
+            return CONFLICT
+        node_filter = _NodeFilter(self._added, rule, snapshot)
+        return node_filter if named is None else Narrowed(node_filter, named)
+
+    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        """Nothing to do where neither side prefers anything; failed where a preference that counts does not parse."""
+        own = candidate.pod.spec.preferred_nodes
+        if own is None and not self._added_preferred:
+            return SKIP
+        usable = [p for p in (*(own or ()), *self._added_preferred) if p.weight and not p.term.is_empty]
+        for preferred in usable:
+            if preferred.term.problem is not None:
+                return Status(Code.ERROR, (preferred.term.problem,))
+        return _PreferenceScorer(usable, snapshot, feasible)
+
+    def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        """
+        Source: node_affinity.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+
+        Quirk: of the old node only the pod's own rule is asked, so an update that makes the added affinity match
+        wakes nobody.
+        """
+        rule = pod.spec.node_rule
+        if new is None or not rule_matches(self._added, new) or not rule_matches(rule, new):
+            return Hint.SKIP
+        return Hint.QUEUE if old is None or not rule_matches(rule, old) else Hint.SKIP
+
+
+def named_nodes(rule: NodeRule) -> frozenset[str] | None:
+    """
+    The only names that can match, where every required term lists names; None where some term does not.
+
+    Names of one term intersect, those of several terms unite. Empty where the lists contradict each other. NotIn
+    never narrows. Terms that do not parse narrow like any other.
+    """
+    if not rule.terms:
+        return None
+    named: frozenset[str] = frozenset()
+    for term in rule.terms:
+        lists = [frozenset(n.values) for n in term.names if (n.key, n.operator) == (_NAME_FIELD, "In")]
+        if not lists:
+            return None
+        named |= frozenset.intersection(*lists)
+    return named
+
+
+class _NodeFilter:
+    """The profile's rule, then the pod's."""
+
+    def __init__(self, added: NodeRule, own: NodeRule, snapshot: Snapshot) -> None:
+        self._added = added
+        self._own = own
+        self._snapshot = snapshot
+
+    def fits(self) -> Mask:
+        """Nodes that both rules match. O(1) where the masks are kept."""
+        own = self._snapshot.matching(self._own)
+        return own if self._added is ANY_NODE else own & self._snapshot.matching(self._added)
+
+    def refusals(self) -> Refusals:
+        """The profile's reason where both fail."""
+        codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
+        codes[~self._snapshot.matching(self._own)] = 2
+        codes[~self._snapshot.matching(self._added)] = 1
+        return Refusals(codes, (ADDED_NOT_MATCHED, NOT_MATCHED))
+
+
+class _PreferenceScorer:
+    """Summed weights, the highest of which becomes 100."""
+
+    def __init__(
+        self, preferred: Sequence[PreferredNodeTerm], snapshot: Snapshot, feasible: Feasible
+    ) -> None:
+        self._preferred = preferred
+        self._snapshot = snapshot
+        self._feasible = feasible
+
+    def raw(self) -> Amounts:
+        """Weights of the terms that match: int64 array of shape (n_rows,)."""
+        total = np.zeros(self._snapshot.n_rows, dtype=np.int64)
+        for preferred in self._preferred:
+            total += preferred.weight * self._snapshot.matching_term(preferred.term)
+        return total
+
+    def normalized(self, raw: Amounts) -> Amounts:
+        """Scaled, not turned around."""
+        return default_normalized(raw, self._feasible, reverse=False)
+
+
+def rule_matches(rule: NodeRule, node: Node) -> bool:
+    """Whether one node satisfies the rule: the answer of the masks, for a node that is (or was) not in the table."""
+    if any(node.labels.get(key) != value for key, value in rule.pairs or ()):
+        return False
+    return rule.terms is None or any(_term_matches(term, node) for term in rule.terms)
+
+
+def _term_matches(term: NodeTerm, node: Node) -> bool:
+    if term.is_empty or term.problem is not None:
+        return False
+    return all(_satisfies(node.labels.get(e.key), e) for e in term.expressions) and all(
+        _satisfies(node.name, name) for name in term.names
+    )
+
+
+def _satisfies(value: str | None, requirement: NodeRequirement) -> bool:
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    number = None if value is None else parse_int64(value)
+    bound = parse_int64(requirement.values[0])
+    if number is None or bound is None:
+        return False
+    return number > bound if requirement.operator == "Gt" else number < bound

@@ -1,0 +1,103 @@
+"""
+NodeDeclaredFeatures: a pod that uses a node feature runs only where the kubelet declares it.
+
+Kubernetes 1.36 infers two requirements from a spec: a container that restarts all containers when it exits, and the
+host's network without the host's users.
+
+Source: plugins/nodedeclaredfeatures/nodedeclaredfeatures.go, component-helpers/nodedeclaredfeatures (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from scheduler.framework.caching import PerSpec
+from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.interface import Candidate, PreFiltered
+from scheduler.framework.verdicts import SKIP, Refusals, unresolvable
+from scheduler.model.nodes import Node
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Mask
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "NodeDeclaredFeatures"
+
+NOT_DECLARED: Final = unresolvable("node(s) didn't match Pod's required features")
+
+RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_ON_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
+
+
+class NodeDeclaredFeatures:
+    """Features that a kubelet declares and a pod needs."""
+
+    name = NAME
+
+    def __init__(self) -> None:
+        self._required = PerSpec(required_features)
+
+    def registrations(self) -> Sequence[Registration]:
+        """Nodes that come or declare otherwise; the pod itself, changed."""
+        return (
+            Registration(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE, _hint_after_node_change
+            ),
+            Registration(Resource.POD, Action.UPDATE, _hint_after_pod_update),
+        )
+
+    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+        """Nothing to do where the pod needs no such feature, which is nearly always."""
+        required = self._required.of(candidate.pod)
+        if not required:
+            return SKIP
+        return _FeatureFilter(required, snapshot)
+
+
+def required_features(pod: Pod) -> frozenset[str]:
+    """What a node must declare to run pods of this spec."""
+    spec = pod.spec
+    required = set()
+    if any(container.restarts_all for container in (*spec.containers, *spec.init_containers)):
+        required.add(RESTART_ALL_CONTAINERS)
+    if spec.host_network and spec.host_users_denied:
+        required.add(USER_NAMESPACES_ON_HOST_NETWORK)
+    return frozenset(required)
+
+
+class _FeatureFilter:
+    """Nodes that declare all of it."""
+
+    def __init__(self, required: frozenset[str], snapshot: Snapshot) -> None:
+        self._required = required
+        self._snapshot = snapshot
+
+    def fits(self) -> Mask:
+        """
+        Nodes whose declared features include the required ones.
+
+        The one filter that walks over nodes, 0.3 ms at 5,000: a column would be kept for pods that hardly exist.
+        """
+        nodes = self._snapshot.nodes.nodes
+        declares = (node is not None and self._required <= node.declared_features for node in nodes)
+        return np.fromiter(declares, np.bool_, count=len(nodes))
+
+    def refusals(self) -> Refusals:
+        """All other nodes."""
+        return Refusals.where(~self.fits(), NOT_DECLARED)
+
+
+def _hint_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> Hint:
+    """Source: nodedeclaredfeatures.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
+    if old is None or new is None:
+        return Hint.QUEUE
+    return Hint.QUEUE if old.declared_features != new.declared_features else Hint.SKIP
+
+
+def _hint_after_pod_update(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+    """Source: nodedeclaredfeatures.go, isSchedulableAfterPodUpdate (kubernetes 1.36)."""
+    if old is None or new is None or new.uid != pod.uid:
+        return Hint.SKIP
+    return Hint.QUEUE if required_features(old) != required_features(new) else Hint.SKIP

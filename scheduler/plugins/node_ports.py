@@ -1,0 +1,97 @@
+"""
+NodePorts: a host port can be held once per node, protocol and address.
+
+The address 0.0.0.0 stands for all of them, on either side; every other one, `::` included, only for itself. Ports of
+app containers and sidecars count, those of plain init containers never.
+
+Source: plugins/nodeports/node_ports.go, framework/types.go HostPortInfo.CheckConflict (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from scheduler.framework.caching import PerSpec
+from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.interface import Candidate, PreFiltered
+from scheduler.framework.verdicts import SKIP, Refusals, unschedulable
+from scheduler.model.pods import HostPort, Pod
+from scheduler.state.arrays import Mask
+from scheduler.state.cluster import host_ports
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "NodePorts"
+
+PORT_TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+#: All addresses of a node; only compared, nothing listens.
+ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  (see above)
+
+
+class NodePorts:
+    """Host ports."""
+
+    name = NAME
+
+    def __init__(self) -> None:
+        self._wanted = PerSpec(lambda pod: host_ports(pod.spec))
+
+    def registrations(self) -> Sequence[Registration]:
+        """Pods that free a port; new nodes."""
+        return (
+            Registration(Resource.POD, Action.DELETE, _hint_after_pod_deletion),
+            Registration(Resource.NODE, Action.ADD),
+        )
+
+    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+        """Nothing to do where the pod wants no host port."""
+        wanted = self._wanted.of(candidate.pod)
+        if not wanted:
+            return SKIP
+        return _PortFilter(wanted, snapshot)
+
+
+class _PortFilter:
+    """Nodes on which none of the wanted ports is held. O(nodes that hold one of them)."""
+
+    def __init__(self, wanted: Sequence[HostPort], snapshot: Snapshot) -> None:
+        self._wanted = wanted
+        self._snapshot = snapshot
+
+    def fits(self) -> Mask:
+        """Nodes without a conflict."""
+        mask = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        for port in self._wanted:
+            held = self._snapshot.nodes.ports.get((port.protocol, port.port))
+            if held:
+                mask[conflicting_rows(port.ip, held)] = False
+        return mask
+
+    def refusals(self) -> Refusals:
+        """Nodes with a conflict."""
+        return Refusals.where(~self.fits(), PORT_TAKEN)
+
+
+def conflicting_rows(wanted_ip: str, held: Mapping[int, set[str]]) -> list[int]:
+    """Rows of `held`, the addresses of one port by row, whose addresses overlap with the wanted one."""
+    if wanted_ip == ANY_ADDRESS:
+        return list(held)
+    return [row for row, ips in held.items() if ANY_ADDRESS in ips or wanted_ip in ips]
+
+
+def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
+    """Source: node_ports.go, isSchedulableAfterPodDeleted (kubernetes 1.36)."""
+    if old is None or not (old.node_name or old.nominated_node_name):
+        return Hint.SKIP
+    freed = host_ports(old.spec)
+    conflict = any(_overlap(wanted, port) for wanted in host_ports(pod.spec) for port in freed)
+    return Hint.QUEUE if conflict else Hint.SKIP
+
+
+def _overlap(wanted: HostPort, held: HostPort) -> bool:
+    if (wanted.protocol, wanted.port) != (held.protocol, held.port):
+        return False
+    return wanted.ip == held.ip or ANY_ADDRESS in (wanted.ip, held.ip)

@@ -1,0 +1,306 @@
+"""
+NodeResourcesFit: room for the pod's requests, and a score for how full each node would be.
+
+Filter: one more pod, and every requested resource, fits into allocatable minus requested; a node reports all its
+shortages. A request that exceeds allocatable itself cannot be resolved by removing pods.
+Score, by strategy: LeastAllocated prefers empty nodes, MostAllocated full ones, RequestedToCapacityRatio whatever its
+shape says. For cpu and memory it counts defaults where a container requests nothing; pod-level requests of the
+incoming pod are left out.
+
+Source: plugins/noderesources/{fit,resource_allocation,least_allocated,most_allocated,requested_to_capacity_ratio}.go
+(kubernetes 1.36, DRAExtendedResource off).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.framework.caching import PerSpec
+from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.plugin_args import NodeResourcesFitArgs, ScoringStrategy, ShapePoint
+from scheduler.framework.verdicts import Code, Refusals, Status
+from scheduler.model.nodes import Node
+from scheduler.model.pods import Pod
+from scheduler.model.requests import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    filter_request,
+    fit_score_request,
+    is_extended,
+    is_scalar,
+    on_node_request,
+)
+from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "NodeResourcesFit"
+
+TOO_MANY_PODS: Final = "Too many pods"
+
+_PLAIN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+#: Row of each resource in NodeTable.non_zero.
+_NON_ZERO_INDEX: Final = {CPU: 0, MEMORY: 1}
+#: Scores of a shape are configured from 0 to 10.
+_SHAPE_STRETCH: Final = 10
+
+_Asked = tuple[tuple[str, int], ...]
+
+
+class NodeResourcesFit:
+    """Requests against what nodes have left."""
+
+    name = NAME
+
+    def __init__(self, args: NodeResourcesFitArgs) -> None:
+        self._args = args
+        self._asked = PerSpec(lambda pod: checked_amounts(filter_request(pod), args))
+        self._score_request = PerSpec(fit_score_request)
+        self._strategy = args.scoring_strategy
+        #: Score from 0 to 100 per percent of utilisation, for RequestedToCapacityRatio.
+        self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
+
+    def registrations(self) -> Sequence[Registration]:
+        """Pods that go or shrink; nodes that come or get larger."""
+        return (
+            Registration(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _hint_after_pod_change),
+            Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, _hint_after_node_change),
+        )
+
+    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+        """Every pod takes at least a pod's place."""
+        return _RoomFilter(self._asked.of(candidate.pod), snapshot)
+
+    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        """Never skipped."""
+        del feasible  # scores are absolute: nothing is compared between nodes
+        request = self._score_request.of(candidate.pod)
+        return _RoomScorer(snapshot, request, self._strategy, self._shape)
+
+
+def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Asked:
+    """
+    What the filter compares, in its order: cpu, memory and ephemeral-storage, then the others by name.
+
+    A request of 0 is never compared; ignore lists concern extended resources alone.
+    """
+    plain = [(name, request[name]) for name in _PLAIN if request.get(name, 0) > 0]
+    scalar = [
+        (name, amount)
+        for name, amount in sorted(request.items())
+        if amount and name not in _PLAIN and not _is_ignored(name, args)
+    ]
+    return (*plain, *scalar)
+
+
+def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
+    if not is_extended(name):
+        return False
+    return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
+
+
+class _RoomFilter:
+    """Pods and requested resources against allocatable minus requested."""
+
+    def __init__(self, asked: _Asked, snapshot: Snapshot) -> None:
+        self._asked = asked
+        self._snapshot = snapshot
+
+    def fits(self) -> Mask:
+        """Nodes without a shortage. O(n_rows) per requested resource."""
+        mask = ~self._too_many_pods()
+        for name, amount in self._asked:
+            mask &= amount <= self._free(name)
+        return mask
+
+    def refusals(self) -> Refusals:
+        """Every shortage of each node, in order; unresolvable where one would be there on an empty node too."""
+        short = [self._too_many_pods()]
+        hopeless = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
+        for name, amount in self._asked:
+            short.append(amount > self._free(name))
+            hopeless |= amount > _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)
+        reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self._asked))
+        return combined_refusals(np.stack(short), hopeless, reasons)
+
+    def _too_many_pods(self) -> Mask:
+        nodes = self._snapshot.nodes
+        return np.greater_equal(nodes.pod_count, _column(nodes.allocatable(PODS), self._snapshot.n_rows))
+
+    def _free(self, name: str) -> Amounts:
+        nodes, n_rows = self._snapshot.nodes, self._snapshot.n_rows
+        return _column(nodes.allocatable(name), n_rows) - _column(nodes.requested(name), n_rows)
+
+
+def _column(amounts: Amounts | None, n_rows: int) -> Amounts:
+    """The column, all 0 for a resource that no node and no pod ever named."""
+    return np.zeros(n_rows, dtype=np.int64) if amounts is None else amounts
+
+
+def combined_refusals(short: npt.NDArray[np.bool_], hopeless: Mask, reasons: Sequence[str]) -> Refusals:
+    """
+    One status for each combination of shortages that occurs.
+
+    Args:
+        short: bool array of shape (n_reasons, n_rows), which reason applies where.
+        hopeless: bool array of shape (n_rows,), where no removal of pods helps; read only where a reason applies.
+        reasons: the texts, in the order in which a node reports them.
+
+    Cost: O(n_reasons * n_rows * log n_rows); asked only for a pod that found no node.
+    """
+    pattern = np.vstack((short, hopeless & short.any(axis=0)))
+    distinct, codes = np.unique(pattern, axis=1, return_inverse=True)
+    # Combinations are sorted, so that the one without any shortage, which is code 0, comes first if it occurs.
+    starts_fitting = not distinct[:, 0].any()
+    statuses = [
+        Status(
+            Code.UNRESOLVABLE if column[-1] else Code.UNSCHEDULABLE,
+            tuple(reason for reason, applies in zip(reasons, column[:-1], strict=True) if applies),
+        )
+        for column in distinct.T[int(starts_fitting) :]
+    ]
+    return Refusals(codes.reshape(-1).astype(np.intp) + (not starts_fitting), statuses)
+
+
+class _RoomScorer:
+    """How full each node would be with the pod on it."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        request: Mapping[str, int],
+        strategy: ScoringStrategy,
+        shape: Amounts | None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._request = request
+        self._strategy = strategy
+        self._shape = shape
+
+    def raw(self) -> Amounts:
+        """
+        The weighted mean over the configured resources that a node has: int64 array of shape (n_rows,).
+
+        A node without any of them gets 0. RequestedToCapacityRatio leaves out resources that score 0, and rounds.
+        """
+        total = np.zeros(self._snapshot.n_rows, dtype=np.int64)
+        weights = np.zeros(self._snapshot.n_rows, dtype=np.int64)
+        for resource in self._strategy.resources:
+            columns = self._columns(resource.name)
+            if columns is None:
+                continue
+            requested, allocatable = columns
+            scores = self._scores(requested, allocatable)
+            counts = allocatable > 0 if self._shape is None else scores > 0
+            total += np.where(counts, resource.weight * scores, 0)
+            weights += resource.weight * counts
+        if self._shape is not None:
+            return rounded_quotient(total, weights)
+        return total // np.maximum(weights, 1)
+
+    def normalized(self, raw: Amounts) -> Amounts:
+        """As they are: from 0 to 100 already."""
+        return raw
+
+    def _columns(self, name: str) -> tuple[Amounts, Amounts] | None:
+        """Requested with the pod, and allocatable; None where the resource counts on no node."""
+        nodes, asked = self._snapshot.nodes, self._request.get(name, 0)
+        if name not in _PLAIN and (asked == 0 or not is_scalar(name)):
+            return None
+        allocatable, requested = nodes.allocatable(name), nodes.requested(name)
+        if allocatable is None or requested is None:
+            return None
+        used = nodes.non_zero[_NON_ZERO_INDEX[name]] if name in _NON_ZERO_INDEX else requested
+        return used + asked, allocatable
+
+    def _scores(self, requested: Amounts, allocatable: Amounts) -> Amounts:
+        if self._shape is not None:
+            return ratio_scores(requested, allocatable, self._shape)
+        if self._strategy.type == "MostAllocated":
+            return most_allocated_scores(requested, allocatable)
+        return least_allocated_scores(requested, allocatable)
+
+
+def least_allocated_scores(requested: Amounts, allocatable: Amounts) -> Amounts:
+    """Percent left free, 0 where more is requested than there is. int64 arrays of shape (n_rows,)."""
+    free: Amounts = np.maximum(allocatable - requested, 0)
+    return 100 * free // np.maximum(allocatable, 1)
+
+
+def most_allocated_scores(requested: Amounts, allocatable: Amounts) -> Amounts:
+    """Percent requested, 100 where it is more than there is. int64 arrays of shape (n_rows,)."""
+    held: Amounts = np.minimum(requested, allocatable)
+    return 100 * held // np.maximum(allocatable, 1)
+
+
+def ratio_scores(requested: Amounts, allocatable: Amounts, shape: Amounts) -> Amounts:
+    """The shape's score at the percentage requested; 0 where there is nothing. int64 arrays of shape (n_rows,)."""
+    scores: Amounts = shape[most_allocated_scores(requested, allocatable)]
+    scores[allocatable <= 0] = 0
+    return scores
+
+
+def shape_table(shape: Sequence[ShapePoint]) -> Amounts:
+    """
+    The broken line through the points, stretched from 0..10 to 0..100, at each percent: int64 array of shape (101,).
+
+    Go's division cuts towards zero, so a falling line is rounded up where `//` would round down.
+    Source: plugins/helper/shape_score.go, BuildBrokenLinearFunction (kubernetes 1.36).
+    """
+    return np.array([_height(shape, utilization) for utilization in range(101)], dtype=np.int64)
+
+
+def _height(shape: Sequence[ShapePoint], utilization: int) -> int:
+    for before, after in zip((None, *shape), shape, strict=False):
+        if utilization <= after.utilization:
+            if before is None:
+                return _SHAPE_STRETCH * after.score
+            rise = _SHAPE_STRETCH * (after.score - before.score) * (utilization - before.utilization)
+            run = after.utilization - before.utilization
+            climbed = rise // run if rise >= 0 else -(-rise // run)
+            return _SHAPE_STRETCH * before.score + climbed
+    return _SHAPE_STRETCH * shape[-1].score
+
+
+def rounded_quotient(total: Amounts, weights: Amounts) -> Amounts:
+    """Total / weights, halves away from zero; 0 where there are no weights. int64 arrays of shape (n_rows,)."""
+    quotient = total.astype(np.float64) / np.maximum(weights, 1).astype(np.float64)
+    whole = np.floor(quotient)
+    return (whole + (quotient - whole >= 0.5)).astype(np.int64)
+
+
+def _hint_after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+    """
+    Source: fit.go, isSchedulableAfterPodEvent (kubernetes 1.36).
+
+    A deleted pod counts whatever it held; a pod that shrank only where it shrank in something that is requested.
+    """
+    if new is None:
+        freed = old is not None and bool(old.node_name or old.nominated_node_name)
+        return Hint.QUEUE if freed else Hint.SKIP
+    if new.uid == pod.uid:
+        return Hint.QUEUE
+    if old is None or not new.node_name:
+        return Hint.SKIP
+    before, after = on_node_request(old), on_node_request(new)
+    wanted = (name for name, amount in filter_request(pod).items() if amount)
+    return Hint.QUEUE if any(before.get(n, 0) > after.get(n, 0) for n in wanted) else Hint.SKIP
+
+
+def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:
+    """Source: fit.go, isSchedulableAfterNodeChange (kubernetes 1.36): ignore lists are not applied here."""
+    wanted = {name: amount for name, amount in filter_request(pod).items() if amount}
+    if new is None or new.allocatable.get(PODS, 0) < 1:
+        return Hint.SKIP
+    if any(amount > new.allocatable.get(name, 0) for name, amount in wanted.items()):
+        return Hint.SKIP
+    if old is None:
+        return Hint.QUEUE
+    grown = any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in (PODS, *wanted))
+    return Hint.QUEUE if grown else Hint.SKIP

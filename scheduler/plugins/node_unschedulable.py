@@ -1,0 +1,78 @@
+"""
+NodeUnschedulable: a cordoned node takes only pods that tolerate being there.
+
+Only spec.unschedulable is read, never the taint that the node controller sets beside it.
+
+Source: plugins/nodeunschedulable/node_unschedulable.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.interface import Candidate, PreFiltered
+from scheduler.framework.verdicts import SKIP, Refusals, unresolvable
+from scheduler.model.nodes import Node
+from scheduler.model.pods import Pod
+from scheduler.model.terms import Taint
+from scheduler.state.arrays import Mask
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "NodeUnschedulable"
+
+CORDONED: Final = unresolvable("node(s) were unschedulable")
+
+#: What a pod has to tolerate to run on a cordoned node.
+_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+class NodeUnschedulable:
+    """Cordons."""
+
+    name = NAME
+
+    def registrations(self) -> Sequence[Registration]:
+        """Nodes that come or are no longer cordoned; tolerations that the pod is given."""
+        return (
+            Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change),
+            Registration(Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change),
+        )
+
+    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+        """Nothing to do for a pod that may run on cordoned nodes."""
+        if _tolerates_cordons(candidate.pod):
+            return SKIP
+        return _CordonFilter(snapshot)
+
+
+def _tolerates_cordons(pod: Pod) -> bool:
+    return any(toleration.tolerates(_UNSCHEDULABLE) for toleration in pod.spec.tolerations)
+
+
+class _CordonFilter:
+    """Nodes that are not cordoned."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def fits(self) -> Mask:
+        """The column, turned around."""
+        return ~self._snapshot.nodes.unschedulable
+
+    def refusals(self) -> Refusals:
+        """The column."""
+        return Refusals.where(self._snapshot.nodes.unschedulable, CORDONED)
+
+
+def _hint_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> Hint:
+    """Source: node_unschedulable.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
+    was_closed = old is None or old.unschedulable
+    return Hint.QUEUE if new is not None and was_closed and not new.unschedulable else Hint.SKIP
+
+
+def _hint_after_toleration_change(pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
+    """Source: node_unschedulable.go, isSchedulableAfterPodTolerationChange (kubernetes 1.36)."""
+    own = new is not None and new.uid == pod.uid
+    return Hint.QUEUE if own and new is not None and _tolerates_cordons(new) else Hint.SKIP

@@ -1,0 +1,38 @@
+"""
+SchedulingGates: a pod with gates is not tried until the last of them is gone.
+
+Source: plugins/schedulinggates/scheduling_gates.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.model.pods import Pod
+
+NAME: Final = "SchedulingGates"
+
+
+class SchedulingGates:
+    """spec.schedulingGates."""
+
+    name = NAME
+
+    def registrations(self) -> Sequence[Registration]:
+        """The pod's own last gate going."""
+        return (
+            Registration(
+                Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, _hint_after_gates_are_gone
+            ),
+        )
+
+    def admits(self, pod: Pod) -> bool:
+        """Whether the pod has no gate."""
+        return not pod.gates
+
+
+def _hint_after_gates_are_gone(pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
+    """Source: scheduling_gates.go, isSchedulableAfterUpdatePodSchedulingGatesEliminated (kubernetes 1.36)."""
+    return Hint.QUEUE if new is not None and new.uid == pod.uid else Hint.SKIP

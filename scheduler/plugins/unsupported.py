@@ -1,0 +1,46 @@
+"""
+Unsupported: a pod that needs what is not built yet is refused, in words, instead of being placed wrongly.
+
+Those are volumes that depend on a node (claims, and the claims made for ephemeral volumes) and resource claims. Not
+an upstream plugin: there VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources would
+look at such a pod. Part of every profile, before all others, so that the refusal is the whole message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.framework.caching import PerSpec
+from scheduler.framework.interface import Candidate, PreFiltered
+from scheduler.framework.verdicts import SKIP, Status, unresolvable
+from scheduler.model.pods import Pod
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "Unsupported"
+
+
+class Unsupported:
+    """The last resort of honesty. No event lifts its refusal: what a pod needs cannot change."""
+
+    name = NAME
+
+    def __init__(self) -> None:
+        self._refusal = PerSpec(refusal)
+
+    def prefilter(self, candidate: Candidate, _snapshot: Snapshot) -> PreFiltered:
+        """Nothing to do for a pod that needs only what is built."""
+        return self._refusal.of(candidate.pod) or SKIP
+
+
+def refusal(pod: Pod) -> Status | None:
+    """Everything unsupported that the pod's spec names, in one sentence; None where there is nothing."""
+    spec = pod.spec
+    needs = [
+        *(f'persistentVolumeClaim "{name}"' for name in spec.claims),
+        *(f'ephemeral volume "{name}"' for name in spec.ephemeral_volumes),
+        *(f'resourceClaim "{name}"' for name in spec.resource_claims),
+    ]
+    if not needs:
+        return None
+    listed = " and ".join(filter(None, (", ".join(needs[:-1]), needs[-1])))
+    return unresolvable(f"pod needs {listed}, which affinity-scheduler does not support yet")
