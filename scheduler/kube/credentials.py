@@ -93,7 +93,8 @@ class Credentials:
         self._cert_version: tuple[str, int] | None = None
         #: When to authenticate again; never, if no expiry is known.
         self._renew_at_s = inf
-        self._reread_at_s = self._renewed_at_s = now_s()
+        self._renewed_at_s = now_s()
+        self._reread_at_s = self._renewed_at_s + REREAD_S
         self._adopt(identity)
 
     async def authorization(self) -> str | None:
@@ -215,6 +216,7 @@ async def load_credentials(
     master: str | None,
     environ: Mapping[str, str],
     service_account: Path = _SERVICE_ACCOUNT,
+    now_s: Callable[[], float] = time.monotonic,
 ) -> Credentials:
     """
     Credentials as kubectl would find them: the file given, KUBECONFIG, ~/.kube/config, else in-cluster.
@@ -229,9 +231,9 @@ async def load_credentials(
     if not paths and master:
         server = checked_server(master, "--master", "")
         tls = _tls(None, verify=True) if server.startswith("https") else None
-        return Credentials(Endpoint(server, tls), Identity())
+        return Credentials(Endpoint(server, tls), Identity(), now_s=now_s)
     if not paths:
-        return _in_cluster(environ, service_account)
+        return _in_cluster(environ, service_account, now_s)
     chosen = choose(paths)
     if master:
         server = checked_server(master, "--master", "")
@@ -243,10 +245,10 @@ async def load_credentials(
             user_file=chosen.user_file,
             user_field=chosen.user_field,
         )
-    return await _from(chosen)
+    return await _from(chosen, now_s)
 
 
-async def _from(chosen: Chosen) -> Credentials:
+async def _from(chosen: Chosen, now_s: Callable[[], float]) -> Credentials:
     cluster, user = chosen.cluster, chosen.user
     endpoint = Endpoint(
         server=cluster.server.rstrip("/"),
@@ -260,7 +262,11 @@ async def _from(chosen: Chosen) -> Credentials:
     identity = await authenticate()
     try:
         return Credentials(
-            endpoint, identity, authenticate=authenticate if renewable else None, token_file=token_file
+            endpoint,
+            identity,
+            authenticate=authenticate if renewable else None,
+            token_file=token_file,
+            now_s=now_s,
         )
     except (OSError, ValueError) as error:
         field = f"{chosen.user_field}.client-certificate"
@@ -269,7 +275,7 @@ async def _from(chosen: Chosen) -> Credentials:
         ) from error
 
 
-def _in_cluster(environ: Mapping[str, str], service_account: Path) -> Credentials:
+def _in_cluster(environ: Mapping[str, str], service_account: Path, now_s: Callable[[], float]) -> Credentials:
     if not environ.get("KUBERNETES_SERVICE_HOST"):
         expected = f"--kubeconfig, --master, ${PATH_VARIABLE}, ~/.kube/config or a service account"
         raise SettingsError("cluster", "", "nothing that says where it is", expected)
@@ -289,7 +295,7 @@ def _in_cluster(environ: Mapping[str, str], service_account: Path) -> Credential
         raise SettingsError(str(service_account), "", str(error).rstrip("."), "a service account") from error
     except OSError as error:
         raise SettingsError(str(authority), "", str(error), "certificates in PEM") from error
-    return Credentials(Endpoint(str(configuration.host), tls), Identity(), token_file=token_file)
+    return Credentials(Endpoint(str(configuration.host), tls), Identity(), token_file=token_file, now_s=now_s)
 
 
 def _cluster_tls(chosen: Chosen) -> ssl.SSLContext | None:

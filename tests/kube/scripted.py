@@ -30,6 +30,12 @@ class Script:
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until_asked(self, n_requests):
+        while len(self.asked) < n_requests:
+            self.more.clear()
+            await self.more.wait()
 
     async def answer(self, request):
         self.asked.append(
@@ -37,6 +43,7 @@ class Script:
                 request.method, request.path, dict(request.query), await request.read(), dict(request.headers)
             )
         )
+        self.more.set()
         if not self.answers:
             await self.stopping.wait()
             return web.Response(status=503)

@@ -1,0 +1,374 @@
+"""Real kubeconfig files against real TLS servers: who is let in, and who stays in when identities are renewed."""
+
+import base64
+import ssl
+import sys
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from scheduler.errors import SettingsError, Unauthorized, Unreachable
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import REREAD_S, Credentials, Endpoint, Identity, load_credentials
+from scheduler.kube.requests import get_pod
+from tests.kube.certificates import authority_in
+from tests.kube.test_kubeconfig import changed, written
+
+GET = get_pod("d", "p")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return authority_in(tmp_path_factory.mktemp("ca"))
+
+
+@asynccontextmanager
+async def guarded(authority=None, *, host="IP:127.0.0.1", accepts=lambda _: True):
+    """A server that answers who it believes to talk to: header and certificate; 401 unless `accepts` the header."""
+
+    async def answer(request):
+        header = request.headers.get("Authorization", "")
+        if not accepts(header):
+            return web.Response(status=401)
+        certificate = request.transport.get_extra_info("peercert")
+        subject = dict(part[0] for part in certificate["subject"]) if certificate else {}
+        return web.Response(text=f"{header}|{subject.get('commonName', '')}")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    context = None
+    if authority is not None:
+        pair = authority.issue(f"server-{host.replace(':', '-')}", subject="/CN=server", host=host)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.pair.cert)
+        context.load_cert_chain(pair.cert, pair.key)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    server = TestServer(app, scheme="https" if context else "http")
+    await server.start_server(ssl=context)
+    try:
+        yield str(server.make_url("")).rstrip("/")
+    finally:
+        await server.close()
+
+
+async def seen(path, **options):
+    """What the server answers to whom this kubeconfig says we are."""
+    credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, **options)
+    async with KubeClient(credentials) as client:
+        return (await client.request(GET, timeout_s=5)).decode()
+
+
+def encoded(path):
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("user", "shown"),
+    [
+        pytest.param({}, "|", id="nobody"),
+        pytest.param({"token": "t"}, "Bearer t|", id="token"),
+        pytest.param({"tokenFile": "beside"}, "Bearer of-file|", id="token file beside the kubeconfig"),
+        pytest.param(
+            {"token": "t", "tokenFile": "beside"}, "Bearer of-file|", id="the file goes before the token"
+        ),
+        pytest.param({"username": "a", "password": "b"}, "Basic YTpi|", id="name and password"),
+    ],
+)
+async def test_users_are_who_their_kubeconfig_says(tmp_path, user, shown):
+    """Over plain http."""
+    written(tmp_path / "beside", "of-file\n")
+    async with guarded() as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url + "/"}, user=user))
+        assert await seen(path) == shown
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("inline", [False, True], ids=["files", "data"])
+async def test_a_client_certificate_is_shown_to_a_trusted_server(tmp_path, authority, inline):
+    """CA, certificate and key as files relative to the kubeconfig or inline."""
+    pair = authority.issue("alice", subject="/O=team/CN=alice")
+    if inline:
+        trust = {"certificate-authority-data": encoded(authority.pair.cert)}
+        user = {"client-certificate-data": encoded(pair.cert), "client-key-data": encoded(pair.key)}
+    else:
+        (tmp_path / "ca.crt").write_bytes(authority.pair.cert.read_bytes())
+        trust = {"certificate-authority": "ca.crt"}
+        user = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
+    async with guarded(authority) as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url} | trust, user=user))
+        assert await seen(path) == "|alice"
+
+
+@pytest.mark.asyncio
+async def test_a_user_may_be_absent_from_a_context_with_tls(tmp_path, authority):
+    """Anonymous access."""
+    cluster = {"certificate-authority": str(authority.pair.cert)}
+    async with guarded(authority) as url:
+        content = changed(cluster={"server": url} | cluster, context={"cluster": "c"})
+        assert await seen(written(tmp_path / "config", content)) == "|"
+
+
+@pytest.mark.asyncio
+async def test_an_unknown_authority_is_not_trusted_unless_told_so(tmp_path, authority):
+    """The system's authorities don't know ours; insecure-skip-tls-verify asks for trouble and gets it."""
+    async with guarded(authority) as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url}))
+        with pytest.raises(Unreachable) as caught:
+            await seen(path)
+        assert caught.value.reason == "TLS"
+        skipping = changed(cluster={"server": url, "insecure-skip-tls-verify": True})
+        assert await seen(written(tmp_path / "config", skipping)) == "Bearer t|"
+
+
+@pytest.mark.asyncio
+async def test_the_name_on_the_servers_certificate_may_be_given(tmp_path, authority):
+    """tls-server-name, for servers behind tunnels."""
+    cluster = {"certificate-authority": str(authority.pair.cert)}
+    async with guarded(authority, host="DNS:api.example") as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url} | cluster))
+        with pytest.raises(Unreachable):
+            await seen(path)
+        named = changed(cluster={"server": url, "tls-server-name": "api.example"} | cluster)
+        assert await seen(written(tmp_path / "config", named)) == "Bearer t|"
+
+
+@pytest.mark.asyncio
+async def test_master_replaces_the_server_and_nothing_else(tmp_path):
+    """With a kubeconfig its user stays; without one nobody is sent."""
+    path = written(tmp_path / "config", changed(cluster={"server": "http://127.0.0.1:1"}))
+    async with guarded() as url:
+        for kubeconfig, shown in ((str(path), "Bearer t|"), (None, "|")):
+            credentials = await load_credentials(kubeconfig=kubeconfig, master=url, environ={})
+            async with KubeClient(credentials) as client:
+                assert (await client.request(GET, timeout_s=5)).decode() == shown
+
+
+def plugin(folder, body):
+    """An exec plugin: a Python script that counts its runs in a file beside it."""
+    count = folder / "count"
+    count.write_text("0")
+    script = folder / "plugin"
+    script.write_text(
+        f"#!{sys.executable}\nimport json, os, pathlib, sys\n"
+        f"count = pathlib.Path({str(count)!r})\nrun = int(count.read_text()) + 1\ncount.write_text(str(run))\n"
+        "def give(**status):\n"
+        "    version = json.loads(os.environ['KUBERNETES_EXEC_INFO'])['apiVersion']\n"
+        "    print(json.dumps({'apiVersion': version, 'kind': 'ExecCredential', 'status': status}))\n" + body
+    )
+    script.chmod(0o755)
+    return {
+        "exec": {
+            "command": "./plugin",
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "args": ["one"],
+            "env": [{"name": "FROM_CONFIG", "value": "two"}],
+        }
+    }
+
+
+@pytest.mark.asyncio
+async def test_an_exec_plugin_gives_a_token(tmp_path):
+    """Found beside the kubeconfig, with its arguments and environment."""
+    user = plugin(tmp_path, "give(token='-'.join([sys.argv[1], os.environ['FROM_CONFIG'], str(run)]))")
+    async with guarded() as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url}, user=user))
+        assert await seen(path) == "Bearer one-two-1|"
+
+
+@pytest.mark.asyncio
+async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
+    """Instead of a token."""
+    pair = authority.issue("bob", subject="/CN=bob")
+    texts = (
+        f"clientCertificateData=open({str(pair.cert)!r}).read(), clientKeyData=open({str(pair.key)!r}).read()"
+    )
+    user = plugin(tmp_path, f"give({texts})")
+    async with guarded(authority) as url:
+        cluster = {"server": url, "certificate-authority": str(authority.pair.cert)}
+        assert await seen(written(tmp_path / "config", changed(cluster=cluster, user=user))) == "|bob"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        pytest.param("sys.exit('not logged in')", "not logged in", id="it fails"),
+        pytest.param("print('hello')", "failed to decode", id="it says something else"),
+        pytest.param("give()", "neither a token nor a client certificate", id="it gives nothing"),
+    ],
+)
+async def test_an_exec_plugin_that_fails_is_one_line(tmp_path, body, found):
+    """With what it said."""
+    path = written(tmp_path / "config", changed(user=plugin(tmp_path, body)))
+    with pytest.raises(SettingsError) as caught:
+        await load_credentials(kubeconfig=str(path), master=None, environ={})
+    assert (caught.value.field, found in caught.value.found) == ("users[u].user.exec", True)
+    assert "\n" not in str(caught.value)
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.mark.asyncio
+async def test_an_exec_plugin_runs_again_after_a_refusal_but_not_too_often(tmp_path):
+    """One run heals one expired token; a server that refuses everything does not start a plugin per request."""
+    clock = Clock()
+    user = plugin(tmp_path, "give(token=f't{run}')")
+    async with guarded(accepts=lambda header: header == "Bearer t2") as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url}, user=user))
+        credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, now_s=clock)
+        async with KubeClient(credentials) as client:
+            with pytest.raises(Unauthorized):
+                await client.request(GET, timeout_s=5)
+            clock.now_s += 10.0
+            assert (await client.request(GET, timeout_s=5)).decode() == "Bearer t2|"
+            assert (await client.request(GET, timeout_s=5)).decode() == "Bearer t2|"
+    assert (tmp_path / "count").read_text() == "2"
+
+
+@pytest.mark.asyncio
+async def test_an_exec_plugin_runs_again_before_its_token_expires(tmp_path):
+    """At four fifths of the lifetime; without an expiry never on its own."""
+    clock = Clock()
+    expiry = (datetime.now(UTC) + timedelta(seconds=1000)).isoformat()
+    user = plugin(tmp_path, f"give(token=f't{{run}}', expirationTimestamp={expiry!r})")
+    path = written(tmp_path / "config", changed(user=user))
+    credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, now_s=clock)
+    clock.now_s += 700.0
+    assert await credentials.authorization() == "Bearer t1"
+    clock.now_s += 105.0
+    assert await credentials.authorization() == "Bearer t2"
+
+
+@pytest.mark.asyncio
+async def test_a_failed_renewal_keeps_the_old_token_until_the_server_refuses_it(tmp_path):
+    """Then the plugin's own words are told."""
+    clock = Clock()
+    expiry = (datetime.now(UTC) + timedelta(seconds=100)).isoformat()
+    failing = f"give(token='t1', expirationTimestamp={expiry!r}) if run == 1 else sys.exit('login needed')"
+    accepted = {"Bearer t1"}
+    async with guarded(accepts=lambda header: header in accepted) as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url}, user=plugin(tmp_path, failing)))
+        credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, now_s=clock)
+        async with KubeClient(credentials) as client:
+            clock.now_s += 90.0
+            assert (await client.request(GET, timeout_s=5)).decode() == "Bearer t1|"
+            accepted.clear()
+            clock.now_s += 10.0
+            with pytest.raises(Unauthorized, match="login needed"):
+                await client.request(GET, timeout_s=5)
+
+
+@pytest.mark.asyncio
+async def test_a_rotated_token_file_is_read_again(tmp_path):
+    """After a minute; an empty or missing file leaves the last token; a refusal reads at once."""
+    clock = Clock()
+    file = written(tmp_path / "token", "one")
+    path = written(tmp_path / "config", changed(user={"tokenFile": "token"}))
+    credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, now_s=clock)
+    file.write_text("two\n")
+    assert await credentials.authorization() == "Bearer one"
+    clock.now_s += REREAD_S
+    assert await credentials.authorization() == "Bearer two"
+    for replaced in (lambda: file.write_text(""), file.unlink):
+        replaced()
+        clock.now_s += REREAD_S
+        assert await credentials.authorization() == "Bearer two"
+    file.write_text("three")
+    assert await credentials.renew("Bearer two")
+    assert not await credentials.renew("Bearer three")
+    assert await credentials.renew("Bearer two"), "somebody else renewed meanwhile"
+
+
+@pytest.mark.asyncio
+async def test_a_rotated_client_certificate_is_shown_on_new_connections(tmp_path, authority):
+    """And half a rotation does no harm."""
+    clock = Clock()
+    old, new = authority.issue("old", subject="/CN=old"), authority.issue("new", subject="/CN=new")
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    cert.write_bytes(old.cert.read_bytes())
+    key.write_bytes(old.key.read_bytes())
+    context = ssl.create_default_context(cafile=str(authority.pair.cert))
+    async with guarded(authority) as url:
+        identity = Identity(cert_file=str(cert), key_file=str(key))
+        credentials = Credentials(Endpoint(url, context), identity, now_s=clock)
+
+        async def shown():
+            clock.now_s += REREAD_S
+            async with KubeClient(credentials) as client:
+                return (await client.request(GET, timeout_s=5)).decode()
+
+        assert await shown() == "|old"
+        cert.write_bytes(new.cert.read_bytes())
+        await credentials.authorization()
+        key.write_bytes(new.key.read_bytes())
+        assert await shown() == "|new"
+
+
+@pytest.fixture
+def service_account(tmp_path, authority):
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    (folder / "token").write_text("in-cluster\n")
+    (folder / "ca.crt").write_bytes(authority.pair.cert.read_bytes())
+    return folder
+
+
+@pytest.mark.asyncio
+async def test_in_a_cluster_the_service_account_is_used_and_its_token_read_again(service_account, authority):
+    """Tokens are rotated about every hour."""
+    clock = Clock()
+    async with guarded(authority) as url:
+        host, port = url.removeprefix("https://").split(":")
+        environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        credentials = await load_credentials(
+            kubeconfig=None, master=None, environ=environ, service_account=service_account, now_s=clock
+        )
+        async with KubeClient(credentials) as client:
+            assert (await client.request(GET, timeout_s=5)).decode() == "Bearer in-cluster|"
+            (service_account / "token").write_text("rotated")
+            clock.now_s += REREAD_S
+            assert (await client.request(GET, timeout_s=5)).decode() == "Bearer rotated|"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        pytest.param("token", None, "token file does not exist", id="no token"),
+        pytest.param("token", "", "Token file exists but empty", id="empty token"),
+        pytest.param("ca.crt", None, "certification file does not exist", id="no CA"),
+        pytest.param("ca.crt", "rubbish", "expected certificates in PEM", id="CA not PEM"),
+    ],
+)
+async def test_a_broken_service_account_is_one_line(service_account, name, content, message):
+    """Naming the folder."""
+    (service_account / name).unlink()
+    if content is not None:
+        (service_account / name).write_text(content)
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(SettingsError, match=message) as caught:
+        await load_credentials(kubeconfig=None, master=None, environ=environ, service_account=service_account)
+    assert str(service_account) in str(caught.value)
+
+
+def test_secrets_do_not_show_in_representations():
+    """Logs and assertion messages are no place for tokens."""
+    assert "secret" not in repr(Identity("Bearer secret"))
+
+
+def test_kubernetes_asyncio_is_not_imported_before_it_is_needed():
+    """It costs 0.4 s and 66 MB."""
+    import subprocess
+
+    code = "import sys, scheduler.kube.client, scheduler.kube.reflecting; print('kubernetes_asyncio' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "False"
