@@ -220,7 +220,7 @@ class PodQueue:
         queued.after_flush = False
         self._count_rejecters(queued, +1)
         self._stamp(queued, now_s)
-        decision = self._replayed(queued)
+        decision = self._rules.replay(queued, self._in_flight.events_since_pop(uid))
         self._in_flight.remove(uid)
         self._pods[uid] = queued
         if decision is Requeue.SKIP:
@@ -247,7 +247,9 @@ class PodQueue:
         plugins = self._rules.interested_plugins(event)
         if not plugins:
             return
-        for group in self._unschedulable.concerned(plugins):
+        changed = old if new is None else new
+        changed_uid = changed.uid if isinstance(changed, Pod) else None
+        for group in self._unschedulable.concerned(plugins, changed_uid):
             decision = self._rules.decide(next(iter(group)), event, old, new)
             if decision is not Requeue.SKIP:
                 for queued in [queued for queued in group if only is None or only(queued.pod)]:
@@ -312,22 +314,6 @@ class PodQueue:
             self._requeue(queued, decision, event.label, now_s)
             if queued.place in _READY_OR_SOON:
                 return
-
-    def _replayed(self, queued: QueuedPod) -> Requeue:
-        """What the events since the pop mean for a pod that comes back."""
-        events = self._in_flight.events_since_pop(queued.uid)
-        if events is None or not queued.rejecters:
-            return Requeue.AFTER_BACKOFF
-        strongest = Requeue.SKIP
-        for recorded in events:
-            decision = self._rules.decide(queued, recorded.event, recorded.old, recorded.new)
-            if decision is Requeue.IMMEDIATELY:
-                return decision
-            if decision is Requeue.AFTER_BACKOFF:
-                strongest = decision
-                if not queued.pending:
-                    break
-        return strongest
 
     def _requeue(self, queued: QueuedPod, decision: Requeue, label: str, now_s: float) -> None:
         if decision is Requeue.SKIP:

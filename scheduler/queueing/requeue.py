@@ -5,12 +5,13 @@ Source: isEventOfInterest and isPodWorthRequeuing in pkg/scheduler/backend/queue
 (kubernetes 1.36). Different here: a hint has no error to return; one that cannot tell says QUEUE.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
 from scheduler.framework.events import ClusterEvent, Hint, HintFn, Registration, with_node_taint_updates
 from scheduler.model.pods import Pod
+from scheduler.queueing.in_flight import RecordedEvent
 from scheduler.queueing.queued_pod import QueuedPod
 
 #: Profile name -> plugin name -> the events that plugin registers.
@@ -68,6 +69,21 @@ class RequeueRules:
         if any(_says_queue(hints.get(plugin, ()), queued.pod, old, new) for plugin in queued.rejecting):
             return Requeue.AFTER_BACKOFF
         return Requeue.SKIP
+
+    def replay(self, queued: QueuedPod, missed: Iterable[RecordedEvent] | None) -> Requeue:
+        """What the events missed in flight mean together for `queued`; unknown ones (None) may have helped."""
+        if missed is None or not queued.rejecters:
+            return Requeue.AFTER_BACKOFF
+        strongest = Requeue.SKIP
+        for recorded in missed:
+            decision = self.decide(queued, recorded.event, recorded.old, recorded.new)
+            if decision is Requeue.IMMEDIATELY:
+                return decision
+            if decision is Requeue.AFTER_BACKOFF:
+                strongest = decision
+                if not queued.pending:
+                    break
+        return strongest
 
     def _hints_for(self, event: ClusterEvent) -> dict[str, dict[str, tuple[HintFn | None, ...]]]:
         hints = self._hints.get(event)

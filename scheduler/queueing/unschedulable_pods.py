@@ -61,16 +61,25 @@ class UnschedulablePods:
             if not kinds:
                 del self._kinds_by_plugin[plugin]
 
-    def concerned(self, plugins: Iterable[str]) -> list[Collection[QueuedPod]]:
+    def concerned(self, plugins: Iterable[str], changed_uid: str | None) -> list[Collection[QueuedPod]]:
         """
         Each group that one of `plugins` may move, once; a live view, so copied before any of its pods moves.
 
-        Cost: O(groups returned), whatever their size and whatever else is held.
+        Hints tell a pod's own change from that of another, so the pod `changed_uid` is a group of its own.
+        Cost: O(groups returned), whatever their size and whatever else is held; the group of `changed_uid` is copied.
         """
         kinds: dict[_Kind, None] = {}
         for plugin in sorted(plugins):
             kinds.update(self._kinds_by_plugin.get(plugin, {}))
-        return [self._groups[kind].values() for kind in kinds]
+        groups: list[Collection[QueuedPod]] = []
+        for kind in kinds:
+            group = self._groups[kind]
+            if changed_uid in group and len(group) > 1:
+                groups.append([group[changed_uid]])
+                groups.append([queued for uid, queued in group.items() if uid != changed_uid])
+            else:
+                groups.append(group.values())
+        return groups
 
 
 def _kind(queued: QueuedPod) -> _Kind:

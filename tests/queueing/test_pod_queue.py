@@ -326,6 +326,22 @@ def test_a_hint_that_helps_one_pod_of_a_kind_helps_that_kind_alone():
     assert drained(queue, 9.0) == ["db-0", "db-1", "db-2"]
 
 
+def test_a_pods_own_change_does_not_speak_for_others_of_its_kind():
+    def if_own(pod, old, _new):
+        return Hint.QUEUE if old.uid == pod.uid else Hint.SKIP
+
+    queue = queue_of(
+        *(pod(name) for name in "abc"),
+        registrations={"Affinity": [Registration(Resource.POD, Action.DELETE, if_own)]},
+    )
+    for _ in range(3):
+        reject(queue, "Affinity")
+    queue.on_event(ASSIGNED_POD_DELETE, pod("b"), None, 9.0)
+    assert drained(queue, 9.0) == ["b"]
+    queue.on_event(ASSIGNED_POD_DELETE, pod("a"), None, 9.0)
+    assert drained(queue, 9.0) == ["a"]
+
+
 def test_pods_of_one_spec_that_different_plugins_rejected_are_told_apart():
     queue = queue_of(pod("a"), pod("b"))
     a, b = reject(queue, "Fit"), reject(queue, "Fit", "NodeName")
