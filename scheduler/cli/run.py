@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.errors import SettingsError
-from scheduler.settings.durations import parse_duration
+from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
 from scheduler.settings.resolved import Settings
@@ -99,7 +99,7 @@ def _with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
 
 
 def _duration_s(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds is None or seconds <= 0:
+    duration_ns = parse_duration_ns(text)
+    if duration_ns is None or duration_ns <= 0:
         raise SettingsError("--pod-max-in-unschedulable-pods-duration", "", text, "a duration such as 5m")
-    return seconds
+    return duration_ns / 1e9

@@ -52,17 +52,18 @@ class SchedulingLoop:
         self._max_binding = max_binding
         self._now_s = now_s
         self._on_handled = on_handled
-        self._stopping = False
+        #: Second at which waiting for binds in flight ends; None while not stopping.
+        self._give_up_at_s: float | None = None
         self._sweep_at_s = now_s() + _SWEEP_PERIOD_S
 
-    def stop(self) -> None:
-        """No cycle begins any more; `run` returns once the binds in flight are answered."""
-        self._stopping = True
+    def stop(self, grace_s: float) -> None:
+        """No cycle begins any more; `run` returns once the binds in flight are answered, at most after `grace_s`."""
+        self._give_up_at_s = self._now_s() + grace_s
         self._inbox.nudge()
 
     async def run(self) -> None:
-        """Until `stop`, and the answers to all binds in flight."""
-        while not self._stopping or self._machine.n_binding:
+        """Until `stop`, and the answers to the binds in flight."""
+        while not self._is_finished():
             self._handle_waiting()
             self._keep_time()
             if self._may_cycle():
@@ -75,6 +76,11 @@ class SchedulingLoop:
                 await asyncio.sleep(0)
             else:
                 await self._inbox.wait(self._idle_s())
+
+    def _is_finished(self) -> bool:
+        if self._give_up_at_s is None:
+            return False
+        return self._machine.n_binding == 0 or self._now_s() >= self._give_up_at_s
 
     def _handle_waiting(self) -> None:
         for stimulus in self._inbox.take(_STIMULI_AT_ONCE):
@@ -94,7 +100,7 @@ class SchedulingLoop:
 
     def _may_cycle(self) -> bool:
         return (
-            not self._stopping
+            self._give_up_at_s is None
             and self._machine.has_work()
             and self._machine.n_binding < self._max_binding
             and self._is_ready()
@@ -103,5 +109,5 @@ class SchedulingLoop:
     def _idle_s(self) -> float:
         now_s = self._now_s()
         wake_s = self._machine.next_wake_s(now_s)
-        until_s = self._sweep_at_s if wake_s is None else min(wake_s, self._sweep_at_s)
-        return max(0.0, until_s - now_s)
+        moments = [at_s for at_s in (self._sweep_at_s, wake_s, self._give_up_at_s) if at_s is not None]
+        return max(0.0, min(moments) - now_s)

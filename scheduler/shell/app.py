@@ -1,0 +1,226 @@
+"""
+Builds everything, owns the one TaskGroup, and knows the order of starting and stopping.
+
+    start   settings -> credentials -> one request to see that the server answers -> HTTP port -> informers -> loop
+    stop    no new cycles -> binds in flight are answered (bounded) -> events are written (bounded) -> all else ends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.core.machine import Machine
+from scheduler.errors import ApiError, SettingsError
+from scheduler.kube.client import KubeClient, product_version
+from scheduler.kube.credentials import Credentials, load_credentials
+from scheduler.kube.requests import LIVE_PODS, list_page
+from scheduler.model.instructions import Attempted, PatchCondition
+from scheduler.observe.logs import Logger, configure
+from scheduler.observe.metrics import Metrics
+from scheduler.settings.resolved import Settings
+from scheduler.settings.writing import as_json
+from scheduler.shell.binder import Binder
+from scheduler.shell.conditions import ConditionWriter
+from scheduler.shell.inbox import Inbox
+from scheduler.shell.informers import Informer, always_watched, watched_for_default_spreading
+from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.probes import Probes
+from scheduler.shell.profiles import built_profiles, queue_for, uses_default_spreading
+from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.scheduling import SchedulingLoop
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+#: Binds under way at a time: enough to hide the server's latency, few enough to keep its queues short.
+_MAX_BINDING: Final = 64
+#: How long binds in flight may take after SIGTERM; Kubernetes kills after 30 s by default.
+_STOP_BINDS_S: Final = 15.0
+_STOP_EVENTS_S: Final = 3.0
+_FIRST_REQUEST_TIMEOUT_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line adds to the configuration."""
+
+    settings: Settings
+    master: str | None
+    bind_address: str
+    port: int
+    max_in_unschedulable_s: float
+    seed: int | None
+    verbosity: int
+    log_format: str
+
+
+async def serve(options: Options, environ: Mapping[str, str]) -> int:
+    """Schedules until SIGTERM or SIGINT; a second one ends at once. Raises SettingsError for what a person can mend."""
+    log = configure(verbosity=options.verbosity, form=options.log_format)
+    log.info(0, "Starting affinity-scheduler", version=product_version())
+    for note in options.settings.notes:
+        log.info(0, "Configuration", note=note)
+    connection = options.settings.client_connection
+    credentials = await load_credentials(
+        kubeconfig=connection.kubeconfig or None, master=options.master, environ=environ
+    )
+    metrics = Metrics()
+    async with KubeClient(
+        credentials,
+        qps=connection.qps,
+        burst=connection.burst,
+        max_connections=_MAX_BINDING + 36,
+        on_request=metrics.on_request,
+    ) as client:
+        await _check_reachable(client, credentials)
+        return await Scheduler(options, client, metrics, log).run()
+
+
+async def _check_reachable(client: KubeClient, credentials: Credentials) -> None:
+    """One small list, so that a wrong address or a missing right is one clear line at the start."""
+    try:
+        await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S)
+    except ApiError as error:
+        server = credentials.endpoint.server
+        raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error
+
+
+class Scheduler:
+    """One running scheduler: the machine and everything around it."""
+
+    def __init__(self, options: Options, client: KubeClient, metrics: Metrics, log: Logger) -> None:
+        self._options = options
+        self._client = client
+        self._metrics = metrics
+        self._log = log
+        settings = options.settings
+        self._state = ClusterState()
+        profiles = built_profiles(settings, Snapshot(self._state).default_selector)
+        self._queue = queue_for(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
+        seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
+        self._machine = Machine(
+            state=self._state,
+            queue=self._queue,
+            profiles=profiles,
+            chance=random.Random(seed),
+            observer=metrics.cycle_observer(seed),
+        )
+        self._inbox = Inbox()
+        kinds = always_watched()
+        if any(uses_default_spreading(profile) for profile in settings.profiles):
+            kinds += watched_for_default_spreading()
+        self._informers = [
+            Informer(
+                watched,
+                client,
+                self._inbox,
+                log=log,
+                on_malformed=metrics.on_malformed,
+                on_interrupted=metrics.on_watch_restart,
+            )
+            for watched in kinds
+        ]
+        self._recorder = EventRecorder(client)
+        self._stopping = False
+        self._frozen = False
+
+    async def run(self) -> int:
+        """Until stopped by a signal. Returns the exit code."""
+        probes = Probes(
+            address=self._options.bind_address,
+            port=self._options.port,
+            render=self._metrics.render,
+            configz=lambda: as_json(self._options.settings),
+            ready={"sched-handler-sync": self._is_synced, "shutdown": lambda: not self._stopping},
+        )
+        await probes.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._schedule(group)
+        finally:
+            await probes.stop()
+        self._log.info(0, "Requested to terminate, exiting")
+        return 0
+
+    async def _schedule(self, group: asyncio.TaskGroup) -> None:
+        """Everything runs in the group until a signal; then it is taken down in order."""
+        binder = Binder(self._client, on_throttled=self._recorder.be_quiet)
+        conditions = ConditionWriter(binder, clock_s=time.time, on_failed=self._condition_failed)
+        outbox = ClusterOutbox(
+            binds=group,
+            binder=binder,
+            conditions=conditions,
+            recorder=self._recorder,
+            inbox=self._inbox,
+            hostname=socket.gethostname(),
+            on_attempt=self._attempted,
+        )
+        loop = SchedulingLoop(
+            self._machine,
+            self._inbox,
+            outbox,
+            is_ready=self._is_synced,
+            max_binding=_MAX_BINDING,
+            now_s=time.monotonic,
+            on_handled=self._metrics.on_event_handled,
+        )
+        background = [
+            group.create_task(self._recorder.run(), name="events"),
+            group.create_task(conditions.run(), name="conditions"),
+            *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
+        ]
+        self._on_signals(loop)
+        await loop.run()
+        await self._recorder.drain(_STOP_EVENTS_S)
+        for task in background:
+            task.cancel()
+
+    def _on_signals(self, loop: SchedulingLoop) -> None:
+        def stop() -> None:
+            if self._stopping:
+                os._exit(1)  # the second signal: whoever sends it has no time left
+            self._stopping = True
+            loop.stop(_STOP_BINDS_S)
+
+        running = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            running.add_signal_handler(number, stop)
+
+    def _is_synced(self) -> bool:
+        if not all(informer.synced for informer in self._informers):
+            return False
+        if not self._frozen and not len(self._inbox):
+            self._frozen = True
+            # The first lists live as long as the process; without this every full collection walks them again.
+            gc.collect()
+            gc.freeze()
+        return self._frozen
+
+    def _attempted(self, attempt: Attempted) -> None:
+        self._metrics.on_attempt(attempt, time.monotonic())
+        pod = attempt.pod
+        match attempt.result:
+            case "scheduled":
+                self._log.info(
+                    2,
+                    "Successfully bound pod to node",
+                    pod=pod.key,
+                    node=attempt.message,
+                    evaluatedNodes=attempt.n_evaluated,
+                    feasibleNodes=attempt.n_feasible,
+                )
+            case "unschedulable":
+                self._log.info(2, "Unable to schedule pod; no fit; waiting", pod=pod.key, err=attempt.message)
+            case "error":
+                self._log.error("Error scheduling pod; retrying", pod=pod.key, err=attempt.message)
+
+    def _condition_failed(self, order: PatchCondition, message: str) -> None:
+        self._log.error("Failed to write the PodScheduled condition", pod=order.pod.key, err=message)

@@ -1,0 +1,83 @@
+"""From the configuration's plain values to profiles that run, and to the queue that waits by their events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from scheduler.framework.feature_gates import FeatureGates
+from scheduler.framework.plugin_args import PodTopologySpreadArgs
+from scheduler.framework.profile import Profile
+from scheduler.model.labels import Selector
+from scheduler.model.pods import Pod
+from scheduler.plugins.pod_topology_spread import NAME as SPREAD
+from scheduler.plugins.registry import PluginContext, build_profile
+from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.pre_enqueue import PreEnqueueCheck
+from scheduler.settings.resolved import ProfileSettings, Settings
+
+
+def built_profiles(
+    settings: Settings, default_selector: Callable[[Pod], Selector | None]
+) -> Mapping[str, Profile]:
+    """Every profile of the configuration by its schedulerName."""
+    gates = _gates(settings.feature_gates)
+    return {
+        profile.scheduler_name: _built(profile, settings, gates, default_selector)
+        for profile in settings.profiles
+    }
+
+
+def queue_for(
+    profiles: Mapping[str, Profile], settings: Settings, *, max_in_unschedulable_s: float
+) -> PodQueue:
+    """The queue for pods of all profiles."""
+    return PodQueue(
+        {
+            name: {plugin.name: plugin.registrations() for plugin in profile.requeuers()}
+            for name, profile in profiles.items()
+        },
+        pre_enqueue={
+            name: [PreEnqueueCheck(plugin.name, plugin.admits) for plugin in profile.pre_enqueue]
+            for name, profile in profiles.items()
+        },
+        initial_backoff_s=settings.pod_initial_backoff_s,
+        max_backoff_s=settings.pod_max_backoff_s,
+        max_in_unschedulable_s=max_in_unschedulable_s,
+    )
+
+
+def uses_default_spreading(profile: ProfileSettings) -> bool:
+    """Whether pods of the profile can get default constraints, for which services and owners must be watched."""
+    args = profile.args_by_plugin.get(SPREAD)
+    runs = any(SPREAD in profile.plugins_by_point[point] for point in ("filter", "score"))
+    return runs and isinstance(args, PodTopologySpreadArgs) and bool(args.effective_default_constraints)
+
+
+def _built(
+    profile: ProfileSettings,
+    settings: Settings,
+    gates: FeatureGates,
+    default_selector: Callable[[Pod], Selector | None],
+) -> Profile:
+    percentage = profile.percentage_of_nodes_to_score
+    return build_profile(
+        profile.scheduler_name,
+        filters=profile.plugins_by_point["filter"],
+        scorers=[(name, profile.weight_by_plugin[name]) for name in profile.plugins_by_point["score"]],
+        pre_enqueue=profile.plugins_by_point["preEnqueue"],
+        context=PluginContext(profile.args_by_plugin, gates, default_selector),
+        percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
+        if percentage is None
+        else percentage,
+    )
+
+
+def _gates(by_name: Mapping[str, bool]) -> FeatureGates:
+    return FeatureGates(
+        match_label_keys_in_pod_affinity=by_name["MatchLabelKeysInPodAffinity"],
+        match_label_keys_in_pod_topology_spread=by_name["MatchLabelKeysInPodTopologySpread"],
+        match_label_keys_in_pod_topology_spread_selector_merge=by_name[
+            "MatchLabelKeysInPodTopologySpreadSelectorMerge"
+        ],
+        node_inclusion_policy_in_pod_topology_spread=by_name["NodeInclusionPolicyInPodTopologySpread"],
+    )
