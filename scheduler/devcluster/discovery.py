@@ -11,22 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
+from scheduler.devcluster.reviews import REVIEWS
 
 #: The release whose behaviour is mirrored; the suffix keeps anybody from taking this for a real cluster.
 GIT_VERSION: Final = "v1.36.0-devcluster"
 #: Media type parameters by which a client asks for aggregated discovery, newest first.
 AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 
-_AUTHORIZATION: Final = "authorization.k8s.io"
-_REVIEWS: Final = tuple(
-    Kind(_AUTHORIZATION, "v1", kind, kind.lower() + "s", kind.lower(), namespaced, verbs=("create",))
-    for kind, namespaced in (
-        ("LocalSubjectAccessReview", True),
-        ("SelfSubjectAccessReview", False),
-        ("SelfSubjectRulesReview", False),
-        ("SubjectAccessReview", False),
-    )
-)
 #: Kinds whose subresource carries an object of another kind, as (group, version, kind).
 _SUBRESOURCE_KINDS: Final = {
     "binding": ("", "v1", "Binding"),
@@ -40,7 +31,7 @@ _SUBRESOURCE_VERBS: Final = {
 }
 
 #: Everything discovery lists: what is stored, and the access reviews that are answered on the spot.
-SERVED: Final[tuple[Kind, ...]] = (*KINDS, *_REVIEWS)
+SERVED: Final[tuple[Kind, ...]] = (*KINDS, *REVIEWS)
 
 
 def version() -> JsonObject:

@@ -104,7 +104,8 @@ class Handlers:
         target = call.target
         revision = self._store.revision(target.kind, target.scope, target.name or "")
         if target.subresource == "scale":
-            return _answer(scale_of(revision.obj), call.wanted)
+            scale = shaped_object(SCALE, scale_of(revision.obj), call.wanted, self._store.moment())
+            return _answer(scale, call.wanted)
         if call.wanted.as_bytes:
             return web.Response(body=revision.document(target.kind), content_type=JSON)
         return self._shaped(call, revision.as_kind(target.kind))

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 import yaml
 
-from scheduler.devcluster import status
+from scheduler.devcluster import protobuf, status
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.tables import IncludeObject, table
 
@@ -73,13 +73,15 @@ def encoded(body: JsonObject, media_type: str = JSON) -> bytes:
 
 def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent
     """
-    The JSON value that a body holds, in JSON or YAML; None for an empty one.
+    The JSON value that a body holds, in JSON, YAML or (objects only) protobuf; None for an empty one.
 
     Raises: StatusError 415 for another content type, 400 where the bytes don't parse.
     """
     media_type = content_type.partition(";")[0].strip() or JSON
     if not body:
         return None
+    if media_type == protobuf.MEDIA_TYPE:
+        return protobuf.decoded(body)
     try:
         if media_type.endswith("yaml"):
             return yaml.safe_load(body)

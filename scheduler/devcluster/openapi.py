@@ -9,7 +9,7 @@ What kubectl 1.27 to 1.36 reads from it:
    It does not say so here: kubectl then goes by the merge keys compiled into it for every built-in kind.
 3. `explain` shows component schemas.
 
-OpenAPI v2 is not served: kubectl asks for it as protobuf, takes a 404, and goes on as in 2.
+OpenAPI v2 says nothing at all. kubectl up to 1.28 asks for it and stops where it is missing; it reads protobuf.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from typing import Final
 
 from scheduler.devcluster.discovery import GIT_VERSION
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
+
+#: The body of /openapi/v2: a document in which only its first field, the version of the format, is set.
+V2_DOCUMENT: Final = b"\x0a\x032.0"
+V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _STRING: Final[JsonObject] = {"type": "string"}
 _LABELS: Final[JsonObject] = {"type": "object", "additionalProperties": _STRING}

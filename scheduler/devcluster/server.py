@@ -17,8 +17,9 @@ from scheduler.devcluster.faults import FAULTS_PATH, Action, Fault, Faults
 from scheduler.devcluster.handlers import Handlers, read_call, status_response
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.listing import parse_options
-from scheduler.devcluster.negotiation import wanted_form
+from scheduler.devcluster.negotiation import decoded_object, wanted_form
 from scheduler.devcluster.nodes import populate
+from scheduler.devcluster.reviews import answered, review_at
 from scheduler.devcluster.routes import is_watch, target_of, verb_of
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import HISTORY_CAPACITY, Store
@@ -243,10 +244,15 @@ class DevCluster:
         raise ConnectionResetError("a fault dropped the connection")
 
     async def _undirected(self, request: web.Request) -> web.StreamResponse:
-        """Paths that name no resource: discovery, OpenAPI and the version."""
+        """Paths that name no stored resource: access reviews, discovery, OpenAPI and the version."""
+        path = request.path.rstrip("/")
+        if request.method == "POST" and (kind := review_at(path)) is not None:
+            review = decoded_object(await request.read(), request.headers.get("Content-Type", ""))
+            return web.json_response(answered(kind, review), status=201)
         if request.method not in ("GET", "HEAD"):
             raise status.method_not_allowed()
-        path = request.path.rstrip("/")
+        if path == "/openapi/v2":
+            return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
         body = self._document(path, request)
         if body is None:
             raise status.no_such_path()
