@@ -199,6 +199,14 @@ def _resizing(*, spec: str, allocated: str, actual: str, infeasible: bool) -> Js
     return made
 
 
+def _started(*, init_spec: str, init_actual: str) -> Json:
+    """A pod on node `n` whose only request is its init container's, which held another amount."""
+    made = user(None)
+    made["spec"]["initContainers"] = [init("i", _cpu(init_spec))]
+    made["status"] |= {"initContainerStatuses": [{"name": "i", "resources": {"requests": _cpu(init_actual)}}]}
+    return made
+
+
 RESIZE_ROWS: Final = [
     Row(
         f"5 {id_}: {held} of 10 held, {10 - held + free} asked",
@@ -217,6 +225,14 @@ RESIZE_ROWS: Final = [
         ),
     )
     for free in (0, 1)
+] + [
+    Row(
+        "5 the status of an init container that has ended is ignored",
+        FIT,
+        [node("n", allocatable={"cpu": "10"}), _started(init_spec="2", init_actual="8")],
+        asks(_cpu("8")),
+        refused={},
+    )
 ]
 
 ROWS: Final = [*FILTER_ROWS, *REQUEST_ROWS, *RESIZE_ROWS]

@@ -146,6 +146,21 @@ FIT_SCORE_ROWS: Final = [
         asks({"cpu": "0", "memory": "0"}),
         scores={"n": (50 + 80) // 2},
     ),
+    Row(
+        "5 NonZero with pod-level cpu, memory named by one of two containers: none assumed for the other",
+        FIT,
+        [
+            node("n", allocatable={"cpu": "1000m", "memory": "1000Mi"}),
+            pod(
+                "user",
+                node="n",
+                containers=[container("c", requests={"memory": "100Mi"}), container("d")],
+                spec={"resources": {"requests": {"cpu": "500m"}}},
+            ),
+        ],
+        asks({"cpu": "0", "memory": "0"}),
+        scores={"n": (50 + 90) // 2},
+    ),
 ]
 
 

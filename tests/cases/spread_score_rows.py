@@ -181,6 +181,13 @@ ROWS: Final = [
         scores={"a": 0, "b": 0},
     ),
     row(
+        "2.7 pods on a node without the other soft key do not count in the zone",
+        [A, X, node("c", labels={"zone": "zone1"})],
+        foo(x=1, c=5),
+        spread_pod(spread("zone", FOO, soft=True), spread("node", FOO, soft=True)),
+        scores={"a": 100, "x": 0, "c": 0},
+    ),
+    row(
         # w = ln 4: a 1.39 + 1.39 -> 3, x 4.16 + 0 -> 4. Rounded one by one, a would be 2 and x would get 50.
         "2.8 the total of all constraints is rounded, not each",
         [A, X],
