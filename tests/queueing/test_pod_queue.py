@@ -220,6 +220,18 @@ def test_a_pod_is_not_popped_early_where_the_setting_is_off():
     assert drained(queue, 1.3) == ["p"]
 
 
+@pytest.mark.parametrize(
+    ("pop_from_backoff", "can_pop"), [(True, True), (False, False)], ids=["early", "on time"]
+)
+def test_a_rejected_pod_that_backs_off_can_be_popped_where_early_pops_are_on(pop_from_backoff, can_pop):
+    queue = queue_of(pod("p"), pop_from_backoff=pop_from_backoff)
+    assert queue.can_pop()
+    reject(queue, "NodeName")
+    assert not queue.can_pop()
+    queue.on_event(NODE_ADD, None, None, 0.0)
+    assert queue.can_pop() is can_pop
+
+
 def test_backoff_that_is_over_counts_as_an_arrival():
     queue = queue_of(pod("p"))
     reject(queue)
