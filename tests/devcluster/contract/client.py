@@ -1,0 +1,157 @@
+"""A plain HTTP client for the contract suite: what it sends and gets is what is on the wire."""
+
+import asyncio
+import json
+import ssl as ssl_module
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Self
+from uuid import uuid4
+
+import aiohttp
+
+_EVENT_TIMEOUT_S = 15.0
+_numbers = count(1)
+
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer: its code, and its body decoded."""
+
+    code: int
+    body: Any
+
+    @property
+    def ok(self) -> Any:
+        """The body of an answer that must be a success."""
+        assert self.code < 300, self.body
+        return self.body
+
+    def refused(self, code: int, reason: str) -> str:
+        """The message of an answer that must be this refusal, as a Status."""
+        assert (self.code, self.body.get("kind"), self.body.get("reason")) == (code, "Status", reason), self.body
+        assert self.body["code"] == code
+        assert self.body["status"] == "Failure"
+        message: str = self.body["message"]
+        return message
+
+    def causes(self) -> list[tuple[str, str]]:
+        """(reason, field) of each cause of a refusal."""
+        return [(cause["reason"], cause.get("field", "")) for cause in self.body["details"]["causes"]]
+
+
+class Events:
+    """The events of an open watch, one after another."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    async def next(self, timeout_s: float = _EVENT_TIMEOUT_S) -> dict[str, Any] | None:
+        """The next event, or None where the stream has ended."""
+        async with asyncio.timeout(timeout_s):
+            line = await self._response.content.readline()
+        return json.loads(line) if line else None
+
+    async def seen(self, how_many: int) -> list[tuple[str, str]]:
+        """(type, name) of the next events."""
+        events = [await self.next() for _ in range(how_many)]
+        return [(event["type"], event["object"]["metadata"]["name"]) for event in events if event]
+
+
+class Api:
+    """A client of one server, at work in one namespace."""
+
+    def __init__(self, url: str, headers: dict[str, str], *, ssl: ssl_module.SSLContext | bool = True) -> None:
+        self.url = url
+        self.headers = headers
+        self.namespace = ""
+        self._ssl = ssl
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(ssl=self._ssl)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        self._session = aiohttp.ClientSession(
+            headers=self.headers, connector=connector, timeout=timeout, read_bufsize=2**20
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def enter_namespace(self) -> None:
+        """The client has a namespace that nobody else uses."""
+        self.namespace = f"contract-{next(_numbers)}-{uuid4().hex[:8]}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        (await self.post("/api/v1/namespaces", body)).ok  # noqa: B018 - asserts success
+
+    def in_namespace(self, plural: str, name: str = "", *, group: str = "api/v1") -> str:
+        """The path of a collection of the namespace, or of one object in it."""
+        return f"/{group}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+    def pods(self, name: str = "") -> str:
+        """The path of the namespace's pods, or of one."""
+        return self.in_namespace("pods", name)
+
+    async def request(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "", accept: str = "", **query: str
+    ) -> Answer:
+        """The answer to a request. A `str` body is sent as it is, anything else as JSON."""
+        assert self._session is not None
+        headers = {"Content-Type": content_type or "application/json"} if body is not None else {}
+        if accept:
+            headers["Accept"] = accept
+        data = None if body is None else body if isinstance(body, str) else json.dumps(body)
+        async with self._session.request(method, self.url + path, data=data, headers=headers, params=query) as got:
+            text = await got.text()
+            return Answer(got.status, json.loads(text) if "json" in got.content_type else {"text": text})
+
+    async def get(self, path: str, **query: str) -> Answer:
+        """The answer to a GET."""
+        return await self.request("GET", path, **query)
+
+    async def post(self, path: str, body: Any, **query: str) -> Answer:
+        """The answer to a POST."""
+        return await self.request("POST", path, body, **query)
+
+    async def put(self, path: str, body: Any, **query: str) -> Answer:
+        """The answer to a PUT."""
+        return await self.request("PUT", path, body, **query)
+
+    async def patch(self, path: str, body: Any, content_type: str = MERGE, **query: str) -> Answer:
+        """The answer to a PATCH."""
+        return await self.request("PATCH", path, body, content_type=content_type, **query)
+
+    async def delete(self, path: str, body: Any = None, **query: str) -> Answer:
+        """The answer to a DELETE."""
+        return await self.request("DELETE", path, body, **query)
+
+    @asynccontextmanager
+    async def watch(self, path: str, *, accept: str = "application/json", **query: str) -> AsyncIterator[Events]:
+        """An open watch."""
+        assert self._session is not None
+        params = {"watch": "true", **query}
+        async with self._session.get(self.url + path, params=params, headers={"Accept": accept}) as response:
+            assert response.status == 200, await response.text()
+            yield Events(response)
+
+    async def create_pod(self, name: str, *, node: str = "", labels: dict[str, str] | None = None, **spec: Any) -> Any:
+        """The stored pod, made of a name and what matters."""
+        wanted = {"containers": [{"name": "c", "image": "registry.test/pause:1"}], **spec}
+        if node:
+            wanted["nodeName"] = node
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}}, "spec": wanted}
+        return (await self.post(self.pods(), body)).ok
+
+    async def create_map(self, name: str, data: dict[str, str] | None = None, **metadata: Any) -> Any:
+        """The stored ConfigMap: the plainest object there is."""
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": data or {}}
+        return (await self.post(self.in_namespace("configmaps"), body)).ok

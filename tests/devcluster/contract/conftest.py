@@ -1,0 +1,38 @@
+"""The contract suite's servers: the embedded cluster always, a real API server where there is one."""
+
+import ssl
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from scheduler.devcluster.server import DevCluster
+from tests.devcluster.contract.client import Api
+from tests.devcluster.real_api_server import Address, RealApiServer, assets
+
+_SERVERS = ["devcluster", *([pytest.param("real", marks=pytest.mark.real)] if assets() else [])]
+
+
+@pytest.fixture(scope="session")
+def real_server(tmp_path_factory) -> Iterator[Address]:
+    """One real API server for the whole run."""
+    binaries = assets()
+    assert binaries is not None
+    server = RealApiServer(binaries, tmp_path_factory.mktemp("api-server"))
+    yield server.start()
+    server.stop()
+
+
+@pytest_asyncio.fixture(params=_SERVERS)
+async def api(request) -> AsyncIterator[Api]:
+    """A client of the server under test, with a namespace of its own."""
+    if request.param == "real":
+        address: Address = request.getfixturevalue("real_server")
+        context = ssl.create_default_context(cafile=str(address.ca_file))
+        async with Api(address.url, {"Authorization": f"Bearer {address.token}"}, ssl=context) as client:
+            await client.enter_namespace()
+            yield client
+        return
+    async with DevCluster(bookmark_interval_s=0.2) as cluster, Api(cluster.url, cluster.headers) as client:
+        await client.enter_namespace()
+        yield client

@@ -1,0 +1,186 @@
+"""Lists: selectors, pages, versions and forms."""
+
+import pytest
+
+from tests.devcluster.contract.client import Api
+
+pytestmark = pytest.mark.asyncio
+
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+_PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
+
+
+async def _names(api: Api, **query: str) -> list[str]:
+    return [one["metadata"]["name"] for one in (await api.get(api.in_namespace("configmaps"), **query)).ok["items"]]
+
+
+async def test_a_list_is_sorted_and_carries_a_resource_version(api: Api):
+    for name in ("b", "a", "c"):
+        await api.create_map(name)
+    body = (await api.get(api.in_namespace("configmaps"))).ok
+    assert (body["kind"], body["apiVersion"]) == ("ConfigMapList", "v1")
+    assert [one["metadata"]["name"] for one in body["items"]] == ["a", "b", "c"]
+    assert int(body["metadata"]["resourceVersion"]) >= max(
+        int(one["metadata"]["resourceVersion"]) for one in body["items"]
+    )
+    assert "kind" not in body["items"][0]
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        pytest.param("app=web", ["one", "two"], id="equals"),
+        pytest.param("app==web,tier!=db", ["one"], id="two conditions"),
+        pytest.param("tier!=db", ["one", "three"], id="not equals takes absent"),
+        pytest.param("app in (web, api)", ["one", "three", "two"], id="in"),
+        pytest.param("app notin (web)", ["three"], id="notin"),
+        pytest.param("tier", ["two"], id="exists"),
+        pytest.param("!tier", ["one", "three"], id="does not exist"),
+        pytest.param("app=", [], id="empty value"),
+        pytest.param("app in (web,)", ["one", "two"], id="empty value in a set"),
+    ],
+)
+async def test_label_selectors(api: Api, selector, names):
+    await api.create_map("one", labels={"app": "web"})
+    await api.create_map("two", labels={"app": "web", "tier": "db"})
+    await api.create_map("three", labels={"app": "api"})
+    maps = await _names(api, labelSelector=f"{selector}" if selector != "!tier" else "!tier,app")
+    assert maps == names or set(maps) - set(names) == {"kube-root-ca.crt"}
+
+
+@pytest.mark.parametrize("selector", ["app in web", "a=b c", "=", "app in (web", "!", "a!b"])
+async def test_a_label_selector_that_does_not_parse_is_a_bad_request(api: Api, selector):
+    answer = await api.get(api.in_namespace("configmaps"), labelSelector=selector)
+    assert answer.refused(400, "BadRequest").startswith("unable to parse requirement: ")
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        pytest.param("spec.nodeName=n1", ["bound"], id="node"),
+        pytest.param("spec.nodeName=", ["loose"], id="no node"),
+        pytest.param("spec.nodeName!=n1", ["loose"], id="another node"),
+        pytest.param("spec.schedulerName=mine", ["loose"], id="scheduler"),
+        pytest.param("status.phase=Pending,metadata.name=bound", ["bound"], id="phase and name"),
+        pytest.param("status.phase!=Pending", [], id="another phase"),
+        pytest.param("spec.restartPolicy=Always", ["bound", "loose"], id="restart policy"),
+    ],
+)
+async def test_field_selectors_on_pods(api: Api, selector, names):
+    await api.create_pod("bound", node="n1")
+    await api.create_pod("loose", schedulerName="mine")
+    items = (await api.get(api.pods(), fieldSelector=selector)).ok["items"]
+    assert [one["metadata"]["name"] for one in items] == names
+
+
+@pytest.mark.parametrize(
+    ("plural", "message"),
+    [
+        pytest.param("pods", "field label not supported: spec.nothing", id="pods"),
+        pytest.param(
+            "configmaps",
+            '"spec.nothing" is not a known field selector: only "metadata.name", "metadata.namespace"',
+            id="a kind with the usual two",
+        ),
+    ],
+)
+async def test_an_unknown_field_in_a_selector_is_a_bad_request(api: Api, plural, message):
+    answer = await api.get(api.in_namespace(plural), fieldSelector="spec.nothing=1")
+    assert message in answer.refused(400, "BadRequest")
+
+
+async def test_pages_follow_each_other_and_show_one_version(api: Api):
+    for index in range(5):
+        await api.create_map(f"m{index}", labels={"mine": "yes"})
+    path = api.in_namespace("configmaps")
+    first = (await api.get(path, limit="2")).ok
+    assert [one["metadata"]["name"] for one in first["items"]] == ["m0", "m1"]
+    assert first["metadata"]["remainingItemCount"] == 3
+    await api.create_map("m3-and-a-half")
+    second = (await api.get(path, limit="2", **{"continue": first["metadata"]["continue"]})).ok
+    assert [one["metadata"]["name"] for one in second["items"]] == ["m2", "m3"]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    third = (await api.get(path, limit="2", **{"continue": second["metadata"]["continue"]})).ok
+    assert [one["metadata"]["name"] for one in third["items"]] == ["m4"]
+    assert "continue" not in third["metadata"]
+
+
+async def test_a_page_with_a_selector_does_not_count_the_rest(api: Api):
+    for index in range(3):
+        await api.create_map(f"m{index}", labels={"mine": "yes"})
+    page = (await api.get(api.in_namespace("configmaps"), limit="1", labelSelector="mine=yes")).ok
+    assert [one["metadata"]["name"] for one in page["items"]] == ["m0"]
+    assert page["metadata"]["continue"]
+    assert "remainingItemCount" not in page["metadata"]
+
+
+async def test_a_broken_continue_token_is_a_bad_request(api: Api):
+    answer = await api.get(api.in_namespace("configmaps"), limit="1", **{"continue": "nonsense"})
+    assert answer.refused(400, "BadRequest").startswith("continue key is not valid: ")
+
+
+async def test_a_version_that_has_not_happened_times_out(api: Api):
+    current = int((await api.get(api.in_namespace("configmaps"))).ok["metadata"]["resourceVersion"])
+    answer = await api.get(api.in_namespace("configmaps"), resourceVersion=str(current + 1_000_000))
+    assert f"Too large resource version: {current + 1_000_000}, current: " in answer.refused(504, "Timeout")
+    assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+async def test_an_exact_version_shows_the_past(api: Api):
+    then = (await api.create_map("one"))["metadata"]["resourceVersion"]
+    await api.create_map("two")
+    assert await _names(api, resourceVersion=then, resourceVersionMatch="Exact") == ["one"]
+    assert await _names(api, resourceVersion=then, resourceVersionMatch="NotOlderThan") == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        pytest.param({"resourceVersionMatch": "Exact"}, "resourceVersionMatch", id="match without version"),
+        pytest.param(
+            {"resourceVersionMatch": "Exact", "resourceVersion": "0"}, "resourceVersionMatch", id="exactly any"
+        ),
+        pytest.param({"sendInitialEvents": "true"}, "sendInitialEvents", id="initial events of a list"),
+    ],
+)
+async def test_contradicting_list_options_are_invalid(api: Api, query, field):
+    answer = await api.get(api.in_namespace("configmaps"), **query)
+    answer.refused(422, "Invalid")
+    assert (answer.body["details"]["group"], answer.body["details"]["kind"]) == ("meta.k8s.io", "ListOptions")
+    assert field in [name for _, name in answer.causes()]
+
+
+async def test_all_namespaces_are_listed_together(api: Api):
+    await api.create_pod("mine")
+    items = (await api.get("/api/v1/pods", fieldSelector=f"metadata.namespace={api.namespace}")).ok["items"]
+    assert [one["metadata"]["name"] for one in items] == ["mine"]
+
+
+async def test_a_table_has_columns_and_rows(api: Api):
+    await api.create_pod("p")
+    body = (await api.request("GET", api.pods(), accept=_TABLE)).ok
+    assert (body["kind"], body["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert [one["name"] for one in body["columnDefinitions"]][:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
+    assert body["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", 0]
+    assert body["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    assert body["metadata"]["resourceVersion"]
+
+
+async def test_metadata_alone_can_be_listed(api: Api):
+    await api.create_pod("p")
+    body = (await api.request("GET", api.pods(), accept=_PARTIAL)).ok
+    assert (body["kind"], body["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
+    assert [one["metadata"]["name"] for one in body["items"]] == ["p"]
+    assert "spec" not in body["items"][0]
+
+
+async def test_a_form_that_nobody_writes_is_not_acceptable(api: Api):
+    assert (await api.request("GET", api.pods(), accept="text/html")).code == 406
+
+
+async def test_yaml_is_read_and_written(api: Api):
+    body = "metadata:\n  name: one\ndata:\n  k: v\n"
+    created = await api.request("POST", api.in_namespace("configmaps"), body, content_type="application/yaml")
+    assert created.ok["data"] == {"k": "v"}
+    shown = await api.request("GET", api.in_namespace("configmaps", "one"), accept="application/yaml")
+    assert "k: v" in shown.ok["text"]

@@ -1,0 +1,326 @@
+"""Objects: creation, reading, replacement, deletion, and the refusals that go with them."""
+
+import pytest
+
+from tests.devcluster.contract.client import Api
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_a_created_object_carries_what_the_server_adds(api: Api):
+    stored = await api.create_map("one", {"k": "v"})
+    metadata = stored["metadata"]
+    assert (stored["kind"], stored["apiVersion"], stored["data"]) == ("ConfigMap", "v1", {"k": "v"})
+    assert metadata["namespace"] == api.namespace
+    assert len(metadata["uid"]) == 36
+    assert metadata["creationTimestamp"].endswith("Z")
+    assert int(metadata["resourceVersion"]) > 0
+
+
+async def test_creation_answers_201_and_reading_gives_the_same_object(api: Api):
+    body = {"metadata": {"name": "one"}, "data": {"k": "v"}}
+    created = await api.post(api.in_namespace("configmaps"), body)
+    read = await api.get(api.in_namespace("configmaps", "one"))
+    assert (created.code, read.code) == (201, 200)
+    created.body["metadata"].pop("managedFields", None)
+    read.body["metadata"].pop("managedFields", None)
+    assert read.body == created.body
+
+
+async def test_generated_names_start_with_the_prefix(api: Api):
+    first, second = [
+        (await api.post(api.in_namespace("configmaps"), {"metadata": {"generateName": "made-"}})).ok for _ in range(2)
+    ]
+    names = [one["metadata"]["name"] for one in (first, second)]
+    assert all(name.startswith("made-") and len(name) == len("made-") + 5 for name in names)
+    assert names[0] != names[1]
+
+
+async def test_a_taken_name_is_refused(api: Api):
+    await api.create_map("one")
+    answer = await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "one"}})
+    assert answer.refused(409, "AlreadyExists") == 'configmaps "one" already exists'
+    assert answer.body["details"] == {"name": "one", "kind": "configmaps"}
+
+
+async def test_a_missing_object_is_not_found(api: Api):
+    answer = await api.get(api.in_namespace("deployments", "none", group="apis/apps/v1"))
+    assert answer.refused(404, "NotFound") == 'deployments.apps "none" not found'
+    assert answer.body["details"] == {"name": "none", "group": "apps", "kind": "deployments"}
+
+
+async def test_a_missing_namespace_is_not_found_at_creation(api: Api):
+    answer = await api.post("/api/v1/namespaces/nowhere/configmaps", {"metadata": {"name": "one"}})
+    assert answer.refused(404, "NotFound") == 'namespaces "nowhere" not found'
+
+
+async def test_an_object_without_a_name_is_invalid(api: Api):
+    answer = await api.post(api.in_namespace("configmaps"), {"metadata": {}})
+    message = answer.refused(422, "Invalid")
+    assert message == 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required'
+    assert answer.causes() == [("FieldValueRequired", "metadata.name")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "field"),
+    [
+        pytest.param({"name": "Bad_Name"}, "metadata.name", id="name"),
+        pytest.param({"name": "one", "labels": {"bad key!": "v"}}, "metadata.labels", id="label key"),
+        pytest.param({"name": "one", "labels": {"k": "bad value!"}}, "metadata.labels", id="label value"),
+    ],
+)
+async def test_bad_metadata_is_invalid_and_names_the_field(api: Api, metadata, field):
+    answer = await api.post(api.in_namespace("configmaps"), {"metadata": metadata})
+    answer.refused(422, "Invalid")
+    assert answer.causes() == [("FieldValueInvalid", field)]
+
+
+async def test_labels_must_be_text(api: Api):
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "labels": {"k": 1}}}
+    answer = await api.post(api.in_namespace("configmaps"), body)
+    assert answer.refused(400, "BadRequest").startswith('ConfigMap in version "v1" cannot be handled as a ConfigMap')
+
+
+async def test_a_namespace_in_the_body_must_be_the_urls(api: Api):
+    body = {"metadata": {"name": "one", "namespace": "other"}}
+    message = (await api.post(api.in_namespace("configmaps"), body)).refused(400, "BadRequest")
+    assert message == "the namespace of the provided object does not match the namespace sent on the request"
+
+
+async def test_a_resource_version_at_creation_is_refused(api: Api):
+    answer = await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "one", "resourceVersion": "5"}})
+    assert answer.code == 500
+    assert answer.body["message"] == "resourceVersion should not be set on objects to be created"
+
+
+async def test_dry_run_stores_nothing(api: Api):
+    created = await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "one"}}, dryRun="All")
+    assert created.code == 201
+    assert created.body["metadata"]["name"] == "one"
+    (await api.get(api.in_namespace("configmaps", "one"))).refused(404, "NotFound")
+
+
+async def test_a_replacement_needs_the_current_resource_version(api: Api):
+    stored = await api.create_map("one", {"k": "1"})
+    path = api.in_namespace("configmaps", "one")
+    newer = (await api.put(path, {**stored, "data": {"k": "2"}})).ok
+    assert int(newer["metadata"]["resourceVersion"]) > int(stored["metadata"]["resourceVersion"])
+    answer = await api.put(path, {**stored, "data": {"k": "3"}})
+    assert answer.refused(409, "Conflict") == (
+        'Operation cannot be fulfilled on configmaps "one": the object has been modified; please apply your '
+        "changes to the latest version and try again"
+    )
+
+
+async def test_a_replacement_without_resource_version_is_taken(api: Api):
+    await api.create_map("one", {"k": "1"})
+    replaced = await api.put(api.in_namespace("configmaps", "one"), {"metadata": {"name": "one"}, "data": {"k": "2"}})
+    assert replaced.ok["data"] == {"k": "2"}
+
+
+async def test_a_replacement_with_another_uid_is_a_conflict(api: Api):
+    await api.create_map("one")
+    uid = "00000000-0000-0000-0000-000000000000"
+    answer = await api.put(api.in_namespace("configmaps", "one"), {"metadata": {"name": "one", "uid": uid}})
+    assert f"Precondition failed: UID in precondition: {uid}, UID in object meta: " in answer.refused(409, "Conflict")
+
+
+async def test_leases_are_not_replaced_without_resource_version(api: Api):
+    group = "apis/coordination.k8s.io/v1"
+    body = {"metadata": {"name": "lock"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
+    (await api.post(api.in_namespace("leases", group=group), body)).ok  # noqa: B018
+    answer = await api.put(api.in_namespace("leases", "lock", group=group), body)
+    assert answer.refused(422, "Invalid") == (
+        'Lease.coordination.k8s.io "lock" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified '
+        "for an update"
+    )
+
+
+async def test_an_unchanged_replacement_keeps_the_resource_version(api: Api):
+    stored = await api.create_map("one", {"k": "1"})
+    again = (await api.put(api.in_namespace("configmaps", "one"), stored)).ok
+    assert again["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
+
+
+async def test_a_replacement_of_a_missing_object_is_not_found(api: Api):
+    answer = await api.put(api.in_namespace("configmaps", "one"), {"metadata": {"name": "one"}})
+    assert answer.refused(404, "NotFound") == 'configmaps "one" not found'
+
+
+async def test_a_replacement_must_name_the_object_of_the_url(api: Api):
+    await api.create_map("one")
+    message = (await api.put(api.in_namespace("configmaps", "one"), {"metadata": {"name": "two"}})).refused(
+        400, "BadRequest"
+    )
+    assert message == "the name of the object (two) does not match the name on the URL (one)"
+
+
+async def test_an_object_of_another_kind_is_refused(api: Api):
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}}
+    (await api.post(api.in_namespace("configmaps"), body)).refused(400, "BadRequest")
+
+
+async def test_a_deletion_answers_with_a_status_that_names_the_object(api: Api):
+    stored = await api.create_map("one")
+    body = (await api.delete(api.in_namespace("configmaps", "one"))).ok
+    assert (body["kind"], body["status"]) == ("Status", "Success")
+    assert body["details"] == {"name": "one", "kind": "configmaps", "uid": stored["metadata"]["uid"]}
+    (await api.get(api.in_namespace("configmaps", "one"))).refused(404, "NotFound")
+
+
+async def test_a_deletion_with_another_uid_is_a_conflict(api: Api):
+    stored = await api.create_map("one")
+    options = {"preconditions": {"uid": "other"}}
+    message = (await api.delete(api.in_namespace("configmaps", "one"), options)).refused(409, "Conflict")
+    assert message == (
+        'Operation cannot be fulfilled on configmaps "one": the UID in the precondition (other) does not match the '
+        f"UID in record ({stored['metadata']['uid']}). The object might have been deleted and then recreated"
+    )
+
+
+async def test_finalizers_keep_an_object_until_they_are_gone(api: Api):
+    await api.create_map("one", finalizers=["example.com/hold"])
+    path = api.in_namespace("configmaps", "one")
+    marked = (await api.delete(path)).ok
+    assert marked["metadata"]["deletionTimestamp"]
+    assert (await api.get(path)).code == 200
+    refused = await api.patch(path, {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}})
+    assert refused.causes() == [("FieldValueForbidden", "metadata.finalizers")]
+    (await api.patch(path, {"metadata": {"finalizers": None}})).ok  # noqa: B018
+    (await api.get(path)).refused(404, "NotFound")
+
+
+async def test_a_collection_is_deleted_as_its_selector_says(api: Api):
+    await api.create_map("one", labels={"app": "a"})
+    await api.create_map("two", labels={"app": "b"})
+    (await api.delete(api.in_namespace("configmaps"), labelSelector="app=a")).ok  # noqa: B018
+    left = (await api.get(api.in_namespace("configmaps"))).ok["items"]
+    assert [one["metadata"]["name"] for one in left] == ["two"]
+
+
+async def test_the_generation_counts_changes_of_the_spec_alone(api: Api):
+    path = api.in_namespace("deployments", group="apis/apps/v1")
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    body = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}}
+    created = (await api.post(path, body)).ok
+    assert created["metadata"]["generation"] == 1
+    labelled = (await api.patch(f"{path}/web", {"metadata": {"labels": {"x": "y"}}})).ok
+    assert labelled["metadata"]["generation"] == 1
+    scaled = (await api.patch(f"{path}/web", {"spec": {"replicas": 3}})).ok
+    assert scaled["metadata"]["generation"] == 2
+    observed = (await api.patch(f"{path}/web/status", {"status": {"replicas": 3}, "spec": {"replicas": 9}})).ok
+    assert (observed["spec"]["replicas"], observed["status"]["replicas"]) == (3, 3)
+    assert observed["metadata"]["generation"] == 2
+
+
+async def test_the_scale_subresource_reads_and_writes_replicas(api: Api):
+    path = api.in_namespace("replicasets", group="apis/apps/v1")
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    body = {
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "a"}}, "template": template},
+    }
+    (await api.post(path, body)).ok  # noqa: B018
+    scale = (await api.get(f"{path}/web/scale")).ok
+    assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 2})
+    assert scale["status"] == {"replicas": 0, "selector": "app=a"}
+    assert (await api.patch(f"{path}/web/scale", {"spec": {"replicas": 5}})).ok["spec"] == {"replicas": 5}
+    scale["spec"] = {"replicas": 6}
+    (await api.put(f"{path}/web/scale", scale)).refused(409, "Conflict")
+    assert (await api.get(f"{path}/web")).ok["spec"]["replicas"] == 5
+
+
+async def test_namespaces_carry_their_name_as_a_label(api: Api):
+    stored = (await api.get(f"/api/v1/namespaces/{api.namespace}")).ok
+    assert stored["metadata"]["labels"] == {"kubernetes.io/metadata.name": api.namespace}
+    assert stored["status"] == {"phase": "Active"}
+    assert stored["spec"] == {"finalizers": ["kubernetes"]}
+
+
+async def test_a_terminating_namespace_takes_nothing_new(api: Api):
+    await api.create_map("one", finalizers=["example.com/hold"])
+    marked = (await api.delete(f"/api/v1/namespaces/{api.namespace}")).ok
+    assert marked["status"]["phase"] == "Terminating"
+    answer = await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "two"}})
+    assert answer.refused(403, "Forbidden") == (
+        f'configmaps "two" is forbidden: unable to create new content in namespace {api.namespace} because it is '
+        "being terminated"
+    )
+    assert answer.body["details"]["causes"] == [
+        {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {api.namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/api/v1/widgets", id="unknown core resource"),
+        pytest.param("/api/v1/namespaces/default/widgets/w", id="unknown object"),
+    ],
+)
+async def test_unknown_resources_are_not_found(api: Api, path):
+    answer = await api.get(path)
+    assert answer.refused(404, "NotFound") == "the server could not find the requested resource"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/apis/example.com/v1/widgets", id="unknown group"),
+        pytest.param("/apis/apps/v1/widgets", id="unknown resource of a group"),
+        pytest.param("/nothing/here", id="no api path"),
+    ],
+)
+async def test_unknown_paths_answer_404(api: Api, path):
+    assert (await api.get(path)).code == 404
+
+
+async def test_a_method_that_a_path_does_not_have_is_not_allowed(api: Api):
+    message = (await api.post(api.pods("p"), {})).refused(405, "MethodNotAllowed")
+    assert message == "the server does not allow this method on the requested resource"
+
+
+async def test_an_event_written_in_one_version_reads_in_the_other(api: Api):
+    group = "apis/events.k8s.io/v1"
+    body = {
+        "metadata": {"name": "e"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/s",
+        "reportingInstance": "s-1",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "type": "Normal",
+        "note": "done",
+        "regarding": {"kind": "Pod", "namespace": api.namespace, "name": "p"},
+    }
+    created = (await api.post(api.in_namespace("events", group=group), body)).ok
+    assert (created["apiVersion"], created["note"]) == ("events.k8s.io/v1", "done")
+    core = (await api.get(api.in_namespace("events", "e"))).ok
+    assert (core["apiVersion"], core["message"]) == ("v1", "done")
+    assert (core["involvedObject"]["name"], core["reportingComponent"]) == ("p", "example.com/s")
+    listed = (await api.get(api.in_namespace("events"), fieldSelector="involvedObject.name=p")).ok
+    assert [one["metadata"]["name"] for one in listed["items"]] == ["e"]
+    regarding = (await api.get(api.in_namespace("events", group=group), fieldSelector="regarding.name=q")).ok
+    assert regarding["items"] == []
+
+
+async def test_event_series_are_patched_in(api: Api):
+    group = "apis/events.k8s.io/v1"
+    body = {
+        "metadata": {"name": "e"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/s",
+        "reportingInstance": "s-1",
+        "action": "Binding",
+        "reason": "FailedScheduling",
+        "type": "Warning",
+        "regarding": {"kind": "Pod", "namespace": api.namespace, "name": "p"},
+    }
+    (await api.post(api.in_namespace("events", group=group), body)).ok  # noqa: B018
+    series = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
+    path = api.in_namespace("events", "e", group=group)
+    assert (await api.patch(path, {"series": series})).ok["series"] == series

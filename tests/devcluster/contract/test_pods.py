@@ -1,0 +1,467 @@
+"""Pods: what the server writes, what may change, how they end; bindings and evictions."""
+
+import pytest
+
+from tests.devcluster.contract.client import Api
+
+pytestmark = pytest.mark.asyncio
+
+_UPDATABLE = (
+    "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
+    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def _binding(name: str, node: str = "n1", **metadata: object) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, **metadata},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+async def _make_node(api: Api, name: str, **labels: str) -> None:
+    body = {"metadata": {"name": name, "labels": {key.replace("__", "/"): value for key, value in labels.items()}}}
+    (await api.post("/api/v1/nodes", body)).ok  # noqa: B018
+
+
+# -- creation ------------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_gets_the_defaults_that_schedulers_read(api: Api):
+    resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
+    stored = await api.create_pod("p", containers=[{"name": "c", "image": "i", "resources": resources}])
+    spec = stored["spec"]
+    assert {
+        "restartPolicy": "Always",
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "terminationGracePeriodSeconds": 30,
+        "priority": 0,
+        "preemptionPolicy": "PreemptLowerPriority",
+        "enableServiceLinks": True,
+        "securityContext": {},
+    }.items() <= spec.items()
+    assert spec["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
+    assert spec["containers"][0]["imagePullPolicy"] == "Always"
+    assert spec["containers"][0]["terminationMessagePolicy"] == "File"
+    assert [(one["key"], one["tolerationSeconds"]) for one in spec["tolerations"]] == [
+        ("node.kubernetes.io/not-ready", 300),
+        ("node.kubernetes.io/unreachable", 300),
+    ]
+    assert stored["status"] == {"phase": "Pending", "qosClass": "Burstable"}
+    assert stored["metadata"]["generation"] == 1
+
+
+async def test_a_status_given_at_creation_is_dropped(api: Api):
+    body = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running"},
+    }
+    assert (await api.post(api.pods(), body)).ok["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+
+
+async def test_a_gated_pod_says_so_in_its_conditions(api: Api):
+    stored = await api.create_pod("p", schedulingGates=[{"name": "example.com/wait"}])
+    (condition,) = stored["status"]["conditions"]
+    assert condition["lastTransitionTime"]
+    del condition["lastTransitionTime"]
+    assert condition == {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+
+
+async def test_priority_comes_from_the_class(api: Api):
+    name = f"class-{api.namespace}"
+    body = {"metadata": {"name": name}, "value": 1000, "preemptionPolicy": "Never"}
+    (await api.post("/apis/scheduling.k8s.io/v1/priorityclasses", body)).ok  # noqa: B018
+    spec = (await api.create_pod("p", priorityClassName=name))["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
+    (await api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")).ok  # noqa: B018
+
+
+async def test_a_missing_priority_class_is_forbidden(api: Api):
+    body = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "priorityClassName": "none"},
+    }
+    message = (await api.post(api.pods(), body)).refused(403, "Forbidden")
+    assert message == 'pods "p" is forbidden: no PriorityClass with name none was found'
+
+
+async def test_a_priority_that_contradicts_the_class_is_forbidden(api: Api):
+    body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "priority": 7}}
+    message = (await api.post(api.pods(), body)).refused(403, "Forbidden")
+    assert message == (
+        'pods "p" is forbidden: the integer value of priority (7) must not be provided in pod spec; priority '
+        "admission controller computed 0 from the given PriorityClass name"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "causes"),
+    [
+        pytest.param({}, [("FieldValueRequired", "spec.containers")], id="no containers"),
+        pytest.param(
+            {"containers": [{"name": "Bad", "image": "i"}]},
+            [("FieldValueInvalid", "spec.containers[0].name")],
+            id="container name",
+        ),
+        pytest.param(
+            {"containers": [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]},
+            [("FieldValueDuplicate", "spec.containers[1].name")],
+            id="two containers of one name",
+        ),
+        pytest.param(
+            {"containers": [{"name": "c", "image": "i"}], "nodeName": "n", "schedulingGates": [{"name": "g.io/g"}]},
+            [("FieldValueForbidden", "spec.nodeName")],
+            id="gated and bound",
+        ),
+        pytest.param(
+            {
+                "containers": [
+                    {"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
+                ]
+            },
+            [("FieldValueInvalid", "spec.containers[0].resources.requests")],
+            id="request above limit",
+        ),
+        pytest.param(
+            {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Sometimes"},
+            [("FieldValueNotSupported", "spec.restartPolicy")],
+            id="restart policy",
+        ),
+    ],
+)
+async def test_an_invalid_pod_is_refused_field_by_field(api: Api, spec, causes):
+    answer = await api.post(api.pods(), {"metadata": {"name": "p"}, "spec": spec})
+    answer.refused(422, "Invalid")
+    assert answer.causes() == causes
+
+
+async def test_a_quantity_that_is_none_is_a_bad_request(api: Api):
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "lots"}}}
+    answer = await api.post(api.pods(), {"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    assert "quantities must match the regular expression" in answer.refused(400, "BadRequest")
+
+
+async def test_match_label_keys_are_merged_into_selectors(api: Api):
+    term = {
+        "topologyKey": "zone",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["tenant"],
+        "mismatchLabelKeys": ["pod-template-hash", "absent"],
+    }
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    stored = await api.create_pod(
+        "p",
+        labels={"app": "web", "tenant": "t1", "pod-template-hash": "abc"},
+        affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+        topologySpreadConstraints=[constraint],
+    )
+    (merged,) = stored["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert merged["labelSelector"] == {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [
+            {"key": "tenant", "operator": "In", "values": ["t1"]},
+            {"key": "pod-template-hash", "operator": "NotIn", "values": ["abc"]},
+        ],
+    }
+    assert stored["spec"]["topologySpreadConstraints"][0]["labelSelector"] == {
+        "matchExpressions": [{"key": "pod-template-hash", "operator": "In", "values": ["abc"]}]
+    }
+
+
+async def test_a_pod_created_on_a_node_carries_the_nodes_topology(api: Api):
+    node = f"node-{api.namespace}"
+    await _make_node(api, node, topology__x="no", **{"topology.kubernetes.io__zone": "z1"})
+    labels = (await api.create_pod("p", node=node))["metadata"]["labels"]
+    assert labels == {"topology.kubernetes.io/zone": "z1"}
+    (await api.delete(f"/api/v1/nodes/{node}")).ok  # noqa: B018
+
+
+# -- changes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        pytest.param({"schedulerName": "other"}, id="scheduler"),
+        pytest.param({"nodeName": "n1"}, id="node"),
+        pytest.param({"nodeSelector": {"a": "b"}}, id="node selector"),
+        pytest.param({"priority": 5}, id="priority"),
+    ],
+)
+async def test_most_of_a_pods_spec_never_changes(api: Api, patch):
+    await api.create_pod("p")
+    answer = await api.patch(api.pods("p"), {"spec": patch})
+    message = answer.refused(422, "Invalid")
+    assert message.startswith(f'Pod "p" is invalid: {_UPDATABLE}\n')
+    assert answer.causes() == [("FieldValueForbidden", "spec")]
+
+
+async def test_an_image_and_more_tolerations_may_change(api: Api):
+    stored = await api.create_pod("p")
+    stored["spec"]["containers"][0]["image"] = "registry.test/pause:2"
+    stored["spec"]["tolerations"].append({"key": "a", "operator": "Exists"})
+    changed = (await api.put(api.pods("p"), stored)).ok
+    assert changed["spec"]["containers"][0]["image"] == "registry.test/pause:2"
+    assert len(changed["spec"]["tolerations"]) == 3
+    assert changed["metadata"]["generation"] == 2
+
+
+async def test_gates_are_removed_but_not_added(api: Api):
+    await api.create_pod("p", schedulingGates=[{"name": "g.io/a"}, {"name": "g.io/b"}])
+    one_less = await api.patch(api.pods("p"), {"spec": {"schedulingGates": [{"name": "g.io/b"}]}})
+    assert one_less.ok["spec"]["schedulingGates"] == [{"name": "g.io/b"}]
+    more = await api.patch(api.pods("p"), {"spec": {"schedulingGates": [{"name": "g.io/b"}, {"name": "g.io/c"}]}})
+    assert more.refused(422, "Invalid") == (
+        'Pod "p" is invalid: spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new '
+        "scheduling gate 'g.io/c'"
+    )
+    none = (await api.patch(api.pods("p"), {"spec": {"schedulingGates": None}})).ok
+    assert "schedulingGates" not in none["spec"]
+
+
+async def test_a_gated_pods_node_selector_may_be_narrowed(api: Api):
+    await api.create_pod("p", schedulingGates=[{"name": "g.io/a"}], nodeSelector={"a": "1"})
+    wider = await api.patch(api.pods("p"), {"spec": {"nodeSelector": {"b": "2"}}})
+    assert wider.ok["spec"]["nodeSelector"] == {"a": "1", "b": "2"}
+    changed = await api.patch(api.pods("p"), {"spec": {"nodeSelector": {"a": "2"}}})
+    assert "only additions to spec.nodeSelector are allowed" in changed.refused(422, "Invalid")
+
+
+async def test_labels_may_change_at_any_time(api: Api):
+    await api.create_pod("p", labels={"a": "1"})
+    changed = (await api.patch(api.pods("p"), {"metadata": {"labels": {"a": "2"}}})).ok
+    assert (changed["metadata"]["labels"], changed["metadata"]["generation"]) == ({"a": "2"}, 1)
+
+
+# -- binding -------------------------------------------------------------------------------------------------
+
+
+async def test_a_binding_assigns_the_pod_and_says_so(api: Api):
+    stored = await api.create_pod("p")
+    (await api.patch(f"{api.pods('p')}/status", {"status": {"nominatedNodeName": "n9"}})).ok  # noqa: B018
+    annotations = {"example.com/why": "test"}
+    body = _binding("p", uid=stored["metadata"]["uid"], annotations=annotations, labels={"more": "yes"})
+    answer = await api.post(f"{api.pods('p')}/binding", body)
+    assert answer.code == 201
+    assert answer.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    bound = (await api.get(api.pods("p"))).ok
+    assert bound["spec"]["nodeName"] == "n1"
+    assert "nominatedNodeName" not in bound["status"]
+    assert bound["metadata"]["annotations"] == annotations
+    assert bound["metadata"]["labels"] == {"more": "yes"}
+    (condition,) = bound["status"]["conditions"]
+    assert condition.pop("lastTransitionTime")
+    assert condition == {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+    assert bound["metadata"]["generation"] == stored["metadata"]["generation"]
+
+
+async def test_a_binding_replaces_the_condition_that_the_pod_was_unschedulable(api: Api):
+    await api.create_pod("p")
+    old = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+    (await api.patch(f"{api.pods('p')}/status", {"status": {"conditions": [old]}})).ok  # noqa: B018
+    (await api.post(f"{api.pods('p')}/binding", _binding("p"))).ok  # noqa: B018
+    (condition,) = (await api.get(api.pods("p"))).ok["status"]["conditions"]
+    assert (condition["status"], condition.get("reason"), condition.get("message")) == ("True", None, None)
+
+
+async def test_a_binding_copies_the_nodes_topology(api: Api):
+    node = f"node-{api.namespace}"
+    labels = {"topology.kubernetes.io__zone": "z1", "topology.kubernetes.io__region": "r1"}
+    await _make_node(api, node, **labels)
+    await api.create_pod("p", labels={"app": "a"})
+    (await api.post(f"{api.pods('p')}/binding", _binding("p", node))).ok  # noqa: B018
+    assert (await api.get(api.pods("p"))).ok["metadata"]["labels"] == {
+        "app": "a",
+        "topology.kubernetes.io/zone": "z1",
+        "topology.kubernetes.io/region": "r1",
+    }
+    (await api.delete(f"/api/v1/nodes/{node}")).ok  # noqa: B018
+
+
+async def test_the_old_bindings_resource_does_the_same(api: Api):
+    await api.create_pod("p")
+    (await api.post(api.in_namespace("bindings"), _binding("p"))).ok  # noqa: B018
+    assert (await api.get(api.pods("p"))).ok["spec"]["nodeName"] == "n1"
+
+
+async def test_a_bound_pod_is_not_bound_again_even_to_its_node(api: Api):
+    await api.create_pod("p", node="n1")
+    answer = await api.post(f"{api.pods('p')}/binding", _binding("p"))
+    assert answer.refused(409, "Conflict") == (
+        'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n1"'
+    )
+    assert answer.body["details"] == {"name": "p", "kind": "pods/binding"}
+
+
+async def test_a_gated_pod_is_not_bound(api: Api):
+    await api.create_pod("p", schedulingGates=[{"name": "g.io/a"}])
+    message = (await api.post(f"{api.pods('p')}/binding", _binding("p"))).refused(409, "Conflict")
+    assert message == (
+        'Operation cannot be fulfilled on pods/binding "p": pod p has non-empty .spec.schedulingGates'
+    )
+
+
+async def test_a_terminating_pod_is_not_bound(api: Api):
+    body = {
+        "metadata": {"name": "p", "finalizers": ["example.com/hold"]},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    (await api.post(api.pods(), body)).ok  # noqa: B018
+    (await api.delete(api.pods("p"))).ok  # noqa: B018
+    message = (await api.post(f"{api.pods('p')}/binding", _binding("p"))).refused(409, "Conflict")
+    assert message == (
+        'Operation cannot be fulfilled on pods/binding "p": pod p is being deleted, cannot be assigned to a host'
+    )
+    (await api.patch(api.pods("p"), {"metadata": {"finalizers": None}})).ok  # noqa: B018
+
+
+async def test_a_binding_for_another_uid_is_a_conflict(api: Api):
+    stored = await api.create_pod("p")
+    answer = await api.post(f"{api.pods('p')}/binding", _binding("p", uid="other"))
+    message = answer.refused(409, "Conflict")
+    assert (
+        f"Precondition failed: UID in precondition: other, UID in object meta: {stored['metadata']['uid']}" in message
+    )
+    assert answer.body["details"]["kind"] == "pods"
+
+
+async def test_a_binding_for_a_missing_pod_is_not_found(api: Api):
+    message = (await api.post(f"{api.pods('none')}/binding", _binding("none"))).refused(404, "NotFound")
+    assert message == 'pods "none" not found'
+
+
+async def test_a_binding_must_name_the_pod_of_the_url(api: Api):
+    await api.create_pod("p")
+    message = (await api.post(f"{api.pods('p')}/binding", _binding("q"))).refused(400, "BadRequest")
+    assert message == "name in URL does not match name in Binding object"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        pytest.param({"kind": "Node"}, "target.name: Required value", id="no name"),
+        pytest.param(
+            {"kind": "Pod", "name": "n"},
+            'target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"',
+            id="no node",
+        ),
+    ],
+)
+async def test_a_binding_without_a_node_is_refused(api: Api, target, message):
+    await api.create_pod("p")
+    answer = await api.post(f"{api.pods('p')}/binding", {**_binding("p"), "target": target})
+    assert (answer.code, answer.body["message"]) == (500, message)
+    assert "reason" not in answer.body
+
+
+# -- the end -------------------------------------------------------------------------------------------------
+
+
+async def test_an_unbound_pod_goes_at_once(api: Api):
+    await api.create_pod("p")
+    gone = (await api.delete(api.pods("p"))).ok
+    assert gone["kind"] == "Pod"
+    assert gone["metadata"]["deletionGracePeriodSeconds"] == 0
+    (await api.get(api.pods("p"))).refused(404, "NotFound")
+
+
+async def test_a_bound_pod_terminates_until_it_is_deleted_without_grace(api: Api):
+    await api.create_pod("p", node="n1", terminationGracePeriodSeconds=20)
+    marked = (await api.delete(api.pods("p"))).ok
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == 20
+    assert marked["metadata"]["deletionTimestamp"]
+    assert marked["metadata"]["generation"] == 2
+    assert (await api.get(api.pods("p"))).code == 200
+    (await api.delete(api.pods("p"), gracePeriodSeconds="0")).ok  # noqa: B018
+    (await api.get(api.pods("p"))).refused(404, "NotFound")
+
+
+async def test_a_finished_pod_goes_at_once(api: Api):
+    await api.create_pod("p", node="n1")
+    (await api.patch(f"{api.pods('p')}/status", {"status": {"phase": "Succeeded"}})).ok  # noqa: B018
+    (await api.delete(api.pods("p"))).ok  # noqa: B018
+    (await api.get(api.pods("p"))).refused(404, "NotFound")
+
+
+async def _running_pod(api: Api, name: str) -> None:
+    await api.create_pod(name, node="n1", labels={"app": "a"})
+    ready = [{"type": "Ready", "status": "True"}]
+    (await api.patch(f"{api.pods(name)}/status", {"status": {"phase": "Running", "conditions": ready}})).ok  # noqa: B018
+
+
+async def _budget(api: Api, name: str, **status: int) -> None:
+    path = api.in_namespace("poddisruptionbudgets", group="apis/policy/v1")
+    body = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}
+    (await api.post(path, body)).ok  # noqa: B018
+    counted = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, **status}
+    stored = await api.get(f"{path}/{name}")
+    (await api.put(f"{path}/{name}/status", {**stored.ok, "status": {"observedGeneration": 1, **counted}})).ok  # noqa: B018
+
+
+def _eviction(name: str) -> dict[str, object]:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+
+
+async def test_an_eviction_deletes_the_pod(api: Api):
+    await _running_pod(api, "p")
+    assert (await api.post(f"{api.pods('p')}/eviction", _eviction("p"))).code == 201
+    stored = (await api.get(api.pods("p"))).ok
+    assert stored["metadata"]["deletionTimestamp"]
+    by_type = {one["type"]: one for one in stored["status"]["conditions"]}
+    assert by_type["DisruptionTarget"]["reason"] == "EvictionByEvictionAPI"
+
+
+async def test_a_used_up_budget_refuses_an_eviction(api: Api):
+    await _running_pod(api, "p")
+    await _budget(api, "guard")
+    answer = await api.post(f"{api.pods('p')}/eviction", _eviction("p"))
+    message = answer.refused(429, "TooManyRequests")
+    assert message == "Cannot evict pod as it would violate the pod's disruption budget."
+    assert answer.body["details"]["causes"] == [
+        {
+            "reason": "DisruptionBudget",
+            "message": "The disruption budget guard needs 1 healthy pods and has 1 currently",
+        }
+    ]
+    assert "deletionTimestamp" not in (await api.get(api.pods("p"))).ok["metadata"]
+
+
+async def test_an_eviction_uses_up_its_budget(api: Api):
+    await _running_pod(api, "p")
+    await _budget(api, "guard", disruptionsAllowed=1, currentHealthy=2)
+    (await api.post(f"{api.pods('p')}/eviction", _eviction("p"))).ok  # noqa: B018
+    budget = (await api.get(api.in_namespace("poddisruptionbudgets", "guard", group="apis/policy/v1"))).ok
+    assert budget["status"]["disruptionsAllowed"] == 0
+    assert list(budget["status"]["disruptedPods"]) == ["p"]
+
+
+async def test_two_budgets_for_one_pod_are_a_server_error(api: Api):
+    await _running_pod(api, "p")
+    await _budget(api, "one")
+    await _budget(api, "two")
+    answer = await api.post(f"{api.pods('p')}/eviction", _eviction("p"))
+    assert answer.code == 500
+    assert answer.body["message"] == (
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    )
+
+
+async def test_an_eviction_of_a_missing_pod_is_not_found(api: Api):
+    (await api.post(f"{api.pods('none')}/eviction", _eviction("none"))).refused(404, "NotFound")

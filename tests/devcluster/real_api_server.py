@@ -1,0 +1,143 @@
+"""
+A real etcd and kube-apiserver on the loopback interface, from the folder that KUBEBUILDER_ASSETS names.
+
+Everything they write goes into one folder, which the caller owns.
+"""
+
+import base64
+import os
+import secrets
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 10.0
+
+#: DER of the object identifier prime256v1, as SEC 1 wants it in a private key.
+_PRIME256V1 = bytes.fromhex("a00a06082a8648ce3d030107")
+
+
+def assets() -> Path | None:
+    """The folder with both binaries, or None where there is none."""
+    named = os.environ.get("KUBEBUILDER_ASSETS", "")
+    folder = Path(named)
+    present = named and all((folder / name).is_file() for name in ("etcd", "kube-apiserver"))
+    return folder if present else None
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _private_key_pem() -> str:
+    """A fresh P-256 key; its public half is computed by whoever reads it."""
+    scalar = secrets.token_bytes(32)
+    body = b"\x02\x01\x01" + b"\x04\x20" + scalar + _PRIME256V1
+    der = b"\x30" + bytes([len(body)]) + body
+    encoded = base64.encodebytes(der).decode()
+    return f"-----BEGIN EC PRIVATE KEY-----\n{encoded}-----END EC PRIVATE KEY-----\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """How to reach a running server."""
+
+    url: str
+    token: str
+    ca_file: Path
+
+
+class RealApiServer:
+    """One etcd and one kube-apiserver; `start` before, `stop` after."""
+
+    def __init__(self, binaries: Path, folder: Path) -> None:
+        self._binaries = binaries
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> Address:
+        """Both run and the server is ready. Raises: RuntimeError where it is not in time, with its log."""
+        etcd_url = self._start_etcd()
+        token, port = secrets.token_urlsafe(24), _free_port()
+        self._start_api_server(etcd_url, token, port)
+        address = Address(f"https://127.0.0.1:{port}", token, self._folder / "certs" / "apiserver.crt")
+        self._wait_until_ready(address)
+        return address
+
+    def stop(self) -> None:
+        """Neither runs."""
+        for process in reversed(self._processes):
+            process.terminate()
+            try:
+                process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+
+    def _run(self, name: str, *arguments: str) -> None:
+        with (self._folder / f"{name}.log").open("wb") as log:
+            command = [str(self._binaries / name), *arguments]
+            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder))
+
+    def _start_etcd(self) -> str:
+        client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+        self._run(
+            "etcd",
+            f"--data-dir={self._folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+        )
+        return client
+
+    def _start_api_server(self, etcd_url: str, token: str, port: int) -> None:
+        key = self._folder / "service-account.key"
+        key.write_text(_private_key_pem())
+        tokens = self._folder / "tokens.csv"
+        tokens.write_text(f"{token},tester,tester,system:masters\n")
+        self._run(
+            "kube-apiserver",
+            f"--etcd-servers={etcd_url}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self._folder / 'certs'}",
+            "--service-account-issuer=https://contract.test",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=AlwaysAllow",
+            # Nobody makes default service accounts here, so pods must do without.
+            "--disable-admission-plugins=ServiceAccount",
+            "--service-cluster-ip-range=10.96.0.0/16",
+        )
+
+    def _wait_until_ready(self, address: Address) -> None:
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        request = urllib.request.Request(
+            f"{address.url}/readyz", headers={"Authorization": f"Bearer {address.token}"}
+        )
+        while time.monotonic() < deadline_s:
+            if any(process.poll() is not None for process in self._processes):
+                break
+            try:
+                context = ssl.create_default_context(cafile=str(address.ca_file))
+                with urllib.request.urlopen(request, timeout=2, context=context):
+                    return
+            except (OSError, urllib.error.URLError):
+                time.sleep(0.1)
+        log = (self._folder / "kube-apiserver.log").read_text(errors="replace")[-2000:]
+        self.stop()
+        raise RuntimeError(f"the API server did not become ready in {_START_TIMEOUT_S:.0f} s:\n{log}")
