@@ -1,12 +1,12 @@
 """
 What a reflector tells: changes of one collection, in the order in which to apply them.
 
-They say nothing of pods or nodes: `T` is what the reflector's decode function returns.
+They say nothing of pods or nodes: `T` is what the reflector's decode function returns. Structs rather than
+dataclasses, since there is one for each event: 0.1 µs instead of 1.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
@@ -26,8 +26,7 @@ class Key(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Upserted(Generic[T]):
+class Upserted(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """The object is now this. A recreated object comes as Deleted of the old uid, then Upserted."""
 
     key: Key
@@ -35,16 +34,14 @@ class Upserted(Generic[T]):
     object: T
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """The object of this uid is gone from the collection: deleted, or no longer selected."""
 
     key: Key
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(msgspec.Struct, frozen=True):
     """
     An object that could not be decoded; what was known of it before still stands. Everything else goes on.
 
@@ -55,15 +52,13 @@ class Malformed:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(msgspec.Struct, frozen=True):
     """All told so far adds up to the server's state at `resource_version`. Ends initial list and relists."""
 
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(msgspec.Struct, frozen=True):
     """List or watch failed and is taken up again after `retry_in_s`; nothing is lost, but the state ages."""
 
     error: ApiError
