@@ -1,0 +1,296 @@
+"""The machine as a protocol: stimuli in, instructions out, no clock and no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from scheduler.model.instructions import Attempted, PatchCondition
+from scheduler.model.stimuli import PodSeen
+from tests.build import affinity, container, selector, term
+from tests.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
+
+HOSTNAME = "kubernetes.io/hostname"
+ALONE = affinity(anti_required=[term(HOSTNAME, selector("app=web"))])
+
+
+@pytest.fixture
+def cluster() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.audit()
+
+
+def test_a_pod_that_fits_is_assumed_bound_and_announced(cluster: Driver) -> None:
+    """From a watch event to the Scheduled event, in three stimuli."""
+    cluster.node("a")
+    pod = cluster.pod("p")
+    bind = bind_of(cluster.cycle())
+    assert (bind.pod.uid, bind.node_name) == (pod.uid, "a")
+    assert cluster.state.is_assumed(pod.uid)
+    cluster.confirm(pod, "a")
+    assert not cluster.state.is_assumed(pod.uid)
+    assert cluster.machine.n_binding == 0
+
+
+def test_a_bound_pod_is_announced_once_with_upstreams_words(cluster: Driver) -> None:
+    """The event and the attempt come when the API server has accepted the bind, not before."""
+    from scheduler.model.stimuli import BindDone
+
+    cluster.node("a")
+    pod = cluster.pod("p")
+    cluster.cycle()
+    cluster.now_s += 2.0
+    told = cluster.handle(BindDone(pod.uid))
+    event, attempt = event_of(told), attempt_of(told)
+    assert (event.type, event.reason, event.action) == ("Normal", "Scheduled", "Binding")
+    assert event.note == "Successfully assigned default/p to a"
+    assert (attempt.result, attempt.attempts, attempt.started_s) == ("scheduled", 1, 1000.0)
+    assert cluster.handle(BindDone(pod.uid)) == []
+
+
+def test_a_pod_that_fits_nowhere_is_told_why_and_parked(cluster: Driver) -> None:
+    """Event, condition and attempt; then nothing until an event can help."""
+    cluster.node("a", allocatable={"cpu": "1"})
+    cluster.pod("p", containers=[container(requests={"cpu": "2"})])
+    told = cluster.cycle()
+    text = "0/1 nodes are available: 1 Insufficient cpu."
+    assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition"]
+    assert (event_of(told).note, event_of(told).type) == (text, "Warning")
+    condition = condition_of(told)
+    assert (condition.reason, condition.message, condition.clear_nomination) == ("Unschedulable", text, False)
+    assert not cluster.machine.has_work()
+
+
+def test_a_condition_that_is_known_is_not_patched_again(cluster: Driver) -> None:
+    """The same refusal a second time sends an event and no patch."""
+    cluster.node("a", allocatable={"cpu": "1"})
+    text = "0/1 nodes are available: 1 Insufficient cpu."
+    known = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+    cluster.pod("p", containers=[container(requests={"cpu": "2"})], status={"conditions": [known]})
+    assert kinds(cluster.cycle()) == ["Attempted", "EmitEvent"]
+
+
+def test_a_stale_nomination_is_cleared_with_the_condition(cluster: Driver) -> None:
+    """Without preemption nobody holds room for the pod, so status.nominatedNodeName goes."""
+    cluster.node("a", allocatable={"cpu": "1"})
+    asked = [container(requests={"cpu": "2"})]
+    cluster.pod("p", containers=asked, status={"nominatedNodeName": "a"})
+    assert condition_of(cluster.cycle()).clear_nomination
+
+
+def test_without_nodes_the_pod_retries_by_backoff(cluster: Driver) -> None:
+    """No plugin refused it, so no event is waited for: error backoff, reason Unschedulable."""
+    cluster.pod("p")
+    told = cluster.cycle()
+    assert condition_of(told).message == "no nodes available to schedule pods"
+    assert condition_of(told).reason == "Unschedulable"
+    assert not cluster.machine.has_work()
+    cluster.pass_time(2.0)
+    assert cluster.machine.has_work()
+
+
+def test_a_freed_domain_wakes_the_pod_that_waited_for_it(cluster: Driver) -> None:
+    """Anti-affinity: the pod that blocked goes, and the waiting one is tried again without the flush."""
+    cluster.node("a")
+    first = cluster.pod("first", labels={"app": "web"}, affinity=ALONE)
+    cluster.cycle()
+    bound = cluster.confirm(first, "a")
+    second = cluster.pod("second", labels={"app": "web"}, affinity=ALONE)
+    assert "didn't match pod anti-affinity rules" in condition_of(cluster.cycle()).message
+    assert not cluster.machine.has_work()
+    cluster.lose(bound)
+    assert cluster.machine.has_work()
+    assert bind_of(cluster.cycle()).pod.uid == second.uid
+
+
+def test_a_failed_bind_gives_the_room_back_and_retries(cluster: Driver) -> None:
+    """Forgotten, told as SchedulerError, and put back with an error's backoff."""
+    cluster.node("a")
+    pod = cluster.pod("p")
+    cluster.cycle()
+    told = cluster.fail_bind(pod, "etcdserver: request timed out")
+    assert cluster.state.placed == {}
+    assert condition_of(told).reason == "SchedulerError"
+    assert condition_of(told).message == 'running Bind plugin "DefaultBinder": etcdserver: request timed out'
+    assert attempt_of(told).result == "error"
+    assert not cluster.machine.has_work()
+    cluster.pass_time(2.0)
+    assert bind_of(cluster.cycle()).node_name == "a"
+
+
+def test_a_pod_bound_by_somebody_else_is_taken_as_fact(cluster: Driver) -> None:
+    """The watch shows another node than ours: the counts follow it, and our failed bind forgets nothing."""
+    cluster.node("a")
+    pod = cluster.pod("p", node_selector={HOSTNAME: "a"})
+    cluster.cycle()
+    cluster.node("b")
+    cluster.handle(PodSeen(replace(pod, node_name="b", resource_version="77")))
+    cluster.fail_bind(pod, 'pod p is already assigned to node "b"')
+    row = cluster.state.nodes.row_by_name["b"]
+    assert cluster.state.placed[pod.uid].row == row
+    assert not cluster.machine.has_work()
+    cluster.pass_time(60.0)
+    assert not cluster.machine.has_work()
+
+
+def test_an_assumed_pod_that_is_deleted_counts_no_more(cluster: Driver) -> None:
+    """Deleted between the bind and its confirmation: forgotten at once; the bind's failure changes nothing."""
+    cluster.node("a")
+    pod = cluster.pod("p")
+    cluster.cycle()
+    cluster.lose(pod)
+    assert cluster.state.placed == {}
+    cluster.fail_bind(pod, 'pods "p" not found')
+    cluster.pass_time(60.0)
+    assert not cluster.machine.has_work()
+
+
+def test_an_assumed_pod_that_starts_to_terminate_is_forgotten(cluster: Driver) -> None:
+    """The API server will refuse its bind; its room is free for others at once."""
+    cluster.node("a")
+    pod = cluster.pod("p")
+    cluster.cycle()
+    cluster.handle(PodSeen(replace(pod, terminating=True, resource_version="99")))
+    assert cluster.state.placed == {}
+
+
+def test_a_terminating_pod_is_skipped_when_popped(cluster: Driver) -> None:
+    """One Warning event, no attempt, not put back."""
+    cluster.node("a")
+    cluster.pod("p", terminating=True)
+    told = cluster.cycle()
+    assert kinds(told) == ["EmitEvent"]
+    assert event_of(told).note == "skip schedule deleting pod: default/p"
+    assert not cluster.machine.has_work()
+
+
+def test_a_pod_recreated_under_its_name_is_another_pod(cluster: Driver) -> None:
+    """Keyed by UID: the answer to the old pod's bind says nothing about the new one."""
+    cluster.node("a")
+    old = cluster.pod("p", uid="old")
+    cluster.cycle()
+    cluster.lose(old)
+    new = cluster.pod("p", uid="new")
+    cluster.fail_bind(old, "UID in precondition: old, UID in object meta: new")
+    assert bind_of(cluster.cycle()).pod.uid == new.uid
+
+
+def test_gated_pods_wait_until_all_gates_are_gone(cluster: Driver) -> None:
+    """Removing one of two gates changes nothing."""
+    cluster.node("a")
+    cluster.pod("p", gates=["x", "y"])
+    assert not cluster.machine.has_work()
+    cluster.pod("p", gates=["y"])
+    assert not cluster.machine.has_work()
+    cluster.pod("p")
+    assert bind_of(cluster.cycle()).node_name == "a"
+
+
+def test_pods_of_other_schedulers_count_and_are_never_tried(cluster: Driver) -> None:
+    """They take room; they are not ours to place."""
+    cluster.node("a", allocatable={"cpu": "1"})
+    cluster.pod(
+        "foreign", scheduler="default-scheduler", containers=[container(requests={"cpu": "1"})], node="a"
+    )
+    cluster.pod("waiting", scheduler="default-scheduler")
+    assert not cluster.machine.has_work()
+    cluster.pod("p", containers=[container(requests={"cpu": "1"})])
+    assert "Insufficient cpu" in condition_of(cluster.cycle()).message
+
+
+def test_higher_priority_goes_first_then_the_older(cluster: Driver) -> None:
+    """PrioritySort."""
+    cluster.node("a")
+    for name, priority in (("low", 0), ("high", 10), ("high-later", 10)):
+        cluster.pod(name, priority=priority)
+        cluster.now_s += 1.0
+    order = [bind_of(cluster.cycle()).pod.name for _ in range(3)]
+    assert order == ["high", "high-later", "low"]
+
+
+def test_a_relabelled_namespace_counts_from_the_next_cycle(cluster: Driver) -> None:
+    """KEP-2249: the label is read when a cycle starts, and the pod it helps is woken."""
+    apart = affinity(anti_required=[term(HOSTNAME, selector(), namespace_selector=selector("tenant=yes"))])
+    cluster.node("a")
+    cluster.namespace("one", tenant="yes")
+    cluster.namespace("two")
+    running = cluster.pod("r", namespace="one")
+    cluster.cycle()
+    cluster.confirm(running, "a")
+    cluster.pod("p", namespace="two", affinity=apart)
+    assert "anti-affinity" in condition_of(cluster.cycle()).message
+    cluster.namespace("one")
+    cluster.pass_time(2.0)
+    assert bind_of(cluster.cycle()).node_name == "a"
+
+
+def test_what_is_not_built_is_never_placed(cluster: Driver) -> None:
+    """A claim or a device keeps the pod pending, and its condition says which."""
+    cluster.node("a")
+    document_volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]
+    from tests import build
+
+    pod = cluster.decoded(
+        build.pod("p", spec={"schedulerName": "affinity-scheduler", "volumes": document_volumes})
+    )
+    cluster.handle(PodSeen(pod))
+    message = condition_of(cluster.cycle()).message
+    assert message.startswith("0/1 nodes are available: pod needs persistentVolumeClaim")
+    assert '"disk"' in message
+
+
+def test_a_long_message_is_cut_for_the_event_alone(cluster: Driver) -> None:
+    """Events take 1024 bytes: 1020 and ` ...`; the condition has the whole text."""
+    cluster.node("a")
+    names = [f"x{number:04}.example.com/resource" for number in range(60)]
+    cluster.pod("p", containers=[container(requests=dict.fromkeys(names, "1"))])
+    told = cluster.cycle()
+    assert len(event_of(told).note.encode()) == 1024
+    assert event_of(told).note.endswith(" ...")
+    assert len(condition_of(told).message) > 1024
+
+
+def test_the_same_stimuli_give_the_same_instructions() -> None:
+    """Ties are drawn by a seeded generator that is an argument; nothing else varies."""
+
+    def played() -> list[str]:
+        driver = Driver(seed=7)
+        for number in range(8):
+            driver.node(f"n{number}")
+        chosen = []
+        for number in range(16):
+            driver.pod(f"p{number}")
+            chosen.append(bind_of(driver.cycle()).node_name)
+        driver.audit()
+        return chosen
+
+    assert played() == played()
+    assert len(set(played())) > 1
+
+
+def test_an_update_that_changes_nothing_relevant_moves_no_counts(cluster: Driver) -> None:
+    """Heartbeats and conditions of running pods are the bulk of a watch."""
+    cluster.node("a")
+    pod = cluster.pod("p", node="a")
+    placed = cluster.state.placed[pod.uid]
+    again = cluster.pod("p", node="a", status={"conditions": [{"type": "Ready", "status": "True"}]})
+    assert cluster.state.placed[pod.uid] is placed
+    assert placed.pod is again
+
+
+def test_a_pod_that_turns_terminal_is_gone(cluster: Driver) -> None:
+    """The watch leaves such pods out; one that slips through counts nowhere."""
+    cluster.node("a")
+    pod = cluster.pod("p", node="a", phase="Running")
+    cluster.pod("p", node="a", phase="Succeeded")
+    assert pod.uid not in cluster.state.placed
+
+
+def test_attempts_and_conditions_are_only_for_pods_that_were_tried(cluster: Driver) -> None:
+    """An empty queue orders nothing."""
+    cluster.node("a")
+    assert cluster.cycle() == []
+    assert not [i for i in cluster.cycle() if isinstance(i, (Attempted, PatchCondition))]

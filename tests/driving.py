@@ -1,0 +1,132 @@
+"""A machine with a tiny cluster, driven by API objects as JSON; its counts are recounted at teardown."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any, cast
+
+from scheduler.core.machine import Machine
+from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.model.nodes import decode_namespace, decode_node
+from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.stimuli import (
+    BindDone,
+    BindFailed,
+    CycleDue,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Stimulus,
+    TimePassed,
+)
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import built_profiles, queue_for
+from scheduler.state.audit import differences
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests import build
+
+NAME = "affinity-scheduler"
+
+
+class Driver:
+    """Stimuli from JSON, a clock that moves by hand, and every instruction kept."""
+
+    def __init__(self, seed: int = 1) -> None:
+        settings = default_settings()
+        self.state = ClusterState()
+        profiles = built_profiles(settings, Snapshot(self.state).default_selector)
+        self.queue = queue_for(profiles, settings, max_in_unschedulable_s=300.0)
+        self.machine = Machine(
+            state=self.state, queue=self.queue, profiles=profiles, chance=random.Random(seed)
+        )
+        self.now_s = 1000.0
+        self._decoder = PodDecoder()
+        self._version = 0
+
+    def handle(self, stimulus: Stimulus) -> list[Instruction]:
+        return self.machine.handle(stimulus, self.now_s)
+
+    def pod(self, *args: Any, **kwargs: Any) -> Pod:
+        """Sees a pod of our profile (keywords of build.pod, and `status`, `gates`, `priority`) in a new version."""
+        status = kwargs.pop("status", {})
+        more = {"schedulerName": kwargs.pop("scheduler", NAME)}
+        if gates := kwargs.pop("gates", ()):
+            more["schedulingGates"] = [{"name": gate} for gate in gates]
+        if "priority" in kwargs:
+            more["priority"] = kwargs.pop("priority")
+        document = build.pod(*args, **kwargs, spec=more)
+        document["status"].update(status)
+        pod = self.decoded(document)
+        self.handle(PodSeen(pod))
+        return pod
+
+    def decoded(self, document: build.Json) -> Pod:
+        self._version += 1
+        document["metadata"]["resourceVersion"] = str(self._version)
+        return self._decoder.decode(json.dumps(document).encode())
+
+    def node(self, name: str, **kwargs: Any) -> None:
+        self.handle(NodeSeen(decode_node(json.dumps(build.node(name, **kwargs)).encode())))
+
+    def lose_node(self, name: str) -> None:
+        self.handle(NodeGone(name))
+
+    def namespace(self, name: str, **labels: str) -> None:
+        document = json.dumps(build.namespace(name, labels=labels)).encode()
+        self.handle(NamespaceSeen(decode_namespace(document)))
+
+    def lose(self, pod: Pod) -> None:
+        self.handle(PodGone(pod.uid))
+
+    def cycle(self) -> list[Instruction]:
+        return self.handle(CycleDue())
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.handle(TimePassed())
+
+    def confirm(self, pod: Pod, node_name: str) -> Pod:
+        """The API server accepts the bind, and the watch shows it."""
+        self.handle(BindDone(pod.uid))
+        self._version += 1
+        seen = replace(pod, node_name=node_name, resource_version=str(self._version))
+        self.handle(PodSeen(seen))
+        return seen
+
+    def fail_bind(self, pod: Pod, message: str) -> list[Instruction]:
+        return self.handle(BindFailed(pod.uid, message))
+
+    def audit(self) -> None:
+        assert differences(self.state) == []
+
+
+def bind_of(instructions: list[Instruction]) -> Bind:
+    """The one bind among the instructions."""
+    return cast(Bind, only(instructions, Bind))
+
+
+def condition_of(instructions: list[Instruction]) -> PatchCondition:
+    return cast(PatchCondition, only(instructions, PatchCondition))
+
+
+def event_of(instructions: list[Instruction]) -> EmitEvent:
+    return cast(EmitEvent, only(instructions, EmitEvent))
+
+
+def attempt_of(instructions: list[Instruction]) -> Attempted:
+    return cast(Attempted, only(instructions, Attempted))
+
+
+def only(instructions: list[Instruction], kind: type) -> Instruction:
+    found = [instruction for instruction in instructions if isinstance(instruction, kind)]
+    assert len(found) == 1, instructions
+    return found[0]
+
+
+def kinds(instructions: list[Instruction]) -> list[str]:
+    return [type(instruction).__name__ for instruction in instructions]
