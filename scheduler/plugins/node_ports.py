@@ -9,7 +9,7 @@ Source: plugins/nodeports/node_ports.go, framework/types.go HostPortInfo.CheckCo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -75,7 +75,7 @@ class _PortFilter:
         return Refusals.where(~self.fits(), PORT_TAKEN)
 
 
-def conflicting_rows(wanted_ip: str, held: Mapping[int, set[str]]) -> list[int]:
+def conflicting_rows(wanted_ip: str, held: Mapping[int, Collection[str]]) -> list[int]:
     """Rows of `held`, the addresses of one port by row, whose addresses overlap with the wanted one."""
     if wanted_ip == ANY_ADDRESS:
         return list(held)

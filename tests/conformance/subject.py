@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from scheduler.devcluster.admission import Admitted, admit_pod
+from tests.conformance.product import ProductSubject
 from tests.conformance.traces import Json
 from tests.reference.cluster import Cluster
 
@@ -72,7 +73,7 @@ class FreshSubject:
 
 
 #: By the name that `--subject` takes.
-SUBJECTS: Mapping[str, SubjectFactory] = {"reference": ReferenceSubject}
+SUBJECTS: Mapping[str, SubjectFactory] = {"product": ProductSubject, "reference": ReferenceSubject}
 
 
 def admit(pod: Json) -> Json:

@@ -1,0 +1,193 @@
+"""The product, asked as the recorded questions were: every plugin about every node on its own."""
+
+import json
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+
+from scheduler.core.decide import Failed, NoFit, Placement, decide
+from scheduler.framework.feature_gates import FeatureGates
+from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter
+from scheduler.framework.observer import Unobserved
+from scheduler.framework.profile import Profile
+from scheduler.framework.verdicts import SKIP, Code, Status
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.pods import Pod, PodDecoder
+from scheduler.plugins.registry import PluginContext, build_profile
+from scheduler.settings.loading import default_settings, parse_settings
+from scheduler.settings.resolved import ProfileSettings
+from scheduler.state.arrays import Mask
+from scheduler.state.audit import differences
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests.conformance.traces import Json
+
+_WORKLOADS = frozenset({"Service", "ReplicationController", "ReplicaSet", "StatefulSet"})
+
+
+class LiveCluster:
+    """A ClusterState fed with API objects, as informers feed it. Kinds that no plugin reads are passed over."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.decoder = PodDecoder()
+        self._uids: dict[tuple[str, str], str] = {}
+
+    def apply(self, obj: Json) -> None:
+        """Create or replace. Another uid under the same name is another pod."""
+        kind, data = obj["kind"], json.dumps(obj).encode()
+        if kind == "Pod":
+            self._apply_pod(self.decoder.decode(data))
+        elif kind == "Node":
+            self.state.upsert_node(decode_node(data))
+        elif kind == "Namespace":
+            self.state.upsert_namespace(decode_namespace(data))
+        elif kind in _WORKLOADS:
+            self.state.upsert_workload(decode_workload(kind, data))
+
+    def delete(self, kind: str, namespace: str | None, name: str) -> None:
+        """Remove, if it is there."""
+        if kind == "Pod":
+            self.state.remove_pod(self._uids.pop((namespace or "", name), ""))
+        elif kind == "Node":
+            self.state.remove_node(name)
+        elif kind == "Namespace":
+            self.state.remove_namespace(name)
+        elif kind in _WORKLOADS:
+            self.state.remove_workload(kind, namespace or "", name)
+
+    def _apply_pod(self, pod: Pod) -> None:
+        known = self._uids.get((pod.namespace, pod.name))
+        if known is not None and known != pod.uid:
+            self.state.remove_pod(known)
+        self._uids[pod.namespace, pod.name] = pod.uid
+        if pod.is_terminal or not pod.node_name:
+            self.state.remove_pod(pod.uid)
+        else:
+            self.state.upsert_pod(pod)
+
+    def pod(self, obj: Json) -> Pod:
+        """The object as a pod that is not placed."""
+        return self.decoder.decode(json.dumps(obj).encode())
+
+    def snapshot(self) -> Snapshot:
+        """The state as plugins see it."""
+        return Snapshot(self.state)
+
+
+def profile_for(settings: ProfileSettings, state: ClusterState) -> Profile:
+    """The profile that the settings describe, over this state."""
+    points = settings.plugins_by_point
+    snapshot = Snapshot(state)
+    return build_profile(
+        settings.scheduler_name,
+        filters=points["filter"],
+        scorers=[(name, settings.weight_by_plugin[name]) for name in points["score"]],
+        pre_enqueue=points["preEnqueue"],
+        context=PluginContext(settings.args_by_plugin, FeatureGates(), snapshot.default_selector),
+        percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score or 0,
+    )
+
+
+class ProductSubject:
+    """The product's state, plugins and decision."""
+
+    def __init__(self, config: Json | None) -> None:
+        settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
+        self.cluster = LiveCluster()
+        self.profile = profile_for(settings.profiles[0], self.cluster.state)
+
+    def apply(self, obj: Json) -> None:
+        """Create or replace."""
+        self.cluster.apply(obj)
+
+    def delete(self, kind: str, namespace: str | None, name: str) -> None:
+        """Remove."""
+        self.cluster.delete(kind, namespace, name)
+
+    def evaluate(self, pod: Json) -> Json:
+        """The decision, each plugin's part of it told apart; changes nothing."""
+        snapshot = self.cluster.snapshot()
+        decided = self.cluster.pod(pod)
+        decision = decide(decided, snapshot, self.profile, Random(0), Unobserved())
+        if isinstance(decision, Failed):
+            return {"error": decision.message}
+        answer = _answer(Candidate(decided, snapshot.label_set(decided)), snapshot, self.profile)
+        if isinstance(decision, NoFit):
+            answer["message"] = decision.error.message()
+        _check_agreement(decision, answer)
+        return answer
+
+    def differences(self) -> list[str]:
+        """Where the kept counts are not what a recount gives."""
+        return differences(self.cluster.state)
+
+
+def _answer(candidate: Candidate, snapshot: Snapshot, profile: Profile) -> Json:
+    filters: dict[str, NodeFilter] = {}
+    narrowed: frozenset[str] | None = None
+    for plugin in profile.filters:
+        result = plugin.prefilter(candidate, snapshot)
+        if isinstance(result, Status):
+            refused = {plugin.name: _as_json(result)}
+            return {"prefilter": refused, "filter": {}, "feasible": [], "score": {}, "total": {}}
+        if isinstance(result, Narrowed):
+            narrowed = result.node_names if narrowed is None else narrowed & result.node_names
+            filters[plugin.name] = result.node_filter
+        elif result is not SKIP:
+            filters[plugin.name] = result
+    mask = snapshot.alive.copy()
+    for node_filter in filters.values():
+        mask &= node_filter.fits()
+    if narrowed is not None:
+        mask &= np.array([name in narrowed for name in _names(snapshot)], dtype=np.bool_)
+    answer: Json = {
+        "filter": {name: by_node for name, f in filters.items() if (by_node := _refused(f, snapshot))},
+        "feasible": [name for name, fits in zip(_names(snapshot), mask, strict=True) if fits],
+        **_scores(candidate, snapshot, profile, mask),
+    }
+    return answer if narrowed is None else {**answer, "prefilterNodes": sorted(narrowed)}
+
+
+def _names(snapshot: Snapshot) -> Iterator[str]:
+    return (snapshot.nodes.name_of(row) for row in range(snapshot.n_rows))
+
+
+def _refused(node_filter: NodeFilter, snapshot: Snapshot) -> Json:
+    refusals = node_filter.refusals()
+    statuses = ((row, refusals.status_at(row)) for row in np.flatnonzero(snapshot.alive).tolist())
+    return {snapshot.nodes.name_of(row): _as_json(status) for row, status in statuses if status is not None}
+
+
+def _as_json(status: Status) -> Json:
+    return {"code": status.code.value, "reasons": list(status.reasons)}
+
+
+def _scores(candidate: Candidate, snapshot: Snapshot, profile: Profile, mask: Mask) -> Json:
+    feasible = Feasible(mask)
+    names = [snapshot.nodes.name_of(row) for row in feasible.rows.tolist()]
+    score: dict[str, dict[str, int]] = {}
+    total = dict.fromkeys(names, 0)
+    for weighted in profile.scorers if names else ():
+        scorer = weighted.plugin.prescore(candidate, snapshot, feasible)
+        if scorer is SKIP:
+            continue
+        assert not isinstance(scorer, Status), f"{weighted.plugin.name}: {scorer}"
+        scores = scorer.normalized(scorer.raw())[feasible.rows].tolist()
+        score[weighted.plugin.name] = dict(zip(names, scores, strict=True))
+        for name, points in zip(names, scores, strict=True):
+            total[name] += weighted.weight * points
+    return {"score": score, "total": total}
+
+
+def _check_agreement(decision: Placement | NoFit, answer: Json) -> None:
+    """The decision as a whole is what its parts, asked one by one, add up to."""
+    total = answer["total"]
+    if isinstance(decision, NoFit):
+        assert answer["feasible"] == []
+        assert decision.error.prefilter is None or decision.error.prefilter.code is not Code.ERROR
+        return
+    assert decision.n_feasible == len(answer["feasible"])
+    assert decision.node_name in answer["feasible"]
+    assert total[decision.node_name] == max(total.values())
