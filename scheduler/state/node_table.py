@@ -146,7 +146,8 @@ class NodeTable:
         if old is None or old.allocatable != node.allocatable:
             self._allocatable[:, row] = 0
             for resource, amount in node.allocatable.items():
-                self._allocatable[self._resource(resource), row] = amount
+                index = self._resource(resource)  # first: it may replace the array
+                self._allocatable[index, row] = amount
         if old is None or old.images != node.images:
             self._set_images(row, old, node)
 
@@ -211,7 +212,8 @@ class NodeTable:
         self._non_zero[0, row] += sign * usage.non_zero[0]
         self._non_zero[1, row] += sign * usage.non_zero[1]
         for resource, amount in usage.requested.items():
-            self._requested[self._resource(resource), row] += sign * amount
+            index = self._resource(resource)  # first: it may replace the array
+            self._requested[index, row] += sign * amount
 
     def _release(self, row: int) -> None:
         """Free a row that has neither node nor pods."""
