@@ -14,10 +14,17 @@ from scheduler.devcluster.controllers.actions import (
     Update,
     UpdateStatus,
 )
-from scheduler.devcluster.controllers.edits import replaced, without
+from scheduler.devcluster.controllers.edits import replaced
 from scheduler.devcluster.controllers.ownership import controller_uid, uid
 from scheduler.devcluster.controllers.recorder import Recorder
-from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET, STATEFUL_SET, JsonObject, Kind
+from scheduler.devcluster.kinds import (
+    DEPLOYMENT,
+    POD_DISRUPTION_BUDGET,
+    REPLICA_SET,
+    STATEFUL_SET,
+    JsonObject,
+    Kind,
+)
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import Store
 
@@ -25,6 +32,7 @@ _COMPONENTS: Final = {
     DEPLOYMENT: "deployment-controller",
     REPLICA_SET: "replicaset-controller",
     STATEFUL_SET: "statefulset-controller",
+    POD_DISRUPTION_BUDGET: "controllermanager",
 }
 
 
@@ -53,9 +61,10 @@ class Carrier:
                 case Create():
                     self._create(action)
                 case Update():
-                    self._store.update(action.kind, _unversioned(action.obj))
+                    self._store.update(action.kind, self._current(action.kind, action.obj))
                 case UpdateStatus():
-                    self._store.update(action.kind, _unversioned(action.obj), subresource="status")
+                    current = self._current(action.kind, action.obj)
+                    self._store.update(action.kind, current, subresource="status")
                 case Delete():
                     self._delete(action)
                 case Emit():
@@ -69,6 +78,11 @@ class Carrier:
             self._explain(action, refused)
             return refused
         return None
+
+    def _current(self, kind: Kind, obj: JsonObject) -> JsonObject:
+        """`obj` to be written over whatever version is stored: plans are made and carried out in one turn."""
+        stored = self._store.get(kind, obj["metadata"]["namespace"], obj["metadata"]["name"])
+        return replaced(obj, ("metadata", "resourceVersion"), stored["metadata"]["resourceVersion"])
 
     def _create(self, action: Create) -> None:
         created = self._store.create(action.kind, action.obj["metadata"]["namespace"], action.obj)
@@ -118,8 +132,3 @@ class Carrier:
         count = (deployment.get("status") or {}).get("collisionCount") or 0
         counted = replaced(deployment, ("status", "collisionCount"), count + 1)
         self._store.update(DEPLOYMENT, counted, subresource="status")
-
-
-def _unversioned(obj: JsonObject) -> JsonObject:
-    """`obj` to be written over whatever version is stored: plans are made and carried out in one turn."""
-    return {**obj, "metadata": without(obj["metadata"], "resourceVersion")}

@@ -12,13 +12,21 @@ from typing import Final, Protocol
 
 from scheduler.devcluster.controllers.ownership import controller_uid, uid
 from scheduler.devcluster.history import Change
-from scheduler.devcluster.kinds import DEPLOYMENT, POD, REPLICA_SET, STATEFUL_SET, JsonObject, Kind
+from scheduler.devcluster.kinds import (
+    DEPLOYMENT,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    REPLICA_SET,
+    STATEFUL_SET,
+    JsonObject,
+    Kind,
+)
 from scheduler.devcluster.selectors import object_selector_matches
 from scheduler.devcluster.store import Store
 
 #: Which kinds may adopt orphans of a kind.
 OWNER_KINDS: Final = {POD: (REPLICA_SET, STATEFUL_SET), REPLICA_SET: (DEPLOYMENT,)}
-_INDEXED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD)
+_INDEXED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, POD)
 
 Objects = dict[tuple[str, str], JsonObject]
 
@@ -39,8 +47,9 @@ class OwnerIndex:
         self._dependents: dict[Kind, defaultdict[str, Objects]] = {
             kind: defaultdict(dict) for kind in OWNER_KINDS
         }
+        #: What is planned, budgets included: by namespace, then by key.
         self._owners: dict[Kind, defaultdict[str, Objects]] = {
-            kind: defaultdict(dict) for kinds in OWNER_KINDS.values() for kind in kinds
+            kind: defaultdict(dict) for kind in _INDEXED if kind is not POD
         }
         self._owner_by_uid: dict[str, tuple[Kind, JsonObject]] = {}
         for kind in _INDEXED:
@@ -60,6 +69,11 @@ class OwnerIndex:
         """The deployment, replica set or stateful set with this uid."""
         found = self._owner_by_uid.get(owner_uid or "")
         return found[1] if found else None
+
+    def scaler(self, pod: JsonObject) -> JsonObject | None:
+        """The workload whose `spec.replicas` says how many pods like this there should be."""
+        owner = self.owner(controller_uid(pod))
+        return (self.owner(controller_uid(owner)) or owner) if owner else None
 
     def follow(self, kind: Kind, change: Change) -> None:
         """The index is as the store after `change`; whoever has to act on it is named to `on_dirty`."""
@@ -94,6 +108,15 @@ class OwnerIndex:
                 self._on_dirty(*owner, with_orphans=False)
         if change.type != "DELETED" and controller_uid(obj) is None:
             self._offer(kind, obj, previous.obj if previous else None)
+        if kind is POD:
+            self._tell_budgets([obj] if previous is None else [obj, previous.obj])
+
+    def _tell_budgets(self, pods: list[JsonObject]) -> None:
+        namespace = pods[0]["metadata"].get("namespace", "")
+        for budget in self._owners[POD_DISRUPTION_BUDGET].get(namespace, {}).values():
+            selector = (budget.get("spec") or {}).get("selector")
+            if any(object_selector_matches(selector, pod["metadata"].get("labels") or {}) for pod in pods):
+                self._on_dirty(POD_DISRUPTION_BUDGET, budget, with_orphans=False)
 
     def _take_out(self, kind: Kind, obj: JsonObject) -> None:
         objects = self._dependents[kind].get(_place(obj))

@@ -1,5 +1,5 @@
 """
-The loop that keeps deployments, replica sets and stateful sets at what is wanted of them.
+The loop that keeps workloads at what is wanted of them, and the counts of disruption budgets true.
 
 House rules:
 1. Level-triggered: an object that changed, or whose dependents changed, is planned again from what is now.
@@ -20,17 +20,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.devcluster.controllers import deployments, replicasets, statefulsets
+from scheduler.devcluster.controllers import deployments, disruption, replicasets, statefulsets
 from scheduler.devcluster.controllers.actions import Action, Create
 from scheduler.devcluster.controllers.carrying import Carrier
 from scheduler.devcluster.controllers.index import OwnerIndex
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
 from scheduler.devcluster.controllers.ownership import controller_uid, uid
 from scheduler.devcluster.controllers.rollout import is_rolling
-from scheduler.devcluster.kinds import DEPLOYMENT, POD, REPLICA_SET, STATEFUL_SET, JsonObject, Kind
+from scheduler.devcluster.kinds import (
+    DEPLOYMENT,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    REPLICA_SET,
+    STATEFUL_SET,
+    JsonObject,
+    Kind,
+)
+from scheduler.devcluster.selectors import object_selector_matches
 from scheduler.devcluster.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
+_PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET)
 #: The longest stretch of work before others get a turn.
 _TURN_S: Final = 0.005
 #: An object is planned at most once in this time, and once in this many times what its last plan took.
@@ -80,7 +90,7 @@ class ControllerLoop:
         self._not_before_s: dict[str, float] = {}
         self._failures: dict[str, _Failure] = {}
         self._woken = asyncio.Event()
-        self._carriers = {kind: Carrier(store, kind) for kind in (DEPLOYMENT, REPLICA_SET, STATEFUL_SET)}
+        self._carriers = {kind: Carrier(store, kind) for kind in _PLANNED}
         self._index = OwnerIndex(store, self._mark)
 
     async def run(self) -> None:
@@ -149,6 +159,11 @@ class ControllerLoop:
                 [pod for one in sets for pod in self._index.owned(POD, one)] if not is_rolling(obj) else []
             )
             return deployments.plan(obj, sets, owned, now_s)
+        if turn.kind is POD_DISRUPTION_BUDGET:
+            selector = (obj.get("spec") or {}).get("selector")
+            in_namespace, _ = self._store.list(POD, turn.namespace)
+            matching = [pod for pod in in_namespace if _is_selected(pod, selector)]
+            return disruption.plan(obj, matching, self._index.scaler, now_s)
         pods = self._dependents(POD, obj, turn)
         if turn.kind is STATEFUL_SET:
             return statefulsets.plan(obj, pods, now_s)
@@ -185,3 +200,7 @@ class ControllerLoop:
             revisit_s = 0.0
         if revisit_s is not None:
             self._schedule(key, replace(turn, with_orphans=False), revisit_s)
+
+
+def _is_selected(pod: JsonObject, selector: JsonObject | None) -> bool:
+    return object_selector_matches(selector, pod["metadata"].get("labels") or {})

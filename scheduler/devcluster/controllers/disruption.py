@@ -1,0 +1,106 @@
+"""
+The disruption controller: how many of a budget's pods may be evicted now.
+
+Source: pkg/controller/disruption/disruption.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from scheduler.devcluster.ages import epoch_s, rfc3339
+from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
+from scheduler.devcluster.controllers.conditions import cleared, condition_of
+from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.ownership import uid
+from scheduler.devcluster.controllers.pods import is_terminating, ready_since_s
+from scheduler.devcluster.controllers.rollout import replicas, scaled
+from scheduler.devcluster.kinds import POD_DISRUPTION_BUDGET, JsonObject
+
+#: An eviction that led to no deletion within this time no longer counts.
+_EVICTION_TIMEOUT_S: Final = 120.0
+
+#: The workload whose size says how many pods there should be; None for a pod that nobody scales.
+ScalerOf = Callable[[JsonObject], JsonObject | None]
+
+
+def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, now_s: float) -> list[Action]:
+    """
+    The budget's status is brought up to date.
+
+    Args:
+        budget: as stored.
+        pods: those that its selector matches.
+        scaler_of: finds the deployment, replica set or stateful set that a pod belongs to.
+        now_s: seconds since 1970.
+    """
+    expected, desired = _sizes(budget, pods, scaler_of)
+    evicted = _still_awaited(budget, pods, now_s)
+    healthy = sum(
+        ready_since_s(pod) is not None and not is_terminating(pod) and pod["metadata"]["name"] not in evicted
+        for pod in pods
+    )
+    allowed = max(healthy - desired, 0) if expected > 0 else 0
+    generation = budget["metadata"].get("generation", 0)
+    status: JsonObject = {
+        "observedGeneration": generation,
+        "disruptionsAllowed": allowed,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "conditions": _conditions(budget, is_allowed=allowed > 0, now_s=now_s),
+    }
+    if evicted:
+        status["disruptedPods"] = evicted
+    actions: list[Action] = []
+    if status != (budget.get("status") or {}):
+        actions.append(UpdateStatus(POD_DISRUPTION_BUDGET, replaced(budget, ("status",), status)))
+    if evicted:
+        actions.append(Revisit(_EVICTION_TIMEOUT_S))
+    return actions
+
+
+def _sizes(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf) -> tuple[int, int]:
+    """(pods there should be, pods that must stay healthy)."""
+    spec = budget.get("spec") or {}
+    if (at_most := spec.get("maxUnavailable")) is not None:
+        expected = _expected(pods, scaler_of)
+        return expected, max(expected - scaled(at_most, expected, round_up=True), 0)
+    at_least = spec.get("minAvailable")
+    if isinstance(at_least, str):
+        expected = _expected(pods, scaler_of)
+        return expected, scaled(at_least, expected, round_up=True)
+    return len(pods), 1 if at_least is None else int(at_least)
+
+
+def _expected(pods: Iterable[JsonObject], scaler_of: ScalerOf) -> int:
+    scalers = {uid(scaler): scaler for pod in pods if (scaler := scaler_of(pod)) is not None}
+    return sum(replicas(scaler) for scaler in scalers.values())
+
+
+def _still_awaited(budget: JsonObject, pods: Sequence[JsonObject], now_s: float) -> dict[str, str]:
+    """Evictions granted whose pods are not yet being deleted."""
+    living = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
+    granted = (budget.get("status") or {}).get("disruptedPods") or {}
+    return {
+        name: at
+        for name, at in granted.items()
+        if name in living and (epoch_s(at) or 0.0) + _EVICTION_TIMEOUT_S > now_s
+    }
+
+
+def _conditions(budget: JsonObject, *, is_allowed: bool, now_s: float) -> list[JsonObject]:
+    old = list((budget.get("status") or {}).get("conditions") or ())
+    current = condition_of(old, "DisruptionAllowed") or {}
+    word = "True" if is_allowed else "False"
+    since = current.get("lastTransitionTime") if current.get("status") == word else None
+    mark = {
+        "type": "DisruptionAllowed",
+        "status": word,
+        "reason": "SufficientPods" if is_allowed else "InsufficientPods",
+        "message": "",
+        "lastTransitionTime": since or rfc3339(now_s),
+        "observedGeneration": budget["metadata"].get("generation", 0),
+    }
+    return [*cleared(old, "DisruptionAllowed"), mark]
