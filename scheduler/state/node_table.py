@@ -71,8 +71,8 @@ class NodeTable:
         self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
         self._columns: dict[str, LabelColumn] = {}
         self.images: dict[str, ImageState] = {}
-        #: Host ports in use: (protocol, port) -> row -> addresses.
-        self.ports: dict[tuple[str, int], dict[int, set[str]]] = {}
+        #: Host ports in use: (protocol, port) -> row -> address -> pods that hold it.
+        self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
 
     @property
     def n_rows(self) -> int:
@@ -187,24 +187,27 @@ class NodeTable:
         """A pod of this usage came to the row. O(resources it names)."""
         self._move(row, usage, 1)
         for port in usage.host_ports:
-            self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, set()).add(port.ip)
+            held = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
+            held[port.ip] = held.get(port.ip, 0) + 1
 
     def give_back(self, row: int, usage: Usage) -> None:
         """
         The pod left the row.
 
-        Ports are a set, as upstream: of two pods that hold the same port, the first to go frees it
-        (framework/types.go, HostPortInfo.Remove, kubernetes 1.36).
+        Ports are counted. Upstream's live cache keeps a set, so that of two pods which hold the same port (only
+        possible past a scheduler) the first to go frees it until the cache is rebuilt; we decide as after the rebuild.
         """
         self._move(row, usage, -1)
         for port in usage.host_ports:
-            rows = self.ports.get((port.protocol, port.port), {})
-            addresses = rows.get(row, set())
-            addresses.discard(port.ip)
-            if not addresses:
-                rows.pop(row, None)
+            rows = self.ports[port.protocol, port.port]
+            held = rows[row]
+            held[port.ip] -= 1
+            if not held[port.ip]:
+                del held[port.ip]
+            if not held:
+                del rows[row]
             if not rows:
-                self.ports.pop((port.protocol, port.port), None)
+                del self.ports[port.protocol, port.port]
         self._release(row)
 
     def _move(self, row: int, usage: Usage, sign: int) -> None:
