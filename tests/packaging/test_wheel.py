@@ -1,0 +1,57 @@
+"""The built wheel installs into a clean environment and starts: nothing is found only because of the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as `pip install` would build it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_wheel_installs_into_a_clean_environment_and_starts(wheel: Path, tmp_path: Path) -> None:
+    """Only what the wheel declares is there, and the command answers from outside the checkout."""
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = tmp_path / "env" / "bin" / "affinity-scheduler"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [command, *arguments], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+        )
+
+    assert run("--version").stdout.startswith("affinity-scheduler ")
+    config = ROOT / "config" / "affinity-scheduler.yaml"
+    checked = run("check-config", str(config))
+    assert (checked.returncode, checked.stderr) == (0, "")
+    refused = run("run", "--kubeconfig", str(tmp_path / "absent"))
+    assert refused.returncode == 2
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_the_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
+    """One package, typed, with its architecture page."""
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"scheduler"}
+    assert "scheduler/py.typed" in names
+    assert "scheduler/README.md" in names
