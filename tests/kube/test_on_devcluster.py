@@ -1,0 +1,341 @@
+"""The whole room against the embedded cluster: what it keeps up with, writes, and survives."""
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+
+import msgspec
+import pytest
+
+from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.kinds import EVENT, POD
+from scheduler.devcluster.server import DevCluster
+from scheduler.errors import Conflict, NotFound, Unauthorized
+from scheduler.kube import requests
+from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import Credentials, Endpoint, Identity, load_credentials
+from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
+from scheduler.kube.reflecting import Reflector
+from scheduler.kube.requests import LIVE_PODS, LeaseSpec, PodCondition
+from scheduler.kube.responses import decode_lease
+from scheduler.shell.binder import Binder, Bound, BoundElsewhere, Patched, PodGone, Refused
+from tests.kube.scripted import Naps
+
+
+@asynccontextmanager
+async def cluster(tmp_path):
+    """A cluster, and a client of its kubeconfig."""
+    async with DevCluster(token="t") as served:
+        served.write_kubeconfig(tmp_path / "config")
+        credentials = await load_credentials(kubeconfig=str(tmp_path / "config"), master=None, environ={})
+        async with KubeClient(credentials) as client:
+            yield served, client
+
+
+def put(served, name):
+    """A pod in the cluster; its uid."""
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return served.store.create(POD, "default", {"metadata": {"name": name}, "spec": spec})["metadata"]["uid"]
+
+
+def remove(served, name):
+    served.store.delete(POD, "default", name, grace_period_s=0)
+
+
+class _Pod(msgspec.Struct):
+    class Meta(msgspec.Struct):
+        name: str
+        labels: dict[str, str] = {}
+
+    metadata: Meta
+
+
+class Mirror:
+    """What a reflector told, kept as a shell would: pods by uid."""
+
+    def __init__(self, client, *, watch_list):
+        decoder = msgspec.json.Decoder(_Pod)
+        self._reflector = Reflector(
+            client,
+            LIVE_PODS,
+            lambda raw: decoder.decode(raw).metadata.name,
+            watch_list=watch_list,
+            sleep=Naps(),
+        )
+        self.changes = []
+        self.names = {}
+        self._moved = asyncio.Event()
+
+    async def __aenter__(self):
+        self._task = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *_):
+        self._task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await self._task
+
+    async def _read(self):
+        async with aclosing(self._reflector.batches()) as batches:
+            async for batch in batches:
+                for change in batch:
+                    self.changes.append(change)
+                    match change:
+                        case Upserted(uid=uid, object=name):
+                            self.names[uid] = name
+                        case Deleted(uid=uid):
+                            del self.names[uid]
+                self._moved.set()
+
+    async def until(self, names):
+        """It equals the cluster."""
+        async with asyncio.timeout(10):
+            while set(self.names.values()) != set(names) or not self.told(Synced):
+                self._moved.clear()
+                await self._moved.wait()
+
+    async def until_told(self, kind, count=1):
+        async with asyncio.timeout(10):
+            while len(self.told(kind)) < count:
+                self._moved.clear()
+                await self._moved.wait()
+
+    def told(self, kind):
+        return [change for change in self.changes if isinstance(change, kind)]
+
+
+BOTH_WAYS = pytest.mark.parametrize("watch_list", [True, False], ids=["streamed list", "paged list"])
+
+
+@pytest.mark.asyncio
+@BOTH_WAYS
+async def test_a_collection_larger_than_a_page_is_kept_up_with(tmp_path, watch_list):
+    """Adds, deletes, and a pod recreated under its name."""
+    async with cluster(tmp_path) as (served, client):
+        names = [f"p{number}" for number in range(1201)]
+        uids = [put(served, name) for name in names]
+        async with Mirror(client, watch_list=watch_list) as mirror:
+            await mirror.until(names)
+            remove(served, "p7")
+            await mirror.until(set(names) - {"p7"})
+            put(served, "p7")
+            await mirror.until(names)
+        assert uids[7] not in mirror.names
+        assert mirror.told(Interrupted) == []
+
+
+@pytest.mark.asyncio
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault(Action.END_STREAM, kind="pods"), id="stream ended"),
+        pytest.param(Fault(Action.CUT_STREAM, kind="pods"), id="stream cut inside an object"),
+        pytest.param(Fault(Action.EXPIRE_STREAM, kind="pods"), id="410 inside the stream"),
+    ],
+)
+async def test_no_change_is_missed_when_a_watch_breaks(tmp_path, watch_list, fault):
+    """Not even deletions that happened meanwhile."""
+    async with cluster(tmp_path) as (served, client):
+        for name in ("a", "b"):
+            put(served, name)
+        async with Mirror(client, watch_list=watch_list) as mirror:
+            await mirror.until({"a", "b"})
+            served.faults.add(fault)
+            remove(served, "a")
+            put(served, "c")
+            await mirror.until({"b", "c"})
+            put(served, "d")
+            await mirror.until({"b", "c", "d"})
+
+
+@pytest.mark.asyncio
+@BOTH_WAYS
+async def test_history_compacted_while_away_is_made_up_for_by_a_relist(tmp_path, watch_list):
+    """The watch is refused with 410 as a status; the difference is told with its deletions."""
+    async with cluster(tmp_path) as (served, client):
+        for name in ("a", "b"):
+            put(served, name)
+        async with Mirror(client, watch_list=watch_list) as mirror:
+            await mirror.until({"a", "b"})
+            served.faults.add(Fault(Action.RESPOND, verb="watch", kind="pods", code=410))
+            served.faults.add(Fault(Action.END_STREAM, kind="pods"))
+            remove(served, "a")
+            await mirror.until_told(Interrupted)
+            put(served, "c")
+            await mirror.until({"b", "c"})
+            await mirror.until_told(Synced, 2)
+        assert len(mirror.told(Upserted)) == 3, "b is not told twice"
+
+
+@pytest.mark.asyncio
+@BOTH_WAYS
+async def test_a_server_that_throttles_and_fails_is_waited_for(tmp_path, watch_list):
+    """429, 503 and a dropped connection, one after the other."""
+    async with cluster(tmp_path) as (served, client):
+        put(served, "a")
+        served.faults.add(
+            Fault(Action.RESPOND, kind="pods", code=429, retry_after_s=3),
+            Fault(Action.RESPOND, kind="pods", code=503),
+            Fault(Action.DROP, kind="pods", times=2),
+        )
+        async with Mirror(client, watch_list=watch_list) as mirror:
+            await mirror.until({"a"})
+        assert [change.error.status for change in mirror.told(Interrupted)] == [429, 503, 0]
+
+
+@pytest.mark.asyncio
+@BOTH_WAYS
+async def test_a_malformed_pod_hurts_itself_alone(tmp_path, watch_list):
+    """A label of the wrong type, which no API server should have let in."""
+    async with cluster(tmp_path) as (served, client):
+        put(served, "a")
+        meta = {"name": "bad", "namespace": "default", "uid": "bad", "labels": {"app": 7}}
+        served.store.inject(POD, {"metadata": meta})
+        async with Mirror(client, watch_list=watch_list) as mirror:
+            await mirror.until({"a"})
+            put(served, "b")
+            await mirror.until({"a", "b"})
+        assert [str(change.key) for change in mirror.told(Malformed)] == ["default/bad"]
+
+
+@pytest.mark.asyncio
+async def test_a_wrong_token_is_unauthorized():
+    """At once and for everything."""
+    async with DevCluster(token="t") as served:
+        stranger = Credentials(Endpoint(served.url), Identity("Bearer other"))
+        async with KubeClient(stranger) as client:
+            with pytest.raises(Unauthorized):
+                await client.request(requests.get_pod("default", "a"), timeout_s=5)
+
+
+async def bound(client, name, uid, node_name="n1"):
+    binder = Binder(client, sleep=Naps())
+    return await binder.bind(
+        namespace="default", name=name, uid=uid, node_name=node_name, annotations={"why": "because"}
+    )
+
+
+LOST = Fault(Action.LOSE_ANSWER, method="post", path="/binding$")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([LOST], id="the answer is lost after it took effect"),
+        pytest.param([Fault(Action.DROP, method="post", path="/binding$")], id="the request is lost"),
+        pytest.param([Fault(Action.RESPOND, method="post", path="/binding$", code=429)], id="429"),
+        pytest.param([Fault(Action.RESPOND, method="post", path="/binding$", code=500)], id="500"),
+        pytest.param(
+            [LOST, Fault(Action.RESPOND, verb="get", code=500, times=3)], id="lost, and reading fails too"
+        ),
+    ],
+)
+async def test_a_bind_happens_exactly_once_whatever_goes_wrong(tmp_path, faults):
+    """The pod is on our node, with our annotations, and we know it."""
+    async with cluster(tmp_path) as (served, client):
+        uid = put(served, "a")
+        served.faults.add(*faults)
+        assert await bound(client, "a", uid) == Bound()
+        pod = served.store.get(POD, "default", "a")
+    assert (pod["spec"]["nodeName"], pod["metadata"]["annotations"]) == ("n1", {"why": "because"})
+    assert served.faults.pending() == []
+
+
+@pytest.mark.asyncio
+async def test_binds_that_cannot_happen_say_why(tmp_path):
+    """Another node, another uid, no pod, gates."""
+    async with cluster(tmp_path) as (served, client):
+        uid = put(served, "a")
+        assert await bound(client, "a", "other-uid") == PodGone()
+        assert await bound(client, "a", uid) == Bound()
+        assert await bound(client, "a", uid) == Bound(), "our own earlier bind is no conflict"
+        assert await bound(client, "a", uid, "n2") == BoundElsewhere("n1")
+        assert await bound(client, "gone", "u") == PodGone()
+        spec = {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "g"}]}
+        gated = served.store.create(POD, "default", {"metadata": {"name": "g"}, "spec": spec})
+        refused = await bound(client, "g", gated["metadata"]["uid"])
+    assert isinstance(refused, Refused)
+    assert (refused.status, "has non-empty .spec.schedulingGates" in refused.message) == (409, True)
+
+
+@pytest.mark.asyncio
+async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path):
+    """By type: a second patch replaces the first, other conditions stay."""
+    async with cluster(tmp_path) as (served, client):
+        put(served, "a")
+        binder = Binder(client)
+        for message, nominated in (("first", "n1"), ("second", "")):
+            condition = PodCondition(
+                type="PodScheduled",
+                status="False",
+                reason="Unschedulable",
+                message=message,
+                observed_generation=1,
+            )
+            patched = await binder.patch_condition(
+                namespace="default", name="a", condition=condition, nominated_node_name=nominated
+            )
+            assert patched == Patched()
+            status = served.store.get(POD, "default", "a")["status"]
+            assert status.get("nominatedNodeName", "") == nominated
+        missing = await binder.patch_condition(namespace="default", name="gone", condition=condition)
+    [scheduled] = [one for one in status["conditions"] if one["type"] == "PodScheduled"]
+    assert (scheduled["reason"], scheduled["message"]) == ("Unschedulable", "second")
+    assert isinstance(missing, Refused)
+    assert missing.status == 404
+
+
+@pytest.mark.asyncio
+async def test_events_are_created_and_patched_into_series(tmp_path):
+    """As events.k8s.io/v1 wants them."""
+    async with cluster(tmp_path) as (served, client):
+        uid = put(served, "a")
+        key = EventKey(
+            type="Warning",
+            action="Scheduling",
+            reason="FailedScheduling",
+            reporting_controller="affinity-scheduler",
+            reporting_instance="affinity-scheduler-host",
+            regarding=ObjectReference("Pod", "default", "a", uid, resource_version="1"),
+        )
+        series = EventSeries()
+        for at_s in (1.0, 2.0):
+            write = series.observe(key, "0/2 nodes are available.", at_s)
+            assert write is not None
+            await client.request(write.request, timeout_s=5)
+        [event], _ = served.store.list(EVENT)
+        assert (event["note"], event["series"]["count"]) == ("0/2 nodes are available.", 2)
+        served.store.delete(EVENT, "default", event["metadata"]["name"])
+        [write] = series.refresh()
+        with pytest.raises(NotFound):
+            await client.request(write.request, timeout_s=5)
+        assert write.on_missing is not None
+        await client.request(write.on_missing, timeout_s=5)
+        [event], _ = served.store.list(EVENT)
+        assert event["series"]["count"] == 2
+
+
+@pytest.mark.asyncio
+async def test_a_lease_is_taken_by_one_and_updated_only_as_it_was_read(tmp_path):
+    """What leader election stands on."""
+    async with cluster(tmp_path) as (_, client):
+
+        async def asked(request):
+            return await client.request(request, timeout_s=5)
+
+        spec = LeaseSpec("one", 15, requests.micro_time(1.0), requests.micro_time(1.0), 0)
+        with pytest.raises(NotFound):
+            await asked(requests.get_lease("kube-system", "s"))
+        await asked(requests.create_lease("kube-system", "s", spec))
+        with pytest.raises(Conflict):
+            await asked(requests.create_lease("kube-system", "s", spec))
+        read = decode_lease(await asked(requests.get_lease("kube-system", "s")))
+        assert read.spec == spec
+        released = LeaseSpec("", 1)
+        await asked(requests.update_lease("kube-system", "s", released, metadata=read.metadata))
+        with pytest.raises(Conflict):
+            await asked(requests.update_lease("kube-system", "s", spec, metadata=read.metadata))
+        assert decode_lease(await asked(requests.get_lease("kube-system", "s"))).spec == released
