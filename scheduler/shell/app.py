@@ -46,6 +46,8 @@ _MAX_BINDING: Final = 64
 _STOP_BINDS_S: Final = 15.0
 _STOP_EVENTS_S: Final = 3.0
 _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
+#: How often the event loop's lateness is measured: cheap, and twice within Prometheus' shortest usual interval.
+_LAG_PERIOD_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,11 @@ class Options:
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
     """Schedules until SIGTERM or SIGINT; a second one ends at once. Raises SettingsError for what a person can mend."""
     log = configure(verbosity=options.verbosity, form=options.log_format)
-    log.info(0, "Starting affinity-scheduler", version=product_version())
-    for note in options.settings.notes:
-        log.info(0, "Configuration", note=note)
     connection = options.settings.client_connection
     credentials = await load_credentials(
         kubeconfig=connection.kubeconfig or None, master=options.master, environ=environ
     )
-    metrics = Metrics()
+    metrics = Metrics(version=product_version())
     async with KubeClient(
         credentials,
         qps=connection.qps,
@@ -81,6 +80,10 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         on_request=metrics.on_request,
     ) as client:
         await _check_reachable(client, credentials)
+        # Not earlier: bad input is to be the only line.
+        log.info(0, "Starting affinity-scheduler", version=product_version())
+        for note in options.settings.notes:
+            log.info(0, "Configuration", note=note)
         return await Scheduler(options, client, metrics, log).run()
 
 
@@ -111,8 +114,9 @@ class Scheduler:
             queue=self._queue,
             profiles=profiles,
             chance=random.Random(seed),
-            observer=metrics.cycle_observer(seed),
+            observer=metrics.cycle_observer(profiles, seed=seed),
         )
+        metrics.watch_state(self._queue, self._state)
         self._inbox = Inbox()
         kinds = always_watched()
         if any(uses_default_spreading(profile) for profile in settings.profiles):
@@ -128,7 +132,7 @@ class Scheduler:
             )
             for watched in kinds
         ]
-        self._recorder = EventRecorder(client)
+        self._recorder = EventRecorder(client, on_dropped=metrics.on_event_dropped)
         self._stopping = False
         self._frozen = False
 
@@ -142,6 +146,10 @@ class Scheduler:
             ready={"sched-handler-sync": self._is_synced, "shutdown": lambda: not self._stopping},
         )
         await probes.start()
+        # Logged this late, so that input which a person has to mend is the only line there is.
+        self._log.info(0, "Starting affinity-scheduler", version=product_version())
+        for note in self._options.settings.notes:
+            self._log.info(0, "Configuration", note=note)
         try:
             async with asyncio.TaskGroup() as group:
                 await self._schedule(group)
@@ -173,15 +181,25 @@ class Scheduler:
             on_handled=self._metrics.on_event_handled,
         )
         background = [
+            group.create_task(self._watch_lag(), name="loop lag"),
             group.create_task(self._recorder.run(), name="events"),
             group.create_task(conditions.run(), name="conditions"),
             *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
         ]
         self._on_signals(loop)
         await loop.run()
+        for pod in outbox.abandon_binds():
+            self._log.error("Stopping before the API server said whether the pod is bound", pod=pod)
         await self._recorder.drain(_STOP_EVENTS_S)
         for task in background:
             task.cancel()
+
+    async def _watch_lag(self) -> None:
+        """Measures how late the event loop is, for as long as it runs."""
+        while True:
+            due_s = time.monotonic() + _LAG_PERIOD_S
+            await asyncio.sleep(_LAG_PERIOD_S)
+            self._metrics.on_loop_lag(max(0.0, time.monotonic() - due_s))
 
     def _on_signals(self, loop: SchedulingLoop) -> None:
         def stop() -> None:
