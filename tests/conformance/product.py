@@ -7,16 +7,14 @@ from random import Random
 import numpy as np
 
 from scheduler.core.decide import Failed, NoFit, Placement, decide
-from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.verdicts import SKIP, Code, Status
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pods import Pod, PodDecoder
-from scheduler.plugins.registry import PluginContext, build_profile
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.settings.resolved import ProfileSettings
+from scheduler.shell.profiles import built_profiles
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
@@ -76,27 +74,14 @@ class LiveCluster:
         return Snapshot(self.state)
 
 
-def profile_for(settings: ProfileSettings, state: ClusterState) -> Profile:
-    """The profile that the settings describe, over this state."""
-    points = settings.plugins_by_point
-    snapshot = Snapshot(state)
-    return build_profile(
-        settings.scheduler_name,
-        filters=points["filter"],
-        scorers=[(name, settings.weight_by_plugin[name]) for name in points["score"]],
-        pre_enqueue=points["preEnqueue"],
-        context=PluginContext(settings.args_by_plugin, FeatureGates(), snapshot.default_selector),
-        percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score or 0,
-    )
-
-
 class ProductSubject:
     """The product's state, plugins and decision."""
 
     def __init__(self, config: Json | None) -> None:
         settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
         self.cluster = LiveCluster()
-        self.profile = profile_for(settings.profiles[0], self.cluster.state)
+        profiles = built_profiles(settings, self.cluster.snapshot().default_selector)
+        self.profile = profiles[settings.profiles[0].scheduler_name]
 
     def apply(self, obj: Json) -> None:
         """Create or replace."""
