@@ -88,7 +88,8 @@ class Probes:
         await self._runner.cleanup()
 
     def _explained(self, error: OSError) -> SettingsError:
-        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        # From Python 3.13 on asyncio gives no number where no address of a name could be bound.
+        if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None):
             return SettingsError("--bind-address", "", self._address, "an address of this machine")
         match error.errno:
             case errno.EADDRINUSE:

@@ -1,0 +1,63 @@
+"""A scheduler without its shell whose cycles are observed: the machine of `tests.driving` and its metrics."""
+
+from __future__ import annotations
+
+import random
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler.core.machine import Machine
+from scheduler.model.instructions import Attempted, Instruction
+from scheduler.model.stimuli import CycleDue
+from scheduler.observe.metrics import Metrics
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import built_profiles
+from scheduler.state.snapshot import Snapshot
+from tests.driving import Driver
+
+#: Samples of a scrape: (name, labels in order) -> value.
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+class Observed:
+    """A driver whose instructions feed the metrics as the shell does it."""
+
+    def __init__(self, *, sampled: float = 0.1, seed: int = 1) -> None:
+        self.metrics = Metrics(version="1.2.3")
+        self.driver = Driver()
+        profiles = built_profiles(default_settings(), Snapshot(self.driver.state).default_selector)
+        self.observer = self.metrics.cycle_observer(profiles, seed=seed, sampled=sampled)
+        self.driver.machine = Machine(
+            state=self.driver.state,
+            queue=self.driver.queue,
+            profiles=profiles,
+            chance=random.Random(1),
+            observer=self.observer,
+        )
+        self.metrics.watch_state(self.driver.queue, self.driver.state)
+
+    def cycle(self) -> list[Instruction]:
+        told = self.driver.handle(CycleDue())
+        self.observer.end()
+        return self.tell(told)
+
+    def tell(self, told: list[Instruction]) -> list[Instruction]:
+        for instruction in told:
+            if isinstance(instruction, Attempted):
+                self.metrics.on_attempt(instruction, self.driver.now_s)
+        return told
+
+    def samples(self) -> Samples:
+        return samples(self.metrics.render())
+
+
+def samples(text: bytes) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def value(found: Samples, name: str, **labels: str) -> float:
+    return found[name, tuple(sorted(labels.items()))]

@@ -1,0 +1,170 @@
+"""Timing plugins from outside: what is sampled, what is recorded, and that decisions stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from scheduler.framework.verdicts import Code
+from scheduler.observe.instrument import CycleObserver
+from scheduler.observe.series import Family, Histogram, HistogramSeries
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import built_profiles
+from tests.build import ZONE, Json, affinity, node_affinity, node_term, selector, spread, term
+from tests.driving import NAME, bind_of
+from tests.observe.scheduling import Observed
+
+_PROFILE = built_profiles(default_settings(), lambda _: None)[NAME]
+_PLUGIN = "scheduler_plugin_execution_duration_seconds_count"
+
+
+def _observer(
+    *,
+    sampled: float = 0.1,
+    seed: int = 1,
+    step_s: float = 0.001,
+    algorithm: HistogramSeries | None = None,
+) -> tuple[CycleObserver, Histogram]:
+    """An observer whose clock goes on by `step_s` whenever it is read, and its extension points."""
+    ticks: Iterator[int] = count()
+    points = Histogram(Family("points", "help", ("extension_point", "status", "profile"), (0.5, 1.5)))
+    observer = CycleObserver(
+        [_PROFILE],
+        algorithm=algorithm or Histogram(Family("algorithm", "help", bounds=(1.0,))).of(),
+        points=points,
+        plugins=Histogram(Family("plugins", "help", ("plugin", "extension_point", "status"), (1.0,))),
+        sampled=sampled,
+        seed=seed,
+        now_s=lambda: next(ticks) * step_s,
+    )
+    return observer, points
+
+
+def _sampled_cycles(seed: int, n: int = 1000, sampled: float = 0.1) -> list[int]:
+    observer, _ = _observer(seed=seed, sampled=sampled)
+    return [cycle for cycle in range(n) if observer.begin(_PROFILE) is not _PROFILE]
+
+
+def test_the_same_seed_samples_the_same_cycles() -> None:
+    """A run can be repeated; another seed samples other cycles."""
+    assert _sampled_cycles(seed=7) == _sampled_cycles(seed=7) != _sampled_cycles(seed=8)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "at_least", "at_most"),
+    [
+        pytest.param(0.1, 70, 130, id="one of ten by default"),
+        pytest.param(0.0, 0, 0, id="never"),
+        pytest.param(1.0, 1000, 1000, id="always"),
+    ],
+)
+def test_so_many_cycles_are_sampled(sampled: float, at_least: int, at_most: int) -> None:
+    """The fraction is an argument."""
+    assert at_least <= len(_sampled_cycles(seed=3, sampled=sampled)) <= at_most
+
+
+def test_the_timed_profile_is_made_once() -> None:
+    """Wrapping a dozen plugins in every tenth cycle would cost more than the timing."""
+    observer, _ = _observer(sampled=1.0)
+    assert observer.begin(_PROFILE) is observer.begin(_PROFILE)
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_an_extension_point_is_timed_under_its_status(code: Code) -> None:
+    """From enter to leave, by the injected clock; status strings are upstream's."""
+    observer, points = _observer(step_s=1.0)
+    observer.begin(_PROFILE)
+    observer.enter("PreFilter")
+    observer.leave("PreFilter", code)
+    series = points.of("PreFilter", code.value, NAME)
+    assert (series.n_by_bucket, series.sum) == ([0, 1, 0], 1.0)
+
+
+def test_the_algorithm_is_timed_from_begin_to_end() -> None:
+    """Once per cycle; `end` without a cycle, as after an empty queue, is nothing."""
+    algorithm = Histogram(Family("algorithm", "help", bounds=(10.0,))).of()
+    observer, _ = _observer(algorithm=algorithm, step_s=1.0)
+    observer.end()
+    observer.begin(_PROFILE)
+    observer.enter("PreFilter")
+    observer.leave("PreFilter", Code.SUCCESS)
+    observer.end()
+    observer.end()
+    assert (sum(algorithm.n_by_bucket), algorithm.sum) == (1, 3.0)
+
+
+def _story(observed: Observed) -> dict[str, str]:
+    """Pods of every kind of constraint on nine nodes of three zones, each bound where it was decided: name to node."""
+    driver = observed.driver
+    for index in range(9):
+        driver.node(f"n{index}", labels={ZONE: f"z{index % 3}"})
+    apart = affinity(anti_preferred=[(10, term(ZONE, selector("app=web")))])
+    nodes = {}
+    for index in range(12):
+        constraints: list[Json] = [
+            {"affinity": apart},
+            {"spread": [spread(ZONE, selector("app=web"))]},
+            {"affinity": {"nodeAffinity": node_affinity(required=[node_term(named=["in n4"])])}},
+        ]
+        pod = driver.pod(f"p{index}", labels={"app": "web"}, **constraints[index % 3])
+        bind = bind_of(observed.cycle())
+        driver.confirm(pod, bind.node_name)
+        nodes[pod.name] = bind.node_name
+    return nodes
+
+
+def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
+    """Twelve pods through wrapped plugins and through bare ones are bound to the same nodes."""
+    timed, bare = _story(Observed(sampled=1.0)), _story(Observed(sampled=0.0))
+    assert len(bare) == 12
+    assert timed == bare
+
+
+@pytest.fixture(scope="module")
+def calls() -> dict[tuple[str, str, str], float]:
+    """Sampled calls of the story by plugin, extension point and status."""
+    observed = Observed(sampled=1.0)
+    _story(observed)
+    found = {}
+    for (name, labels), n in observed.samples().items():
+        if name == _PLUGIN:
+            by_label = dict(labels)
+            found[by_label["plugin"], by_label["extension_point"], by_label["status"]] = n
+    return found
+
+
+@pytest.mark.parametrize(
+    ("call", "n"),
+    [
+        pytest.param(("InterPodAffinity", "PreFilter", "Skip"), 12, id="PreFilter that skips"),
+        pytest.param(("NodeAffinity", "PreFilter", "Success"), 4, id="PreFilter that narrows"),
+        pytest.param(("NodeAffinity", "PreFilter", "Skip"), 8, id="and where it skips"),
+        pytest.param(("NodeAffinity", "Filter", "Success"), 4, id="Filter after a narrowing PreFilter"),
+        pytest.param(("PodTopologySpread", "Filter", "Success"), 4, id="Filter, one call for all nodes"),
+        pytest.param(("NodeResourcesFit", "PreScore", "Success"), 8, id="PreScore"),
+        pytest.param(("NodeResourcesFit", "Score", "Success"), 8, id="Score, unless one node is left"),
+        pytest.param(("TaintToleration", "ScoreExtensionNormalize", "Success"), 8, id="normalising"),
+    ],
+)
+def test_sampled_calls_are_timed_by_plugin_point_and_status(calls, call, n) -> None:
+    """Statuses as upstream's; a plugin that skips is not called again in that cycle."""
+    assert calls[call] == n
+
+
+def test_a_plugin_that_does_not_normalise_has_no_such_series(calls) -> None:
+    """Upstream makes no call then."""
+    assert ("NodeResourcesFit", "ScoreExtensionNormalize", "Success") not in calls
+
+
+def test_evaluations_count_what_did_not_skip_in_every_cycle() -> None:
+    """Counted without sampling; every plugin of the profile is there from the start."""
+    observed = Observed(sampled=0.0)
+    before = observed.observer.evaluations()
+    assert before["InterPodAffinity", "Filter", NAME] == before["ImageLocality", "Score", NAME] == 0
+    _story(observed)
+    after = observed.observer.evaluations()
+    assert (after["NodeAffinity", "PreFilter", NAME], after["NodeAffinity", "Filter", NAME]) == (4, 4)
+    assert after["PodTopologySpread", "Filter", NAME] == 4
+    assert not any(name == _PLUGIN for name, _ in observed.samples())
