@@ -95,6 +95,8 @@ def default_stateful_set(obj: JsonObject) -> None:
     default_workload(obj)
     spec = obj["spec"]
     spec.setdefault("podManagementPolicy", "OrderedReady")
+    retained = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    spec.setdefault("persistentVolumeClaimRetentionPolicy", retained)
     spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
     spec.setdefault("revisionHistoryLimit", 10)
 

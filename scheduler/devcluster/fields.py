@@ -96,9 +96,10 @@ def forbidden(field: str, detail: str) -> FieldError:
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
-def duplicate(field: str, value: object) -> FieldError:
+def duplicate(field: str, value: object, detail: str = "") -> FieldError:
     """The value occurs twice where it may occur once."""
-    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
+    body = f"Duplicate value: {shown(value)}" + (f": {detail}" if detail else "")
+    return FieldError("FieldValueDuplicate", field, body)
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:

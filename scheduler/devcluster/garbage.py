@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scheduler.devcluster.history import Change
-from scheduler.devcluster.kinds import KINDS, NAMESPACE, JsonObject, Kind
+from scheduler.devcluster.kinds import KINDS, NAMESPACE, POD, JsonObject, Kind
 
 if TYPE_CHECKING:
     from scheduler.devcluster.store import Store
@@ -65,7 +65,8 @@ class Garbage:
             return self._delete_namespace(old)
         marked = self._marked(old, grace_s, foreground=propagation == "Foreground")
         if self.ends(marked):
-            return Deletion(self.remove(kind, marked), gone=True)
+            # Only pods know of grace, so only they carry the mark when they go at once.
+            return Deletion(self.remove(kind, marked if kind is POD else old), gone=True)
         if marked == old:
             return Deletion(old, gone=False)
         stored = self._store.history.put(kind, marked).obj

@@ -10,14 +10,15 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from scheduler.devcluster import status
+from scheduler.devcluster import fields, status
 from scheduler.devcluster.binding import bind
 from scheduler.devcluster.eviction import evict
 from scheduler.devcluster.history import Revision
-from scheduler.devcluster.kinds import BINDING, JsonObject, Kind
+from scheduler.devcluster.kinds import BINDING, JsonObject, Kind, kind_of
 from scheduler.devcluster.listing import list_page, parse_options
 from scheduler.devcluster.negotiation import (
     JSON,
+    UnreadableBodyError,
     Wanted,
     decoded_body,
     decoded_object,
@@ -44,28 +45,28 @@ class Call:
     body: bytes
     content_type: str
     wanted: Wanted
+    verb: str
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing shall be stored. Raises: StatusError 400 for anything but All."""
+        """Whether nothing shall be stored. Raises: StatusError 422 for anything but All."""
         value = self.query.get("dryRun", "")
         if value not in ("", "All"):
-            raise status.bad_request(f"Invalid value: {value!r}: dryRun only accepts All")
+            error = fields.not_supported("dryRun", [value], ("All",))
+            raise status.invalid_options(f"{self.verb.capitalize()}Options", [error])
         return bool(value)
 
     def object(self, kind: Kind) -> JsonObject:
         """The object in the body. Raises: StatusError 400 where it is none, or one of another kind."""
-        obj = decoded_object(self.body, self.content_type)
+        obj = decoded_object(self.body, self.content_type, kind.kind)
         api_version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind
-        if api_version != kind.api_version:
+        if (api_version, name) != (kind.api_version, kind.kind):
+            why = f'no kind "{name}" is registered for version "{api_version}"'
+            if kind_of(api_version, name) is not None:
+                why = f"converting ({api_version}.{name}) to ({kind.kind}): unknown conversion"
+            version = str(api_version).rpartition("/")[2]
             raise status.bad_request(
-                f"the API version in the data ({api_version}) does not match the expected API version "
-                f"({kind.api_version})"
-            )
-        if name != kind.kind:
-            raise status.bad_request(
-                f'{name} in version "{kind.version}" cannot be handled as a {kind.kind}: no kind "{name}" is '
-                f'registered for version "{api_version}"'
+                f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}'
             )
         metadata = obj.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
@@ -73,10 +74,12 @@ class Call:
         return obj
 
 
-def read_call(target: Target, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Call:
+def read_call(
+    verb: str, target: Target, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+) -> Call:
     """The request, its Accept header understood. Raises: StatusError 406, 400."""
     wanted = wanted_form(headers.get("Accept", ""), query.get("includeObject", ""))
-    return Call(target, query, body, headers.get("Content-Type", ""), wanted)
+    return Call(target, query, body, headers.get("Content-Type", ""), wanted, verb)
 
 
 class Handlers:
@@ -85,7 +88,7 @@ class Handlers:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def handle(self, verb: str, call: Call) -> web.Response:
+    def handle(self, call: Call) -> web.Response:
         """The answer to any verb but watch. Raises: StatusError."""
         handler = {
             "get": self._get,
@@ -95,7 +98,7 @@ class Handlers:
             "patch": self._patch,
             "delete": self._delete,
             "deletecollection": self._delete_collection,
-        }[verb]
+        }[call.verb]
         return handler(call)
 
     # -- reading ---------------------------------------------------------------------------------------------
@@ -133,7 +136,7 @@ class Handlers:
         if target.subresource == "binding" or target.kind is BINDING:
             return self._bind(call)
         if target.subresource == "eviction":
-            eviction = decoded_object(call.body, call.content_type)
+            eviction = decoded_object(call.body, call.content_type, "Eviction")
             evict(self._store, target.scope, target.name or "", eviction, dry_run=call.dry_run)
             return _success(201)
         created = self._store.create(
@@ -171,8 +174,11 @@ class Handlers:
         media_type = call.content_type.partition(";")[0].strip()
         patch_type = _PATCH_TYPES.get(media_type)
         if patch_type is None:
-            raise status.unsupported_media_type(list(_PATCH_TYPES))
-        patch: Any = decoded_body(call.body, call.content_type)
+            raise status.unpatchable_type()
+        try:
+            patch: Any = decoded_body(call.body, call.content_type)
+        except UnreadableBodyError as error:
+            raise status.bad_request(f"error decoding patch: {error}") from error
         if patch is None:
             raise status.bad_request("error decoding patch: unexpected end of JSON input")
         if target.subresource == "scale":
@@ -288,8 +294,7 @@ def _check_names(obj: JsonObject, target: Target) -> None:
     namespace = metadata.get("namespace") or ""
     if target.namespace is not None and namespace not in ("", target.namespace):
         raise status.bad_request(
-            f"the namespace of the object ({namespace}) does not match the namespace on the request "
-            f"({target.namespace})"
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
     if target.namespace is not None:
         metadata["namespace"] = target.namespace
@@ -297,7 +302,7 @@ def _check_names(obj: JsonObject, target: Target) -> None:
 
 def _delete_options(call: Call) -> JsonObject:
     """DeleteOptions from the body, and from the query where the body has none. Raises: StatusError 400."""
-    options = decoded_object(call.body, call.content_type) if call.body.strip() else {}
+    options = decoded_object(call.body, call.content_type, "DeleteOptions") if call.body.strip() else {}
     grace = call.query.get("gracePeriodSeconds")
     if grace and "gracePeriodSeconds" not in options:
         if not grace.removeprefix("-").isdigit():
@@ -309,7 +314,9 @@ def _delete_options(call: Call) -> JsonObject:
         options.setdefault("propagationPolicy", "Orphan")
     policy = options.get("propagationPolicy")
     if policy not in (None, "", "Background", "Foreground", "Orphan"):
-        raise status.bad_request(f"invalid propagationPolicy: {policy}")
+        supported = ("Foreground", "Background", "Orphan", "nil")
+        error = fields.not_supported("propagationPolicy", policy, supported)
+        raise status.invalid_options("DeleteOptions", [error])
     if call.dry_run:
         options["dryRun"] = ["All"]
     return options

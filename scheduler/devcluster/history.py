@@ -10,7 +10,7 @@ import asyncio
 import bisect
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,35 @@ def copied(obj: JsonObject) -> JsonObject:
     """A deep copy of a JSON object, several times faster than copy.deepcopy."""
     duplicate: JsonObject = _DECODER.decode(_ENCODER.encode(obj))
     return duplicate
+
+
+def encoded_text(obj: JsonObject) -> str:
+    """A JSON object as text."""
+    return _ENCODER.encode(obj).decode()
+
+
+#: Fields that Go prints as null where they have no value.
+_NULLABLE: Final = frozenset({"lastProbeTime", "eventTime"})
+
+
+def without_nulls(obj: JsonObject) -> JsonObject:
+    """The object without fields that are null, which in Go is the same as absent; with empty metadata maps gone."""
+    if b"null" in _ENCODER.encode(obj):
+        obj = {key: _pruned(value) for key, value in obj.items() if value is not None}
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+            if name in metadata and not metadata[name]:
+                del metadata[name]
+    return obj
+
+
+def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        return {k: _pruned(v) for k, v in value.items() if v is not None or k in _NULLABLE}
+    if isinstance(value, list):
+        return [_pruned(one) for one in value]
+    return value
 
 
 def object_key(namespace: str, name: str) -> str:

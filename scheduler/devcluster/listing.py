@@ -20,7 +20,6 @@ from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.selectors import Matches, matcher
 from scheduler.devcluster.store import Store
 
-_LIST_OPTIONS: Final = Kind("meta.k8s.io", "v1", "ListOptions", "listoptions", "listoptions")
 _CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
 #: The resource version in a token that continues a list from whatever is stored by then.
 _INCONSISTENT: Final = -1
@@ -75,7 +74,13 @@ def parse_options(
         error = fields.invalid(
             "resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
         )
-        raise status.bad_request(fields.aggregate([error]))
+        text = fields.aggregate([error])
+        # A watch answers a plain error here, which the server can only call internal.
+        raise (
+            status.StatusError(500, "", text)
+            if watch
+            else status.bad_request(f"invalid resource version: {text}")
+        )
     sends = query.get("sendInitialEvents")
     options = ListOptions(
         matches=matcher(kind, query.get("labelSelector"), field_selector),
@@ -89,7 +94,7 @@ def parse_options(
     )
     errors = _watch_option_errors(options) if watch else _list_option_errors(options)
     if errors:
-        raise status.invalid(_LIST_OPTIONS, "", errors)
+        raise status.invalid_options("ListOptions", errors)
     return options
 
 
@@ -207,4 +212,4 @@ def _parsed_token(token: str) -> tuple[int, str]:
         why = f'unrecognized value "{found["v"]}" for "v"'
     except (binascii.Error, ValueError, TypeError, KeyError) as error:
         why = str(error)
-    raise status.bad_request(f"continue key is not valid: {why}")
+    raise status.bad_request(f"invalid continue token: continue key is not valid: {why}")

@@ -71,11 +71,15 @@ def encoded(body: JsonObject, media_type: str = JSON) -> bytes:
     return _ENCODER.encode(body)
 
 
+class UnreadableBodyError(Exception):
+    """The bytes of a body don't parse as what they claim to be. Raised here, turned into a 400 by callers."""
+
+
 def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent
     """
     The JSON value that a body holds, in JSON, YAML or (objects only) protobuf; None for an empty one.
 
-    Raises: StatusError 415 for another content type, 400 where the bytes don't parse.
+    Raises: StatusError 415 for another content type, UnreadableBodyError where the bytes don't parse.
     """
     media_type = content_type.partition(";")[0].strip() or JSON
     if not body:
@@ -88,18 +92,26 @@ def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any J
         if media_type.endswith("json"):
             return msgspec.json.decode(body)
     except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise status.bad_request(f"error decoding the body of the request: {error}") from error
-    raise status.unsupported_media_type(_BODY_TYPES)
+        raise UnreadableBodyError(str(error)) from error
+    raise status.unsupported_media_type((*_BODY_TYPES, protobuf.MEDIA_TYPE))
 
 
-def decoded_object(body: bytes, content_type: str) -> JsonObject:
-    """The object that a body holds. Raises: StatusError 400, 415."""
-    value = decoded_body(body, content_type)
+def decoded_object(body: bytes, content_type: str, kind_name: str) -> JsonObject:
+    """The object that a body holds, `kind_name` being what is expected. Raises: StatusError 400, 415."""
+    try:
+        value = decoded_body(body, content_type)
+    except UnreadableBodyError as error:
+        raise _unrecognized(kind_name, str(error)) from error
     if not isinstance(value, dict):
-        raise status.bad_request(
-            "the object provided is unrecognized: the body must be one JSON or YAML object"
-        )
+        raise _unrecognized(kind_name, "unexpected end of JSON input" if value is None else "it is no object")
     return value
+
+
+def _unrecognized(kind_name: str, why: str) -> status.StatusError:
+    return status.bad_request(
+        f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json "
+        f"parse error: {why}"
+    )
 
 
 def partial(obj: JsonObject, version: str) -> JsonObject:

@@ -37,10 +37,14 @@ def patched(obj: JsonObject, patch: JsonObject | JsonPatch, patch_type: PatchTyp
     """
     if patch_type is PatchType.JSON:
         if not isinstance(patch, list):
-            raise bad_request("error decoding patch: json: cannot unmarshal object into a JSON patch")
+            raise bad_request(
+                "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+            )
         return _json_patched(obj, patch)
     if not isinstance(patch, dict):
-        raise bad_request("error decoding patch: json: cannot unmarshal array into an object")
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        )
     if patch_type is PatchType.MERGE:
         merged: JsonObject = merge_patched(obj, patch)
         return merged
@@ -75,19 +79,20 @@ def _json_patched(obj: JsonObject, operations: list[JsonObject]) -> JsonObject:
         _operate(root, operation)
     result = root[""]
     if not isinstance(result, dict):
-        raise _unprocessable("the patch does not leave an object")
+        raise _unprocessable()
     return result
 
 
-def _unprocessable(why: str) -> StatusError:
-    message = f"the server rejected our request due to an error in our request: {why}"
-    return StatusError(422, "Invalid", message, details={"causes": [{"message": why}]})
+def _unprocessable() -> StatusError:
+    """Upstream does not say which operation it was, nor why."""
+    message = "the server rejected our request due to an error in our request"
+    return StatusError(422, "Invalid", message, details={})
 
 
 def _operate(root: JsonObject, operation: JsonObject) -> None:
     path = operation.get("path")
     if not isinstance(path, str):
-        raise _unprocessable("operation lacks a path")
+        raise _unprocessable()
     steps = _steps(path)
     match operation.get("op"):
         case "add":
@@ -95,23 +100,22 @@ def _operate(root: JsonObject, operation: JsonObject) -> None:
         case "remove":
             _take(root, steps)
         case "replace":
-            _take(root, steps)
-            _add(root, steps, operation.get("value"))
+            _replace(root, steps, operation.get("value"))
         case "move":
             _add(root, steps, _take(root, _steps(str(operation.get("from", "")))))
         case "copy":
             _add(root, steps, _look(root, _steps(str(operation.get("from", "")))))
         case "test":
             if _look(root, steps) != operation.get("value"):
-                raise _unprocessable(f"testing value {path} failed: test failed")
-        case other:
-            raise _unprocessable(f"Unexpected kind: {other}")
+                raise _unprocessable()
+        case _:
+            raise _unprocessable()
 
 
 def _steps(pointer: str) -> list[str]:
     """A JSON pointer's steps below the wrapped root."""
     if pointer and not pointer.startswith("/"):
-        raise _unprocessable(f"{pointer} is not a JSON pointer")
+        raise _unprocessable()
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
 
 
@@ -128,7 +132,7 @@ def _child(container: Any, step: str) -> Any:  # noqa: ANN401 - any JSON value m
             return container[step]
     elif isinstance(container, list) and step.isdigit() and int(step) < len(container):
         return container[int(step)]
-    raise _unprocessable(f"nonexistent target: {step}")
+    raise _unprocessable()
 
 
 def _add(root: JsonObject, steps: list[str], value: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -139,7 +143,17 @@ def _add(root: JsonObject, steps: list[str], value: Any) -> None:  # noqa: ANN40
     elif isinstance(parent, list) and (step == "-" or (step.isdigit() and int(step) <= len(parent))):
         parent.insert(len(parent) if step == "-" else int(step), value)
     else:
-        raise _unprocessable(f"add operation does not apply: doc is missing path: {'/'.join(steps)}")
+        raise _unprocessable()
+
+
+def _replace(root: JsonObject, steps: list[str], value: Any) -> None:  # noqa: ANN401 - any JSON value
+    """Unlike the RFC, upstream also replaces what an object does not have."""
+    parent = _look(root, steps[:-1])
+    if isinstance(parent, dict):
+        parent[steps[-1]] = value
+    else:
+        _child(parent, steps[-1])
+        parent[int(steps[-1])] = value
 
 
 def _take(root: JsonObject, steps: list[str]) -> Any:  # noqa: ANN401 - any JSON value

@@ -18,6 +18,7 @@ from scheduler.devcluster.status import bad_request
 Matches = Callable[[JsonObject], bool]
 
 _TOKEN: Final = re.compile(r"\s*(==|!=|[(),=!<>]|[^\s(),=!<>]+)\s*")
+_PUNCTUATION: Final = frozenset({",", "(", ")", "=", "==", "!=", "<", ">"})
 _COMPARISONS: Final = frozenset({"=", "==", "!=", "<", ">"})
 
 
@@ -63,16 +64,19 @@ def parse_label_selector(text: str) -> list[Requirement]:
     tokens = _tokens(text)
     requirements: list[Requirement] = []
     position = 0
+    if tokens and tokens[0] in _PUNCTUATION:
+        raise bad_request(f"found '{tokens[0]}', expected: !, identifier, or 'end of string'")
     while position < len(tokens):
         requirement, position = _requirement(tokens, position)
         requirements.append(requirement)
         if position == len(tokens):
             break
         if tokens[position] != ",":
-            raise _unparsable(f"found '{tokens[position]}', expected: ',' or 'end of string'")
+            raise bad_request(f"found '{tokens[position]}', expected: ',' or 'end of string'")
         position += 1
-        if position == len(tokens):
-            raise _unparsable("found '', expected: identifier after ','")
+        following = tokens[position] if position < len(tokens) else ""
+        if following in ("", *_PUNCTUATION):
+            raise bad_request(f"found '{following}', expected: identifier after ','")
     return requirements
 
 
@@ -87,7 +91,10 @@ def _unparsable(why: str) -> Exception:
 def _requirement(tokens: Sequence[str], position: int) -> tuple[Requirement, int]:
     """The requirement that starts at `position`, and the position behind it."""
     if tokens[position] == "!":
-        key = _checked_key(tokens[position + 1] if position + 1 < len(tokens) else "")
+        if position + 1 == len(tokens) or tokens[position + 1] in _PUNCTUATION:
+            found = tokens[position + 1] if position + 1 < len(tokens) else ""
+            raise _unparsable(f"found '{found}', expected: identifier")
+        key = _checked_key(tokens[position + 1])
         return Requirement(key, "DoesNotExist"), position + 2
     key = _checked_key(tokens[position])
     following = tokens[position + 1] if position + 1 < len(tokens) else ","
@@ -134,6 +141,11 @@ def _checked_key(key: str) -> str:
 
 
 def _checked(requirement: Requirement) -> Requirement:
+    if requirement.operator in ("Gt", "Lt") and not re.fullmatch(r"[+-]?\d+", requirement.values[0]):
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        raise bad_request(
+            f'unable to parse requirement: values[0]: Invalid value: "{requirement.values[0]}": {why}'
+        )
     for value in requirement.values:
         faults = label_value_faults(value)
         if faults:
@@ -177,7 +189,6 @@ _FIELD_PATHS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "namespaces": {"status.phase": ("status", "phase"), "name": ("metadata", "name")},
     "services": {"spec.clusterIP": ("spec", "clusterIP"), "spec.type": ("spec", "type")},
     "replicationcontrollers": {"status.replicas": ("status", "replicas")},
-    "replicasets.apps": {"status.replicas": ("status", "replicas")},
     "events": {
         **{f"involvedObject.{name}": ("involvedObject", name) for name in _EVENT_REFERENCE},
         "reason": ("reason",),
@@ -228,7 +239,7 @@ def parse_field_selector(text: str, kind: Kind) -> list[FieldRequirement]:
 
     Raises: StatusError 400 where the text follows no grammar or names a field that `kind` cannot be selected by.
     """
-    return [_field_requirement(term, kind) for term in _split_unescaped(text) if term]
+    return [_field_requirement(term, kind) for term in _split_unescaped(text) if term not in ("", "=", "==")]
 
 
 def _split_unescaped(text: str) -> list[str]:
@@ -241,6 +252,8 @@ def _field_requirement(term: str, kind: Kind) -> FieldRequirement:
     if parts is None:
         raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
     field, operator, value = parts.groups()
+    if "=" in re.sub(r"\\.", "", value):
+        raise bad_request(f"invalid field selector: unescaped character in value: {ord('=')}")
     value = re.sub(r"\\([\\,=])", r"\1", value)
     return FieldRequirement(field, _field_path(field, kind), value, operator == "!=")
 

@@ -207,7 +207,7 @@ class DevCluster:
                 scope = Scope(target.kind, target.namespace, path, options, wanted)
                 return await Watch(self.store, self.faults, scope, self._bookmark_interval_s).serve(request)
             body = await request.read()
-            return self._handlers.handle(verb, read_call(target, request.query, request.headers, body))
+            return self._handlers.handle(read_call(verb, target, request.query, request.headers, body))
 
         return await self._with_faults(request, verb, target.kind.qualified, answer)
 
@@ -247,7 +247,8 @@ class DevCluster:
         """Paths that name no stored resource: access reviews, discovery, OpenAPI and the version."""
         path = request.path.rstrip("/")
         if request.method == "POST" and (kind := review_at(path)) is not None:
-            review = decoded_object(await request.read(), request.headers.get("Content-Type", ""))
+            content_type = request.headers.get("Content-Type", "")
+            review = decoded_object(await request.read(), content_type, kind.kind)
             return web.json_response(answered(kind, review), status=201)
         if request.method not in ("GET", "HEAD"):
             raise status.method_not_allowed()
@@ -255,7 +256,9 @@ class DevCluster:
             return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
         body = self._document(path, request)
         if body is None:
-            raise status.no_such_path()
+            if self._document("/".join(path.split("/")[: 3 if path.startswith("/api/") else 4]), request):
+                raise status.no_such_path()
+            return web.Response(status=404, text="404 page not found\n")
         content_type = "application/json"
         if body.get("kind") == "APIGroupDiscoveryList":
             version = body["apiVersion"].partition("/")[2]

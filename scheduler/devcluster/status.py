@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from scheduler.devcluster.fields import FieldError, aggregate
+from scheduler.devcluster.fields import invalid as invalid_field
 from scheduler.devcluster.kinds import JsonObject, Kind
 
 _MODIFIED: Final = (
@@ -154,6 +155,26 @@ def too_many_requests(
     return StatusError(429, "TooManyRequests", message, details=details, headers=headers)
 
 
+def resource_version_required(kind: Kind, name: str) -> StatusError:
+    """422: a blind update of an object that must not be updated blindly. Upstream names the resource here."""
+    error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+    details: JsonObject = {"name": name, "group": kind.group, "kind": kind.plural, "causes": [error.cause()]}
+    message = f'{kind.qualified} "{name}" is invalid: {aggregate([error])}'
+    return StatusError(
+        422, "Invalid", message, details={key: value for key, value in details.items() if value}
+    )
+
+
+def invalid_options(options: str, errors: Sequence[FieldError]) -> StatusError:
+    """422: the parameters of a request; `options` such as ListOptions."""
+    return invalid(Kind("meta.k8s.io", "v1", options, "", ""), "", errors)
+
+
+def unpatchable_type() -> StatusError:
+    """415: a patch of a type that the object can't be patched with."""
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+
+
 def method_not_allowed() -> StatusError:
     """405: the path exists, the verb does not."""
     message = "the server does not allow this method on the requested resource"
@@ -168,8 +189,8 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
 
 def not_acceptable(offered: Sequence[str]) -> StatusError:
     """406: the client wants only types that are not written here."""
-    message = "only the following media types are accepted: "
-    return StatusError(406, "NotAcceptable", message + ", ".join(offered))
+    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
+    return StatusError(406, "NotAcceptable", message, details={})
 
 
 def too_large_body(limit_bytes: int) -> StatusError:

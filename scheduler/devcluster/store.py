@@ -9,6 +9,7 @@ Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
@@ -16,7 +17,7 @@ from uuid import uuid4
 from scheduler.devcluster import fields, status
 from scheduler.devcluster.events import as_core
 from scheduler.devcluster.garbage import Deletion, Garbage
-from scheduler.devcluster.history import History, Reader, Revision, copied
+from scheduler.devcluster.history import History, Reader, Revision, copied, encoded_text, without_nulls
 from scheduler.devcluster.kinds import NAMESPACE, JsonObject, Kind
 from scheduler.devcluster.patches import JsonPatch, PatchType, patched
 from scheduler.devcluster.selectors import matcher
@@ -29,6 +30,9 @@ HISTORY_CAPACITY: Final = 10_000
 
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_PREFIX_LENGTH: Final = 58
+_OTHER_NAMESPACE: Final = (
+    "the namespace of the provided object does not match the namespace sent on the request"
+)
 #: Top-level fields that say what an object is and how it fares, not what is wanted of it.
 _NOT_SPEC: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 #: metadata that only the server writes; an update keeps the stored values.
@@ -165,6 +169,7 @@ class Store:
             if strategy.create_on_update and not metadata.get("resourceVersion"):
                 return self.create(kind, namespace, obj, dry_run=dry_run)
             raise status.not_found(kind, metadata.get("name", ""))
+        check_uid(kind, old.obj["metadata"], metadata.get("uid"))
         self._check_preconditions(kind, old.obj, new, strategy)
         return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
 
@@ -191,8 +196,11 @@ class Store:
             raise status.not_found(kind, name)
         seen = old.as_kind(kind)
         new = strategy_input(kind, patched(copied(seen), patch, patch_type, kind))
+        _check_patched_shape(kind, new)
         metadata = new.get("metadata") or {}
-        if metadata.get("name") != name or (metadata.get("namespace") or "") != namespace:
+        if (metadata.get("namespace") or "") != namespace:
+            raise status.bad_request(_OTHER_NAMESPACE)
+        if metadata.get("name") != name:
             raise status.bad_request(
                 f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
             )
@@ -261,9 +269,7 @@ class Store:
             raise status.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         stated = metadata.get("namespace") or ""
         if stated and stated != namespace:
-            raise status.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            raise status.bad_request(_OTHER_NAMESPACE)
         for key in _SERVER_METADATA:
             if key != "generateName":
                 metadata.pop(key, None)
@@ -290,13 +296,11 @@ class Store:
             raise status.forbidden(kind, name, why, causes=[cause])
 
     def _check_preconditions(self, kind: Kind, old: JsonObject, new: JsonObject, strategy: Strategy) -> None:
-        """Raises: StatusError 409 where uid or resourceVersion are not the stored ones."""
+        """Raises: StatusError 409 where resourceVersion is not the stored one, 422 where it must be given."""
         stored, stated = old["metadata"], new.get("metadata") or {}
-        check_uid(kind, stored, stated.get("uid"))
         version = stated.get("resourceVersion") or ""
         if not version and not strategy.unconditional_update:
-            error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise status.invalid(kind, stored["name"], [error])
+            raise status.resource_version_required(kind, stored["name"])
         if version and version != stored["resourceVersion"]:
             raise status.conflict(kind, stored["name"])
 
@@ -307,6 +311,8 @@ class Store:
         old = revision.obj
         strategy = strategy_of(kind)
         check_shape(kind, new)
+        # Upstream checks metadata in general and once more for the kind, so these causes come twice.
+        errors = 2 * validate_metadata_update(new["metadata"], old["metadata"])
         _keep_server_metadata(new, old)
         if subresource == "status":
             _keep_all_but_status(new, old, strategy)
@@ -315,8 +321,7 @@ class Store:
         strategy.prepare_update(new, old, self._view())
         if strategy.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        errors = validate_metadata(new["metadata"], strategy)
-        errors += validate_metadata_update(new["metadata"], old["metadata"])
+        errors += validate_metadata(new["metadata"], strategy)
         if subresource != "status":
             errors += strategy.validate_update(new, old)
         if errors:
@@ -329,7 +334,8 @@ class Store:
 
 
 def strategy_input(kind: Kind, obj: JsonObject) -> JsonObject:
-    """A client's object in the version that is stored, its apiVersion and kind set."""
+    """A client's object in the version that is stored, its apiVersion and kind set, without nulls."""
+    obj = without_nulls(obj)
     if kind.group == "events.k8s.io":
         return as_core(obj)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
@@ -343,6 +349,20 @@ def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
         raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
 
 
+def _check_patched_shape(kind: Kind, new: JsonObject) -> None:
+    """Raises: StatusError 422 where a patch left a field with the wrong JSON type."""
+    try:
+        check_shape(kind, new)
+    except status.StatusError as error:
+        unreadable = fields.invalid("patch", encoded_text(new), error.message)
+        raise status.StatusError(
+            422,
+            "Invalid",
+            f' "" is invalid: {fields.aggregate([unreadable])}',
+            details={"causes": [unreadable.cause()]},
+        ) from error
+
+
 def _check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
     metadata = old["metadata"]
     if uid and uid != metadata["uid"]:
@@ -351,13 +371,18 @@ def _check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_versi
             f"({uid}) does not match the UID in record ({metadata['uid']}). The object might have been deleted "
             "and then recreated"
         )
-        raise status.conflict(kind, metadata["name"], why)
+        raise _unmet(kind, metadata["name"], why)
     if resource_version and resource_version != metadata["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion "
             f"in record ({metadata['resourceVersion']}). The object might have been modified"
         )
-        raise status.conflict(kind, metadata["name"], why)
+        raise _unmet(kind, metadata["name"], why)
+
+
+def _unmet(kind: Kind, name: str, why: str) -> status.StatusError:
+    """A deletion's precondition that does not hold. Upstream gives the kind where others give the resource."""
+    return status.conflict(replace(kind, plural=kind.kind), name, why)
 
 
 def _keep_server_metadata(new: JsonObject, old: JsonObject) -> None:

@@ -92,8 +92,14 @@ class NodeStrategy(Strategy):
             if effect not in _EFFECTS:
                 errors.append(fields.not_supported(f"{path}.effect", effect, _EFFECTS))
             if (key, effect) in seen:
-                duplicated = {"key": key, "value": value, "effect": effect}
-                errors.append(fields.duplicate(path, duplicated))
+                duplicated = {
+                    "Key": key,
+                    "Value": value,
+                    "Effect": effect,
+                    "TimeAdded": taint.get("timeAdded"),
+                }
+                detail = "taints must be unique by key and effect pair"
+                errors.append(fields.duplicate(path, duplicated, detail))
             seen.add((key, effect))
         return errors
 
@@ -107,9 +113,14 @@ class WorkloadStrategy(Strategy):
 
     def prepare_create(self, obj: JsonObject, view: View) -> None:
         """Defaults are set and the status is empty."""
-        del view
         self.default(obj)
-        obj["status"] = {} if obj["kind"] == "Deployment" else {"replicas": 0}
+        obj["status"] = self.initial_status(obj, view)
+
+    def initial_status(self, obj: JsonObject, view: View) -> JsonObject:
+        """Counts of nothing, as far as they are printed."""
+        del view
+        counts = {"Deployment": {}, "StatefulSet": {"replicas": 0, "availableReplicas": 0}}
+        return counts.get(obj["kind"], {"replicas": 0})
 
     def default(self, obj: JsonObject) -> None:
         """Absent fields get their defaults."""
@@ -137,8 +148,9 @@ class WorkloadStrategy(Strategy):
             if not selector.get("matchLabels") and not selector.get("matchExpressions"):
                 detail = f"empty selector is invalid for {obj['kind'].lower()}"
                 errors.append(fields.invalid("spec.selector", selector, detail))
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-        if selector is not None and not errors and not object_selector_matches(selector, labels):
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        unusable = selector is not None and errors
+        if not unusable and not object_selector_matches(selector, labels or {}):
             detail = "`selector` does not match template `labels`"
             errors.append(fields.invalid("spec.template.metadata.labels", labels, detail))
         if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
@@ -193,6 +205,8 @@ class ServiceStrategy(Strategy):
             number = int(obj["metadata"]["uid"][:4], 16)
             spec["clusterIP"] = f"10.96.{number >> 8}.{number & 255}"
             spec["clusterIPs"] = [spec["clusterIP"]]
+            spec["ipFamilies"] = ["IPv4"]
+            spec["ipFamilyPolicy"] = "SingleStack"
         obj["status"] = {"loadBalancer": {}}
 
     def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
@@ -224,7 +238,10 @@ class PriorityClassStrategy(Strategy):
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
         """The rules that value and name break."""
         if obj["metadata"].get("name", "").startswith("system-"):
-            detail = "priority class names with 'system-' prefix are reserved for system use only"
+            detail = (
+                "priority class names with 'system-' prefix are reserved for system use only. error: "
+                f"{obj['metadata']['name']} is not a known system priority class"
+            )
             return [fields.forbidden("metadata.name", detail)]
         if obj["value"] > _MAX_USER_PRIORITY:
             detail = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"

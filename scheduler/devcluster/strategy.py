@@ -113,8 +113,8 @@ def validate_metadata(metadata: JsonObject, strategy: Strategy) -> list[FieldErr
 
 def _validate_owners(owners: list[JsonObject]) -> list[FieldError]:
     errors: list[FieldError] = []
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
+    for owner in owners:
+        path = "metadata.ownerReferences"
         if not owner.get("apiVersion"):
             errors.append(fields.invalid(f"{path}.apiVersion", "", "version must not be empty"))
         errors += [
@@ -133,6 +133,8 @@ def _validate_owners(owners: list[JsonObject]) -> list[FieldError]:
 def validate_metadata_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
     """The rules that a change of metadata breaks: what names an object can't change."""
     errors: list[FieldError] = []
+    if new.get("uid") not in (None, "", old["uid"]):
+        errors.append(fields.invalid("metadata.uid", new["uid"], "field is immutable"))
     if old.get("deletionTimestamp"):
         added = [name for name in new.get("finalizers") or [] if name not in (old.get("finalizers") or [])]
         if added:
