@@ -130,7 +130,10 @@ class KubeClient:
                 lines = [line for line in lines if line]
                 for start in range(0, len(lines), LINES_AT_ONCE):
                     yield lines[start : start + LINES_AT_ONCE]
-        except _LOST as error:
+        except (
+            *_LOST,
+            RuntimeError,
+        ) as error:  # aiohttp's answer to reading from a connection closed meanwhile
             raise _unreachable(error, request) from error
         finally:
             response.close()

@@ -43,6 +43,9 @@ SHORT_WATCH_S: Final = 1.0
 #: Pause after the first failure, doubled with each further one up to the cap; half of it is jitter.
 BACKOFF_S: Final = 0.5
 BACKOFF_CAP_S: Final = 30.0
+#: A watch that the server refuses so often in a row with 5xx is not resumed but begun anew from a list: after etcd was
+#: restored from a backup, a version of before may never be served again.
+FAULTS_UNTIL_RELIST: Final = 5
 #: Longest Retry-After that is honoured.
 RETRY_AFTER_CAP_S: Final = 120.0
 
@@ -261,12 +264,17 @@ class Watching(Generic[T]):
             self._streams_lists = False
             self._start_listing()
             return [self._next_step()]
-        if isinstance(error, Gone) or (isinstance(error, Invalid) and self._phase is _Phase.WATCHING):
+        if isinstance(error, Gone) or (self._phase is _Phase.WATCHING and self._never_resumes(error)):
             return self._relist(error)
         if self._phase is _Phase.STREAMING:
             self._known.start_listing()
         self._failures += 1
         return self._interrupted(error, self._pause_s(self._failures, error))
+
+    def _never_resumes(self, error: ApiError) -> bool:
+        return isinstance(error, Invalid) or (
+            isinstance(error, ServerFault) and self._failures + 1 >= FAULTS_UNTIL_RELIST
+        )
 
     def _relist(self, error: ApiError) -> list[Action[T]]:
         self._start_listing()

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from scheduler.errors import ApiError, NotFound, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
@@ -57,6 +57,7 @@ class EventRecorder:
         now_s: a monotonic clock, for quiet times.
         sleep: waits between attempts.
         chance: draws from [0, 1) for jitter.
+        on_dropped: told of every event that will not be written.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class EventRecorder:
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
+        on_dropped: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
+        self._on_dropped = on_dropped
         self._series = EventSeries()
         self._clock_s, self._now_s, self._sleep, self._chance = clock_s, now_s, sleep, chance
         self._queues: list[asyncio.Queue[EventWrite]] = [asyncio.Queue() for _ in range(WORKERS)]
@@ -82,13 +85,11 @@ class EventRecorder:
     def record(self, key: EventKey, note: str) -> None:
         """The event is queued, folded into its series, or dropped and counted. Never waits, never raises."""
         if self._pending >= QUEUE_LIMIT:
-            self.counts.overflowed += 1
-        elif self._now_s() < self._quiet_until_s:
-            self.counts.shed += 1
-        else:
-            write = self._series.observe(key, note, self._clock_s())
-            if write is not None:
-                self._enqueue(write)
+            self._drop("overflowed")
+        elif self._is_quiet():
+            self._drop("shed")
+        elif write := self._series.observe(key, note, self._clock_s()):
+            self._enqueue(write)
 
     def be_quiet(self, seconds: float) -> None:
         """Drop events for so long: whoever meets a 429 says so here, since events go first."""
@@ -138,31 +139,45 @@ class EventRecorder:
                 if self._pending < QUEUE_LIMIT:
                     self._enqueue(write)
                 else:
-                    self.counts.overflowed += 1
+                    self._drop("overflowed")
 
     async def _write(self, write: EventWrite) -> None:
         for tried in range(1, MAX_TRIES + 1):
-            if self._now_s() < self._quiet_until_s:
-                self.counts.shed += 1
+            if self._is_quiet():
+                self._drop("shed")
                 return
             try:
                 await self._send(write.request, write.on_missing)
             except Unreachable as error:
-                self.counts.last_error = str(error)
-                if tried < MAX_TRIES:
-                    await self._sleep(RETRY_S * (1.0 + 0.25 * self._chance()))
+                if tried == MAX_TRIES:
+                    self._drop("failed", error)
+                    return
+                await self._sleep(RETRY_S * (1.0 + 0.25 * self._chance()))
             except Throttled as error:
-                self.counts.shed += 1
                 self.be_quiet(error.retry_after_s or QUIET_S)
+                self._drop("shed", error)
                 return
             except ApiError as error:
-                self.counts.failed += 1
-                self.counts.last_error = str(error)
+                self._drop("failed", error)
                 return
             else:
                 self.counts.written += 1
                 return
-        self.counts.failed += 1
+
+    def _is_quiet(self) -> bool:
+        return self._now_s() < self._quiet_until_s
+
+    def _drop(self, how: Literal["overflowed", "shed", "failed"], error: ApiError | None = None) -> None:
+        match how:
+            case "overflowed":
+                self.counts.overflowed += 1
+            case "shed":
+                self.counts.shed += 1
+            case "failed":
+                self.counts.failed += 1
+        if error is not None:
+            self.counts.last_error = str(error)
+        self._on_dropped()
 
     async def _send(self, request: Request, on_missing: Request | None) -> None:
         try:

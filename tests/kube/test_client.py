@@ -224,3 +224,14 @@ async def test_a_hundred_calls_in_flight_leave_room_for_a_watch():
         assert await lines_of(client) == [b"line"]
         script.stopping.set()
         assert [type(error) for error in await asyncio.gather(*calls)] == [ServerFault] * 3
+
+
+@pytest.mark.asyncio
+async def test_closing_the_client_ends_its_streams():
+    """Nobody waits for a connection that is gone."""
+    async with scripted(stream(b"a", then="silent")) as script, client_of(script) as client:
+        batches = client.stream(WATCH)
+        assert await anext(batches) == [b"a"]
+        await client.close()
+        with pytest.raises(Unreachable):
+            await anext(batches)

@@ -257,9 +257,10 @@ async def test_events_are_shed_while_the_server_asks_for_quiet():
 async def test_a_full_queue_drops_and_counts():
     """Recording never waits."""
     async with scripted() as script, client_of(script) as client:
-        recorder = EventRecorder(client)
+        dropped = []
+        recorder = EventRecorder(client, on_dropped=lambda: dropped.append(1))
         for number in range(QUEUE_LIMIT + 5):
             recorder.record(about(f"p{number}", uid=f"u{number}"), "note")
-        assert recorder.counts.overflowed == 5
+        assert (recorder.counts.overflowed, len(dropped)) == (5, 5)
         await recorder.drain(0.0)
         assert recorder.counts.last_error == "1000 events were not written in time"

@@ -170,6 +170,17 @@ def test_relists_without_progress_pause_ever_longer():
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
+def test_a_version_that_the_server_never_serves_again_is_given_up():
+    """Five refusals with 5xx in a row: list anew."""
+    machine = synced(watching())
+    refused = Failed(ServerFault(504, "Timeout", "Too large resource version"))
+    for _ in range(4):
+        assert play(machine, refused)[-1][0] == "pause"
+        assert play(machine, Due()) == [("watch", "10")]
+    assert play(machine, refused)[-1] == ("ask", "")
+    assert play(machine, PageArrived(page(rv=5))) == [[Synced("5")], ("watch", "5")]
+
+
 def test_a_moving_watch_resets_the_pauses():
     """Any event counts as progress."""
     machine = synced(watching(chance=1.0))
