@@ -6,7 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final, Protocol, cast
+from typing import Final, NoReturn, Protocol, cast
 
 from scheduler.errors import SettingsError
 from scheduler.kube.client import product_version
@@ -22,6 +22,14 @@ _COMMANDS: Final = (
     ("demo", "scheduler.cli.demo", "play the stories of the design documents on an embedded cluster"),
     ("devcluster", "scheduler.cli.devcluster", "serve an embedded cluster that kubectl can talk to"),
 )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line, without the usage of all commands above it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with exit code 2."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class Command(Protocol):
@@ -50,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="affinity-scheduler",
         description="A second Kubernetes scheduler for workloads that care which pods run beside which.",
         allow_abbrev=False,

@@ -80,10 +80,6 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         on_request=metrics.on_request,
     ) as client:
         await _check_reachable(client, credentials)
-        # Not earlier: bad input is to be the only line.
-        log.info(0, "Starting affinity-scheduler", version=product_version())
-        for note in options.settings.notes:
-            log.info(0, "Configuration", note=note)
         return await Scheduler(options, client, metrics, log).run()
 
 

@@ -37,12 +37,14 @@ class ClusterOutbox:
         self._inbox = inbox
         self._hostname = hostname
         self._on_attempt = on_attempt
+        #: Binds whose answer is open, and their pods.
+        self._in_flight: dict[asyncio.Task[None], str] = {}
 
     def carry_out(self, instruction: Instruction) -> None:
         """Starts what is ordered; never blocks."""
         match instruction:
             case Bind():
-                self._binds.create_task(self._bind(instruction), name=f"bind {instruction.pod.key}")
+                self._start_bind(instruction)
             case PatchCondition():
                 self._conditions.write(instruction)
             case EmitEvent():
@@ -51,6 +53,17 @@ class ClusterOutbox:
                 self._on_attempt(instruction)
             case _:
                 assert_never(instruction)
+
+    def abandon_binds(self) -> list[str]:
+        """Nothing is waited for any more. Returns the pods whose bind was not answered; a restart reads what became."""
+        for task in self._in_flight:
+            task.cancel()
+        return list(self._in_flight.values())
+
+    def _start_bind(self, order: Bind) -> None:
+        task = self._binds.create_task(self._bind(order), name=f"bind {order.pod.key}")
+        self._in_flight[task] = order.pod.key
+        task.add_done_callback(self._in_flight.pop)
 
     async def _bind(self, order: Bind) -> None:
         pod = order.pod
