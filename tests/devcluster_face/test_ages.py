@@ -34,7 +34,7 @@ def test_durations_have_two_or_three_figures(duration_s, text):
 
 
 def test_an_age_counts_from_the_timestamp():
-    assert since("2026-01-01T00:00:00Z", epoch_s("2026-01-01T00:05:03Z")) == "5m3s"
+    assert since("2026-01-01T00:00:00Z", 1767225600.0 + 303) == "5m3s"
 
 
 @pytest.mark.parametrize("timestamp", [None, "", "yesterday", 12])
@@ -43,4 +43,6 @@ def test_the_age_of_no_timestamp_is_unknown(timestamp):
 
 
 def test_times_are_written_as_they_are_read():
-    assert rfc3339(epoch_s("2026-02-03T04:05:06Z")) == "2026-02-03T04:05:06Z"
+    at_s = epoch_s("2026-02-03T04:05:06Z")
+    assert at_s is not None
+    assert rfc3339(at_s) == "2026-02-03T04:05:06Z"

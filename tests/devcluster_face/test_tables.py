@@ -2,13 +2,12 @@
 
 import pytest
 
-from scheduler.devcluster.ages import epoch_s
 from scheduler.devcluster.kinds import KINDS
 from scheduler.devcluster.pod_cells import pod_summary
 from scheduler.devcluster.tables import format_selector, table
 
 BORN = "2026-01-01T00:00:00Z"
-NOW_S = epoch_s("2026-01-01T00:01:00Z")
+NOW_S = 1767225660.0  # a minute later
 
 
 def named(name, **fields):

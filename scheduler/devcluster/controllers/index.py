@@ -6,11 +6,12 @@ Cost per write: O(1) for owned objects; O(owners in the namespace) for an orphan
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from scheduler.devcluster.controllers.ownership import controller_uid, uid
+from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
 from scheduler.devcluster.history import Change
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
@@ -21,8 +22,9 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.selectors import object_selector_matches
 from scheduler.devcluster.store import Store
+
+_LOG: Final = logging.getLogger(__name__)
 
 #: Which kinds may adopt orphans of a kind.
 OWNER_KINDS: Final = {POD: (REPLICA_SET, STATEFUL_SET), REPLICA_SET: (DEPLOYMENT,)}
@@ -77,10 +79,14 @@ class OwnerIndex:
 
     def follow(self, kind: Kind, change: Change) -> None:
         """The index is as the store after `change`; whoever has to act on it is named to `on_dirty`."""
-        if kind in self._owners:
-            self._follow_owner(kind, change)
-        if kind in self._dependents:
-            self._follow_dependent(kind, change)
+        try:
+            if kind in self._owners:
+                self._follow_owner(kind, change)
+            if kind in self._dependents:
+                self._follow_dependent(kind, change)
+        except (AttributeError, KeyError, TypeError) as malformed:
+            # Writers of other objects must not suffer: this runs within their write.
+            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
 
     def _follow_owner(self, kind: Kind, change: Change) -> None:
         obj, previous = change.revision.obj, change.previous
@@ -114,8 +120,7 @@ class OwnerIndex:
     def _tell_budgets(self, pods: list[JsonObject]) -> None:
         namespace = pods[0]["metadata"].get("namespace", "")
         for budget in self._owners[POD_DISRUPTION_BUDGET].get(namespace, {}).values():
-            selector = (budget.get("spec") or {}).get("selector")
-            if any(object_selector_matches(selector, pod["metadata"].get("labels") or {}) for pod in pods):
+            if any(selects(budget, pod) for pod in pods):
                 self._on_dirty(POD_DISRUPTION_BUDGET, budget, with_orphans=False)
 
     def _take_out(self, kind: Kind, obj: JsonObject) -> None:
@@ -132,7 +137,7 @@ class OwnerIndex:
             return
         for owner_kind in OWNER_KINDS[kind]:
             for owner in self._owners[owner_kind].get(orphan["metadata"].get("namespace", ""), {}).values():
-                if object_selector_matches((owner.get("spec") or {}).get("selector"), labels):
+                if selects(owner, orphan):
                     self._on_dirty(owner_kind, owner, with_orphans=True)
 
 

@@ -77,6 +77,13 @@ class KubeletLoop:
                 began_s = time.monotonic()
 
     def _follow(self, kind: Kind, change: Change) -> None:
+        try:
+            self._note(kind, change)
+        except (AttributeError, KeyError, TypeError) as malformed:
+            # Writers of other objects must not suffer: this runs within their write.
+            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
+
+    def _note(self, kind: Kind, change: Change) -> None:
         if kind is NODE and change.previous is None:
             for pod in list(self._pods_on.get(change.revision.obj["metadata"]["name"], {}).values()):
                 self._await(pod)

@@ -25,7 +25,7 @@ from scheduler.devcluster.controllers.actions import Action, Create
 from scheduler.devcluster.controllers.carrying import Carrier
 from scheduler.devcluster.controllers.index import OwnerIndex
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
-from scheduler.devcluster.controllers.ownership import controller_uid, uid
+from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
 from scheduler.devcluster.controllers.rollout import is_rolling
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
@@ -36,7 +36,6 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.selectors import object_selector_matches
 from scheduler.devcluster.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
@@ -160,9 +159,8 @@ class ControllerLoop:
             )
             return deployments.plan(obj, sets, owned, now_s)
         if turn.kind is POD_DISRUPTION_BUDGET:
-            selector = (obj.get("spec") or {}).get("selector")
             in_namespace, _ = self._store.list(POD, turn.namespace)
-            matching = [pod for pod in in_namespace if _is_selected(pod, selector)]
+            matching = [pod for pod in in_namespace if selects(obj, pod)]
             return disruption.plan(obj, matching, self._index.scaler, now_s)
         pods = self._dependents(POD, obj, turn)
         if turn.kind is STATEFUL_SET:
@@ -200,7 +198,3 @@ class ControllerLoop:
             revisit_s = 0.0
         if revisit_s is not None:
             self._schedule(key, replace(turn, with_orphans=False), revisit_s)
-
-
-def _is_selected(pod: JsonObject, selector: JsonObject | None) -> bool:
-    return object_selector_matches(selector, pod["metadata"].get("labels") or {})

@@ -48,6 +48,15 @@ def controller_uid(obj: JsonObject) -> str | None:
     return None
 
 
+def selects(owner: JsonObject, obj: JsonObject) -> bool:
+    """Whether the owner's selector matches the object's labels; a malformed selector matches nothing."""
+    selector = (owner.get("spec") or {}).get("selector")
+    try:
+        return object_selector_matches(selector, obj["metadata"].get("labels") or {})
+    except (AttributeError, KeyError, TypeError):
+        return False
+
+
 def claimed(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> Claim:
     """
     Which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
