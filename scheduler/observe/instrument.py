@@ -41,7 +41,8 @@ _SUCCESS: Final = Code.SUCCESS.value
 
 class CycleObserver:
     """
-    The `framework.observer.Observer` that feeds the metrics. Cost per cycle that is not sampled: about 5 µs.
+    The `framework.observer.Observer` that feeds the metrics. Cost per cycle that is not sampled: 6 µs, 8 µs
+    where ten plugins evaluate at each of the four points.
 
     Args:
         profiles: all that may run; each is wrapped once.
@@ -71,16 +72,16 @@ class CycleObserver:
         stopwatch = _Stopwatch(plugins, now_s)
         self._watched = {p.scheduler_name: _Watched(p, points, stopwatch) for p in profiles}
         #: The running cycle's profile, or the last one's.
-        self._now: _Watched
+        self._running: _Watched
         #: None between cycles.
         self._began_s: float | None = None
         self._entered_s = 0.0
 
     def begin(self, profile: Profile) -> Profile:
         """A cycle starts. Returns `profile`, or in a sampled cycle the same with every plugin timed."""
-        self._now = self._watched[profile.scheduler_name]
+        self._running = self._watched[profile.scheduler_name]
         self._began_s = self._now_s()
-        return self._now.timed if self._draw() < self._sampled else profile
+        return self._running.timed if self._draw() < self._sampled else profile
 
     def enter(self, point: str) -> None:  # noqa: ARG002 - the protocol's; only the way out needs the name
         """The extension point's clock runs."""
@@ -90,13 +91,13 @@ class CycleObserver:
         """The extension point's duration is observed."""
         elapsed_s = self._now_s() - self._entered_s
         if code is Code.SUCCESS:
-            self._now.succeeded[point].observe(elapsed_s)
+            self._running.succeeded[point].observe(elapsed_s)
         else:
-            self._now.ended(point, code.value).observe(elapsed_s)
+            self._running.ended(point, code.value).observe(elapsed_s)
 
     def evaluated(self, plugin: str, point: str) -> None:
         """One more evaluation of the plugin at the point."""
-        self._now.evaluations[plugin, point] += 1
+        self._running.evaluations[plugin, point] += 1
 
     def end(self) -> None:
         """The decision is made: its duration is observed. Nothing happens between cycles."""

@@ -35,7 +35,7 @@ _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\"
 
 
 class Logger:
-    """Writes to the process's log. A line that is not shown costs 0.2 µs and what its arguments cost."""
+    """Writes to the process's log. A line costs 13 µs; one that is not shown 0.2 µs and what its arguments cost."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger

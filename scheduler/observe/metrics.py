@@ -30,7 +30,7 @@ from scheduler.observe.series import Counts, Family, Histogram, Numbers, Reading
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
 
-#: What `Metrics.render` returns. Always this format: OpenMetrics through the library would hold the loop for 30 ms.
+#: What `Metrics.render` returns. Always this: OpenMetrics through the library would hold the loop for 30 ms.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 SCHEDULE_ATTEMPTS: Final = Family(
@@ -187,7 +187,7 @@ class Metrics:
         GCCollector(registry=self._scalars)
 
     def render(self) -> bytes:
-        """All series in Prometheus' text format 0.0.4 (`CONTENT_TYPE`). Cost: 9 µs a histogram, 6 µs a number."""
+        """All series in Prometheus' text format 0.0.4 (`CONTENT_TYPE`). Cost: 10 µs a histogram, 4 µs a number."""
         histograms = "".join([histogram.text() for histogram in self._histograms])
         return histograms.encode() + generate_latest(self._scalars)
 
@@ -214,7 +214,7 @@ class Metrics:
         return observer
 
     def on_attempt(self, attempt: Attempted, now_s: float) -> None:
-        """An attempt has ended at `now_s`, of the clock that the machine is given. Cost: 2 µs."""
+        """An attempt has ended at `now_s`, of the clock that the machine is given. Cost: 1 µs."""
         profile = attempt.pod.scheduler_name
         self._attempts.add(attempt.result, profile)
         self._attempt_duration.of(attempt.result, profile).observe(now_s - attempt.started_s)

@@ -4,9 +4,9 @@ Counters and histograms as plain numbers, and how they are written for Prometheu
 Written by one thread, so without locks. A family holds a bounded number of series: label values that come when it
 is full are counted under `other`.
 
-Why not prometheus_client's own: a scrape of 120 histograms takes its `generate_latest` 23 ms and `text` here 0.9 ms,
-in which nothing is scheduled; `observe` takes 0.6 µs there and 0.2 µs here (Python 3.11); and its bucket labels
-read `1.0` where every other Kubernetes component says `1`.
+Why not prometheus_client's own: a scrape of a busy scheduler (160 histograms, 200 numbers, 0.5 MB) takes its
+`generate_latest` 23 ms, in which nothing is scheduled, and 2.3 ms as it is done here; `observe` takes 0.6 µs there and
+0.15 µs here (Python 3.11); and its bucket labels read `1.0` where every other Kubernetes component says `1`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def go_number(number: float) -> str:
 
 
 class HistogramSeries:
-    """One series of a histogram. `observe` is the only thing done on the hot path: 0.2 µs."""
+    """One series of a histogram. `observe` is the only thing done on the hot path: 0.15 µs."""
 
     __slots__ = ("_bounds", "n_by_bucket", "sum")
 
@@ -97,7 +97,7 @@ class Histogram(Collector):
             self.of()
 
     def of(self, *values: str) -> HistogramSeries:
-        """The series of these label values, in the order of the family's labels. Cost: 0.2 µs; hot callers keep it."""
+        """The series of these label values, in the order of the family's labels. Cost: 0.12 µs; hot callers keep it."""
         series = self._series.get(values)
         if series is not None:
             return series
@@ -152,7 +152,7 @@ class Counts(Collector):
         self._n: dict[tuple[str, ...], int] = {} if family.labels else {(): 0}
 
     def add(self, *values: str, n: int = 1) -> None:
-        """`n` more of these label values. Cost: 0.3 µs."""
+        """`n` more of these label values. Cost: 0.2 µs."""
         if values not in self._n:
             values = _admitted(values, self._n, self._max_series)
             self._n.setdefault(values, 0)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.observe.logs import MAX_VALUE_CHARS, JsonLines, Logger, TextLines, quoted
@@ -121,6 +121,7 @@ def test_a_pair_cannot_pass_for_the_message() -> None:
     assert _json(lambda log: log.info(0, "real", msg="forged", level="error", ts=0))["msg"] == "real"
 
 
+@settings(deadline=None)
 @given(st.text())
 @example('x"\nE1121 09:33:57.123456    4242 app.py:1] "forged" pod="a/b')
 @example("\x1b[2J\x07\x85\u2028\u202e\ud800\x7f\\")
@@ -132,6 +133,7 @@ def test_whatever_a_value_holds_the_record_is_one_printable_line(text: str) -> N
     assert _json(lambda log: log.info(0, "m", name=text))["name"] == text
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_quoting_loses_nothing(text: str) -> None:
     """Two values that differ are written differently, and Python reads the escapes back."""

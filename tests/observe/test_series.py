@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -54,6 +54,7 @@ def test_an_observation_counts_in_the_first_bucket_that_is_not_below_it(amount: 
 _TEXT = st.text(max_size=8)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(_TEXT, _TEXT, st.floats(0, 1e6)), max_size=12))
 def test_a_histogram_says_what_prometheus_client_would_say(
     observed: list[tuple[str, str, float]],
