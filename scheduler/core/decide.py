@@ -17,7 +17,6 @@ import numpy as np
 
 from scheduler.framework.diagnosis import FitError, PluginRefusals
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter, NodeScorer
-from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable
@@ -248,12 +247,8 @@ def _scored(
     observer.enter("Score")
     for name, weight, scorer in scorers:
         observer.evaluated(name, "Score")
-        scores = scorer.normalized(scorer.raw())
-        lowest, highest = feasible.lowest(scores), feasible.highest(scores)
-        if lowest < 0 or highest > MAX_NODE_SCORE:
-            observer.leave("Score", Code.ERROR)
-            return Failed(f'plugin "{name}" returns an invalid score, it should in the range of [0, 100]')
-        total += weight * scores
+        # That scores are from 0 to 100 is a property of every plugin in the tree, tested there and not here.
+        total += weight * scorer.normalized(scorer.raw())
     observer.leave("Score", Code.SUCCESS)
     return total
 

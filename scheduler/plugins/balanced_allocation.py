@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.framework.caching import PerSpec
+from scheduler.framework.caching import PerRow, PerSpec
 from scheduler.framework.interface import Candidate, Feasible, PreScored
 from scheduler.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from scheduler.framework.verdicts import SKIP
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, balanced_request, is_scalar
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesBalancedAllocation"
@@ -39,6 +39,8 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
         self._resources = tuple(resource.name for resource in args.resources)
         self._request = PerSpec(balanced_request)
+        #: By what is requested of the configured resources.
+        self._kept: PerRow[np.int64] = PerRow()
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Nothing to do where the pod requests none of the configured resources."""
@@ -47,24 +49,35 @@ class NodeResourcesBalancedAllocation:
         request = self._request.of(pod) if pod.resize is None else balanced_request(pod)
         if not any(request.get(name) for name in self._resources):
             return SKIP
-        return _BalanceScorer(snapshot, self._resources, request)
+        return _BalanceScorer(snapshot, self._resources, request, self._kept)
 
 
 class _BalanceScorer:
     """Balance with the pod against balance without it."""
 
-    def __init__(self, snapshot: Snapshot, resources: Sequence[str], request: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        resources: Sequence[str],
+        request: Mapping[str, int],
+        kept: PerRow[np.int64],
+    ) -> None:
         self._snapshot = snapshot
         self._resources = resources
         self._request = request
+        self._kept = kept
 
     def raw(self) -> Amounts:
-        """From 50 to 100: int64 array of shape (n_rows,). O(n_rows) per configured resource."""
-        columns = [columns for name in self._resources if (columns := self._columns(name)) is not None]
+        """From 50 to 100: int64 array of shape (n_rows,). O(changed rows) per configured resource."""
+        asked = tuple(self._request.get(name, 0) for name in self._resources)
+        return self._kept.of(asked, self._snapshot, self._balances)
+
+    def _balances(self, rows: Rows | slice) -> Amounts:
+        columns = [columns for name in self._resources if (columns := self._columns(name, rows)) is not None]
         has = [allocatable > 0 for allocatable, _, _ in columns]
         before = [used_fraction(used, allocatable) for allocatable, used, _ in columns]
         after = [used_fraction(used + asked, allocatable) for allocatable, used, asked in columns]
-        n_rows = self._snapshot.n_rows
+        n_rows = len(self._snapshot.alive[rows])
         change = balance(deviation(after, has, n_rows)) - balance(deviation(before, has, n_rows))
         # Never negative, so that flooring is Go's truncation.
         return 50 + (50 + change) // 2
@@ -73,7 +86,7 @@ class _BalanceScorer:
         """As they are."""
         return raw
 
-    def _columns(self, name: str) -> tuple[Amounts, Amounts, int] | None:
+    def _columns(self, name: str, rows: Rows | slice) -> tuple[Amounts, Amounts, int] | None:
         """Allocatable, requested and the pod's amount; None where the resource counts on no node."""
         nodes, asked = self._snapshot.nodes, self._request.get(name, 0)
         if name not in _PLAIN and (asked == 0 or not is_scalar(name)):
@@ -81,7 +94,7 @@ class _BalanceScorer:
         allocatable, requested = nodes.allocatable(name), nodes.requested(name)
         if allocatable is None or requested is None:
             return None
-        return allocatable, requested, asked
+        return allocatable[rows], requested[rows], asked
 
 
 def used_fraction(used: Amounts, allocatable: Amounts) -> Fractions:

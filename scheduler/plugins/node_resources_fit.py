@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.caching import PerSpec
+from scheduler.framework.caching import PerRow, PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
 from scheduler.framework.plugin_args import NodeResourcesFitArgs, ScoringStrategy, ShapePoint
@@ -36,7 +36,7 @@ from scheduler.model.requests import (
     is_scalar,
     on_node_request,
 )
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesFit"
@@ -62,6 +62,9 @@ class NodeResourcesFit:
         self._asked = PerSpec(lambda pod: checked_amounts(filter_request(pod), args))
         self._score_request = PerSpec(fit_score_request)
         self._strategy = args.scoring_strategy
+        #: By what is asked: nodes that have the room, and scores.
+        self._rooms: PerRow[np.bool_] = PerRow()
+        self._kept: PerRow[np.int64] = PerRow()
         #: Score from 0 to 100 per percent of utilisation, for RequestedToCapacityRatio.
         self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
 
@@ -74,13 +77,13 @@ class NodeResourcesFit:
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
         """Every pod takes at least a pod's place."""
-        return _RoomFilter(self._asked.of(candidate.pod), snapshot)
+        return _RoomFilter(self._asked.of(candidate.pod), snapshot, self._rooms)
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Never skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
         request = self._score_request.of(candidate.pod)
-        return _RoomScorer(snapshot, request, self._strategy, self._shape)
+        return _RoomScorer(snapshot, request, self._strategy, self._shape, self._kept)
 
 
 def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Asked:
@@ -107,34 +110,40 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
 class _RoomFilter:
     """Pods and requested resources against allocatable minus requested."""
 
-    def __init__(self, asked: _Asked, snapshot: Snapshot) -> None:
+    def __init__(self, asked: _Asked, snapshot: Snapshot, rooms: PerRow[np.bool_]) -> None:
         self._asked = asked
         self._snapshot = snapshot
+        self._rooms = rooms
 
     def fits(self) -> Mask:
-        """Nodes without a shortage. O(n_rows) per requested resource."""
-        mask = ~self._too_many_pods()
+        """Nodes without a shortage. O(changed rows) per requested resource."""
+        return self._rooms.of(self._asked, self._snapshot, self._fitting)
+
+    def _fitting(self, rows: Rows | slice) -> Mask:
+        mask = ~self._too_many_pods(rows)
         for name, amount in self._asked:
-            mask &= amount <= self._free(name)
+            mask &= amount <= self._free(name, rows)
         return mask
 
     def refusals(self) -> Refusals:
         """Every shortage of each node, in order; unresolvable where one would be there on an empty node too."""
-        short = [self._too_many_pods()]
+        every = slice(None)
+        short = [self._too_many_pods(every)]
         hopeless = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
         for name, amount in self._asked:
-            short.append(amount > self._free(name))
+            short.append(amount > self._free(name, every))
             hopeless |= amount > _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)
         reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self._asked))
         return combined_refusals(short, hopeless, reasons)
 
-    def _too_many_pods(self) -> Mask:
+    def _too_many_pods(self, rows: Rows | slice) -> Mask:
         nodes = self._snapshot.nodes
-        return np.greater_equal(nodes.pod_count, _column(nodes.allocatable(PODS), self._snapshot.n_rows))
+        room = _column(nodes.allocatable(PODS), self._snapshot.n_rows)
+        return np.greater_equal(nodes.pod_count[rows], room[rows])
 
-    def _free(self, name: str) -> Amounts:
+    def _free(self, name: str, rows: Rows | slice) -> Amounts:
         nodes, n_rows = self._snapshot.nodes, self._snapshot.n_rows
-        return _column(nodes.allocatable(name), n_rows) - _column(nodes.requested(name), n_rows)
+        return _column(nodes.allocatable(name), n_rows)[rows] - _column(nodes.requested(name), n_rows)[rows]
 
 
 def _column(amounts: Amounts | None, n_rows: int) -> Amounts:
@@ -182,22 +191,30 @@ class _RoomScorer:
         request: Mapping[str, int],
         strategy: ScoringStrategy,
         shape: Amounts | None,
+        kept: PerRow[np.int64],
     ) -> None:
         self._snapshot = snapshot
         self._request = request
         self._strategy = strategy
         self._shape = shape
+        self._kept = kept
 
     def raw(self) -> Amounts:
         """
         The weighted mean over the configured resources that a node has: int64 array of shape (n_rows,).
 
         A node without any of them gets 0. RequestedToCapacityRatio leaves out resources that score 0, and rounds.
+        Cost: O(changed rows) per configured resource.
         """
-        total = np.zeros(self._snapshot.n_rows, dtype=np.int64)
-        weights = np.zeros(self._snapshot.n_rows, dtype=np.int64)
+        asked = tuple(self._request.get(resource.name, 0) for resource in self._strategy.resources)
+        return self._kept.of(asked, self._snapshot, self._means)
+
+    def _means(self, rows: Rows | slice) -> Amounts:
+        n_rows = len(self._snapshot.alive[rows])
+        total = np.zeros(n_rows, dtype=np.int64)
+        weights = np.zeros(n_rows, dtype=np.int64)
         for resource in self._strategy.resources:
-            columns = self._columns(resource.name)
+            columns = self._columns(resource.name, rows)
             if columns is None:
                 continue
             requested, allocatable = columns
@@ -213,7 +230,7 @@ class _RoomScorer:
         """As they are: from 0 to 100 already."""
         return raw
 
-    def _columns(self, name: str) -> tuple[Amounts, Amounts] | None:
+    def _columns(self, name: str, rows: Rows | slice) -> tuple[Amounts, Amounts] | None:
         """Requested with the pod, and allocatable; None where the resource counts on no node."""
         nodes, asked = self._snapshot.nodes, self._request.get(name, 0)
         if name not in _PLAIN and (asked == 0 or not is_scalar(name)):
@@ -222,7 +239,7 @@ class _RoomScorer:
         if allocatable is None or requested is None:
             return None
         used = nodes.non_zero[_NON_ZERO_INDEX[name]] if name in _NON_ZERO_INDEX else requested
-        return used + asked, allocatable
+        return used[rows] + asked, allocatable[rows]
 
     def _scores(self, requested: Amounts, allocatable: Amounts) -> Amounts:
         if self._shape is not None:

@@ -14,6 +14,7 @@ from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.model.terms import Taint
 from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
 from scheduler.state.columns import LabelColumn
+from scheduler.state.row_log import RowLog
 
 _FIRST_CAPACITY: Final = 64
 
@@ -58,6 +59,8 @@ class NodeTable:
         #: Moves with every node that comes or goes, every changed label, every changed taint or cordon.
         self.version = 0
         self.images_version = 0
+        #: Rows whose allocatable or requested amounts or pod count changed.
+        self.usage_log = RowLog()
         self._alive: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._unschedulable: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._taint_set: Rows = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
@@ -144,6 +147,7 @@ class NodeTable:
             self._unschedulable[row] = node.unschedulable
             self.version += 1
         if old is None or old.allocatable != node.allocatable:
+            self.usage_log.note(row)
             self._allocatable[:, row] = 0
             for resource, amount in node.allocatable.items():
                 index = self._resource(resource)  # first: it may replace the array
@@ -162,6 +166,7 @@ class NodeTable:
         self._unschedulable[row] = False
         self._taint_set[row] = 0
         self._allocatable[:, row] = 0
+        self.usage_log.note(row)
         self.n_live -= 1
         self._relabel(row, {})
         self._release(row)
@@ -211,6 +216,7 @@ class NodeTable:
         self._release(row)
 
     def _move(self, row: int, usage: Usage, sign: int) -> None:
+        self.usage_log.note(row)
         self._pod_count[row] += sign
         self._non_zero[0, row] += sign * usage.non_zero[0]
         self._non_zero[1, row] += sign * usage.non_zero[1]
