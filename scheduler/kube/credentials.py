@@ -15,7 +15,7 @@ import contextlib
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
@@ -108,8 +108,10 @@ class Credentials:
             await self._authenticate_again()
         if self._now_s() >= self._reread_at_s:
             self._reread_at_s = self._now_s() + REREAD_S
-            self._reread_token()
-            with contextlib.suppress(OSError):  # a pair half replaced; the old one holds until the next look
+            # A file that is half replaced: the old secret holds until the next look.
+            with contextlib.suppress(OSError, ValueError):
+                self._reread_token()
+            with contextlib.suppress(OSError):
                 self._load_certificate()
         return self._authorization
 
@@ -124,7 +126,8 @@ class Credentials:
             error = await self._authenticate_again()
             if error is not None:
                 raise error
-            self._reread_token()
+            with contextlib.suppress(OSError, ValueError):  # then the old token was refused for good reason
+                self._reread_token()
         return self._authorization != refused
 
     async def _authenticate_again(self) -> SettingsError | None:
@@ -139,8 +142,8 @@ class Credentials:
                 self._adopt(await self._authenticate())
             except SettingsError as error:
                 return error
-            except OSError as error:
-                return SettingsError("client certificate", "", str(error), "a certificate and its key in PEM")
+            except (OSError, ValueError) as error:
+                return SettingsError("renewed credentials", "", str(error), "readable files")
             return None
 
     def _adopt(self, identity: Identity) -> None:
@@ -153,7 +156,7 @@ class Credentials:
 
     def _reread_token(self) -> None:
         if self._token_file is not None:
-            self._authorization = _token_in(self._token_file) or self._authorization
+            self._authorization = _bearer(self._token_file.read_text(encoding="utf-8"))
 
     def _load_certificate(self) -> None:
         cert, tls = self._identity.cert_file, self.endpoint.tls
@@ -199,6 +202,8 @@ class Authenticate:
         expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
         expires_in_s = (expiry - datetime.now(UTC)).total_seconds() if expiry else None
         token: str | None = configuration.api_key.get("BearerToken")
+        if token is not None and token.startswith("Bearer"):
+            token = _bearer(token.removeprefix("Bearer"))
         identity = Identity(token, configuration.cert_file, configuration.key_file, expires_in_s)
         if self._chosen.user.exec and not (identity.authorization or identity.cert_file):
             raise ValueError("neither a token nor a client certificate in the plugin's output")
@@ -237,14 +242,7 @@ async def load_credentials(
     chosen = choose(paths)
     if master:
         server = checked_server(master, "--master", "")
-        chosen = Chosen(
-            cluster=msgspec.structs.replace(chosen.cluster, server=server),
-            user=chosen.user,
-            cluster_file=chosen.cluster_file,
-            cluster_field=chosen.cluster_field,
-            user_file=chosen.user_file,
-            user_field=chosen.user_field,
-        )
+        chosen = replace(chosen, cluster=msgspec.structs.replace(chosen.cluster, server=server))
     return await _from(chosen, now_s)
 
 
@@ -260,6 +258,8 @@ async def _from(chosen: Chosen, now_s: Callable[[], float]) -> Credentials:
     token_file = Path(user.token_file) if user.token_file else None
     renewable = user.exec is not None or user.auth_provider is not None
     identity = await authenticate()
+    if token_file is not None:
+        _check_token(token_file, chosen.user_file, f"{chosen.user_field}.tokenFile")
     try:
         return Credentials(
             endpoint,
@@ -295,6 +295,7 @@ def _in_cluster(environ: Mapping[str, str], service_account: Path, now_s: Callab
         raise SettingsError(str(service_account), "", str(error).rstrip("."), "a service account") from error
     except OSError as error:
         raise SettingsError(str(authority), "", str(error), "certificates in PEM") from error
+    _check_token(token_file, str(token_file), "")
     return Credentials(Endpoint(str(configuration.host), tls), Identity(), token_file=token_file, now_s=now_s)
 
 
@@ -330,13 +331,24 @@ def _decoded(data: str) -> str:
     return base64.b64decode(data).decode("ascii")
 
 
-def _token_in(path: Path) -> str | None:
-    """The bearer header of the token in a file; None while the file is empty or being replaced."""
+def _bearer(text: str) -> str:
+    """
+    The Authorization header of a token.
+
+    Raises:
+        ValueError: if it is empty or could not stand in a header. The text itself is never shown.
+    """
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise ValueError("no token" if not token else "a token with characters that no header may have")
+    return f"Bearer {token}"
+
+
+def _check_token(token_file: Path, source: str, field: str) -> None:
     try:
-        token = path.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
-    return f"Bearer {token}" if token else None
+        _bearer(token_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError(source, field, str(error), "a file with a bearer token") from error
 
 
 def _as_config(chosen: Chosen) -> dict[str, object]:

@@ -269,7 +269,7 @@ async def test_a_failed_renewal_keeps_the_old_token_until_the_server_refuses_it(
 
 @pytest.mark.asyncio
 async def test_a_rotated_token_file_is_read_again(tmp_path):
-    """After a minute; an empty or missing file leaves the last token; a refusal reads at once."""
+    """After a minute; a broken or missing file leaves the last token; a refusal reads at once."""
     clock = Clock()
     file = written(tmp_path / "token", "one")
     path = written(tmp_path / "config", changed(user={"tokenFile": "token"}))
@@ -278,7 +278,7 @@ async def test_a_rotated_token_file_is_read_again(tmp_path):
     assert await credentials.authorization() == "Bearer one"
     clock.now_s += REREAD_S
     assert await credentials.authorization() == "Bearer two"
-    for replaced in (lambda: file.write_text(""), file.unlink):
+    for replaced in (lambda: file.write_text("a\0b"), lambda: file.write_bytes(b"\xff"), file.unlink):
         replaced()
         clock.now_s += REREAD_S
         assert await credentials.authorization() == "Bearer two"
@@ -345,6 +345,7 @@ async def test_in_a_cluster_the_service_account_is_used_and_its_token_read_again
     [
         pytest.param("token", None, "token file does not exist", id="no token"),
         pytest.param("token", "", "Token file exists but empty", id="empty token"),
+        pytest.param("token", "a\nb", "found a token with characters", id="token not a token"),
         pytest.param("ca.crt", None, "certification file does not exist", id="no CA"),
         pytest.param("ca.crt", "rubbish", "expected certificates in PEM", id="CA not PEM"),
     ],

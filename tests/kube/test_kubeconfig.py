@@ -132,6 +132,20 @@ CASES = [
         id="missing token file",
     ),
     pytest.param(
+        changed(user={"tokenFile": "config"}),
+        "users[u].user.tokenFile",
+        "a token with characters that no header may have",
+        "a file with a bearer token",
+        id="token file of something else",
+    ),
+    pytest.param(
+        changed(user={"token": "a\nb"}),
+        "users[u].user",
+        "characters that no header may have",
+        "cred",
+        id="token",
+    ),
+    pytest.param(
         changed(user={"exec": {"command": "./gone", "apiVersion": "v1"}}),
         "users[u].user.exec",
         "no command '{folder}/gone'",

@@ -11,10 +11,8 @@ from scheduler.kube.changes import Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.reflecting import Reflector
 from scheduler.kube.requests import Resource
 from tests.kube.build import body, bookmark, broken, line, page, pod, status
+from tests.kube.protocol import PODS, decode, down, up
 from tests.kube.scripted import Naps, client_of, lost, reply, scripted, stream
-from tests.kube.test_watching import decode, down, up
-
-PODS = Resource("/api/v1/pods")
 
 
 async def told(script, until, *, watch_list=False, silent_s=30.0):

@@ -1,75 +1,20 @@
 """The list-watch protocol, as lists of what happens and what is done about it."""
 
-import msgspec
 import pytest
 
 from scheduler.errors import Forbidden, Gone, Invalid, ServerFault, Throttled, Unreachable
-from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
-from scheduler.kube.requests import LIVE_PODS, Resource
+from scheduler.kube.changes import Interrupted, Key, Malformed, Synced
+from scheduler.kube.requests import LIVE_PODS
 from scheduler.kube.watching import (
-    Ask,
     Due,
     Failed,
-    Follow,
     LinesArrived,
     PageArrived,
     Pause,
-    Publish,
     StreamEnded,
-    Watching,
 )
 from tests.kube.build import bookmark, broken, line, page, pod, status
-
-PODS = Resource("/api/v1/pods")
-
-
-class _Labelled(msgspec.Struct):
-    class Meta(msgspec.Struct):
-        labels: dict[str, str] = {}
-
-    metadata: Meta
-
-
-def decode(raw):
-    msgspec.json.decode(raw, type=_Labelled)
-    return msgspec.json.decode(raw)["metadata"]["resourceVersion"]
-
-
-def watching(*, watch_list=False, chance=0.5, resource=PODS):
-    return Watching(resource, decode, chance=lambda: chance, watch_list=watch_list)
-
-
-def up(name, rv, uid=None):
-    return Upserted(Key("default", name), uid or f"uid-{name}", str(rv))
-
-
-def down(name, uid=None):
-    return Deleted(Key("default", name), uid or f"uid-{name}")
-
-
-def play(machine, *events):
-    """All actions in order; requests as (action, what matters of the query)."""
-    return [_told(action) for event in events for action in machine.handle(event)]
-
-
-def _told(action):
-    match action:
-        case Ask(request=request):
-            return ("ask", dict(request.query).get("continue", ""))
-        case Follow(request=request):
-            query = dict(request.query)
-            return ("stream list",) if "sendInitialEvents" in query else ("watch", query["resourceVersion"])
-        case Pause(seconds=seconds):
-            return ("pause", seconds)
-        case Publish(changes=changes):
-            return changes
-
-
-def synced(machine, *pods, rv=10):
-    """Bring a machine to its first watch, whatever it said on the way."""
-    machine.handle(Due())
-    machine.handle(PageArrived(page(*pods, rv=rv)))
-    return machine
+from tests.kube.protocol import down, play, synced, up, watching
 
 
 def test_pages_are_told_as_they_arrive_and_then_watched():
