@@ -1,0 +1,354 @@
+"""Per plugin: the event that helps wakes a rejected pod, the nearest one that does not help lets it sleep."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import pytest
+
+from scheduler.framework.plugin_args import NodeAffinityArgs, NodeResourcesFitArgs, PluginArgs
+from tests.build import (
+    ZONE,
+    Json,
+    affinity,
+    container,
+    node,
+    node_affinity,
+    node_term,
+    pod,
+    selector,
+    spread,
+    term,
+    toleration,
+)
+from tests.plugins.waking import wakes
+
+CORDON_KEY = "node.kubernetes.io/unschedulable"
+TAINTED, PLAIN = node("a", taints=["k=v:NoSchedule"]), node("a")
+WEB = selector("app=web")
+
+
+class Change(NamedTuple):
+    """A change in the cluster, from `old` to `new`; `pending` where it is not the table's own pod."""
+
+    id: str
+    old: Json | None
+    new: Json | None
+    wakes: bool
+    pending: Json | None = None
+
+
+def _needs(**requests: str) -> Json:
+    named = {name.replace("_", "-"): amount for name, amount in requests.items()}
+    return pod(containers=[container(requests=named)])
+
+
+def _sized(name: str = "e", *, on: str | None = "a", **requests: str) -> Json:
+    return pod(name, node=on, containers=[container(requests=requests)])
+
+
+def _with_ports(name: str, *ports: str, on: str | None = None) -> Json:
+    return pod(name, node=on, containers=[container(host_ports=ports)])
+
+
+NODE_UNSCHEDULABLE: Final = [
+    Change("8 a node that is not cordoned comes", None, PLAIN, True),
+    Change("8 a cordoned node comes", None, node("a", unschedulable=True), False),
+    Change("8 a cordon is lifted", node("a", unschedulable=True), PLAIN, True),
+    Change(
+        "8 a cordoned node changes its taints only",
+        node("a", unschedulable=True),
+        node("a", unschedulable=True, taints=["k=v:NoSchedule"]),
+        False,
+    ),
+    Change("8 an open node changes its taints only", TAINTED, PLAIN, False),
+    Change("8 the pod tolerates cordons", pod(), pod(tolerations=[toleration(CORDON_KEY)]), True),
+    Change("8 the pod tolerates something else", pod(), pod(tolerations=[toleration("k")]), False),
+    Change(
+        "8 another pod tolerates cordons",
+        pod("q"),
+        pod("q", tolerations=[toleration(CORDON_KEY)]),
+        False,
+    ),
+]
+
+
+NODE_NAME: Final = [
+    Change("9 a node comes", None, PLAIN, True),
+    Change("4 a node that was filtered out loses its taint", TAINTED, PLAIN, True),
+    Change("9 a node changes labels", PLAIN, node("a", labels={"x": "y"}), False),
+]
+
+
+TAINT_TOLERATION: Final = [
+    Change("10 an untainted node comes", None, PLAIN, True),
+    Change("10 a tainted node comes", None, TAINTED, False),
+    Change("10 a softly tainted node comes", None, node("a", taints=["k:PreferNoSchedule"]), True),
+    Change(
+        "10 a node whose taint is tolerated comes",
+        None,
+        TAINTED,
+        True,
+        pending=pod(tolerations=[toleration("k")]),
+    ),
+    Change("10 the taint goes", TAINTED, PLAIN, True),
+    Change(
+        "10 one of two taints goes",
+        node("a", taints=["k:NoSchedule", "l:NoExecute"]),
+        TAINTED,
+        False,
+    ),
+    Change("10 a soft taint goes", node("a", taints=["k:PreferNoSchedule"]), PLAIN, False),
+    Change("10 the pod is given any toleration", pod(), pod(tolerations=[toleration("x")]), True),
+    Change("10 another pod is", pod("q"), pod("q", tolerations=[toleration("k")]), False),
+]
+
+
+WEB_NODE = node("a", labels={"app": "web"})
+ADDED: Mapping[str, PluginArgs] = {
+    "NodeAffinity": NodeAffinityArgs(node_affinity(required=[node_term("pool in x")]))
+}
+
+
+NODE_AFFINITY: Final = [
+    Change("11 a node that matches comes", None, WEB_NODE, True),
+    Change("11 a node that does not comes", None, PLAIN, False),
+    Change("11 a node starts to match", PLAIN, WEB_NODE, True),
+    Change(
+        "11 a node that matches is relabelled",
+        WEB_NODE,
+        node("a", labels={"app": "web", "x": "y"}),
+        False,
+    ),
+    Change("11 a node stops to match", WEB_NODE, PLAIN, False),
+]
+
+
+ADDED_NODE_AFFINITY: Final = [
+    Change("11 a node that the profile lets in comes", None, node("a", labels={"pool": "x"}), True),
+    Change("11 a node that it keeps out comes", None, node("a", labels={"pool": "y"}), False),
+    Change("11 quirk: an update lets the node in", PLAIN, node("a", labels={"pool": "x"}), False),
+]
+
+
+NODE_PORTS: Final = [
+    Change("12 a pod frees the port", _with_ports("e", "80", on="a"), None, True),
+    Change("12 a pod frees it on one address", _with_ports("e", "127.0.0.1:80", on="a"), None, True),
+    Change("12 a pod frees another port", _with_ports("e", "81", on="a"), None, False),
+    Change("12 a pod frees another protocol", _with_ports("e", "80/UDP", on="a"), None, False),
+    Change("12 a pod without ports goes", _with_ports("e", on="a"), None, False),
+    Change("12 a pod that ran nowhere goes", _with_ports("e", "80"), None, False),
+    Change(
+        "12 a pod nominated to a node goes",
+        {**_with_ports("e", "80"), "status": {"nominatedNodeName": "a"}},
+        None,
+        True,
+    ),
+    Change("12 a node comes", None, PLAIN, True),
+]
+
+
+GPU = "example.com/gpu"
+
+
+NODE_RESOURCES_FIT: Final = [
+    Change("13 a pod goes from a node, however small", _sized(), None, True),
+    Change("13 a pod that ran nowhere goes", _sized(on=None, cpu="9"), None, False),
+    Change("13 a pod shrinks in what is asked", _sized(cpu="2"), _sized(cpu="1"), True),
+    Change("13 a pod shrinks in something else", _sized(memory="2"), _sized(memory="1"), False),
+    Change("13 a pod that runs nowhere shrinks", _sized(on=None, cpu="2"), _sized(on=None, cpu="1"), False),
+    Change("13 the pod itself shrinks", _needs(cpu="9", memory="2"), _needs(cpu="9"), True),
+    Change("13 a node with room comes", None, node("a"), True),
+    Change("13 a node that is too small comes", None, node("a", allocatable={"cpu": "7"}), False),
+    Change("13 a node without room for pods comes", None, node("a", allocatable={"pods": "0"}), False),
+    Change("13 a node gets more cpu", node("a"), node("a", allocatable={"cpu": "33"}), True),
+    Change(
+        "13 but still too little",
+        node("a", allocatable={"cpu": "6"}),
+        node("a", allocatable={"cpu": "7"}),
+        False,
+    ),
+    Change("13 a node gets more memory only", node("a"), node("a", allocatable={"memory": "65Gi"}), False),
+    Change("13 a node gets room for more pods", node("a"), node("a", allocatable={"pods": "111"}), True),
+    Change("13 a node gets less", node("a", allocatable={"cpu": "33"}), node("a"), False),
+]
+
+
+def _gated(name: str, *gates: str) -> Json:
+    return pod(name, spec={"schedulingGates": [{"name": gate} for gate in gates]})
+
+
+SCHEDULING_GATES: Final = [
+    Change("7 its last gate goes", _gated("p", "x"), _gated("p"), True),
+    Change("7 one of its gates goes", _gated("p", "x", "y"), _gated("p", "x"), False),
+    Change("7 another pod's last gate goes", _gated("q", "x"), _gated("q"), False),
+]
+
+
+def _declaring(*features: str) -> Json:
+    made = node("a")
+    made["status"]["declaredFeatures"] = list(features)
+    return made
+
+
+def _on_host_network(name: str, *, host_users: bool | None) -> Json:
+    return pod(name, spec={"hostNetwork": True, "hostUsers": host_users})
+
+
+NODE_DECLARED_FEATURES: Final = [
+    Change("16 a node comes", None, PLAIN, True),
+    Change("16 a node declares more", PLAIN, _declaring("X"), True),
+    Change("16 a node changes labels", PLAIN, WEB_NODE, False),
+    Change(
+        "16 the pod needs less",
+        _on_host_network("p", host_users=False),
+        _on_host_network("p", host_users=None),
+        True,
+    ),
+    Change("16 the pod changes labels", pod("p"), pod("p", labels={"x": "y"}), False),
+    Change(
+        "16 another pod needs less",
+        _on_host_network("q", host_users=False),
+        _on_host_network("q", host_users=None),
+        False,
+    ),
+]
+
+
+NEAR_WEB = pod(affinity=affinity(required=[term(ZONE, WEB)]))
+FAR_FROM_WEB = pod(labels={"app": "web"}, affinity=affinity(anti_required=[term(ZONE, WEB)]))
+
+
+def _web(name: str = "e", *, on: str | None = "a", app: str = "web", far_from: str = "") -> Json:
+    rule = affinity(anti_required=[term(ZONE, selector(f"app={far_from}"))]) if far_from else None
+    return pod(name, node=on, labels={"app": app}, affinity=rule)
+
+
+def _zoned(zone: str | None) -> Json:
+    return node("a", labels={ZONE: zone} if zone else {})
+
+
+INTER_POD_AFFINITY: Final = [
+    Change("1.9 a pod to be near to comes", None, _web(), True),
+    Change("1.9 it is not on a node yet", None, _web(on=None), False),
+    Change("1.9 another pod comes", None, _web(app="db"), False),
+    Change("1.9 a pod becomes one to be near to", _web(app="db"), _web(), True),
+    Change("1.9 a pod is no longer one", _web(), _web(app="db"), False),
+    Change("1.9 a pod to be near to goes", _web(), None, False),
+    Change("1.9 a pod to be far from goes", _web(), None, True, pending=FAR_FROM_WEB),
+    Change("1.9 a pod to be far from is relabelled", _web(), _web(app="db"), True, pending=FAR_FROM_WEB),
+    Change("1.9 a pod to be far from comes", None, _web(), False, pending=FAR_FROM_WEB),
+    Change(
+        "70 a pod that shuns this one goes",
+        _web(app="db", far_from="web"),
+        None,
+        True,
+        pending=pod(labels={"app": "web"}),
+    ),
+    Change(
+        "1.9 a pod that shuns others goes",
+        _web(app="db", far_from="db"),
+        None,
+        False,
+        pending=pod(labels={"app": "web"}),
+    ),
+    Change("1.9 affinity: a node with the key comes", None, _zoned("z"), True),
+    Change("1.9 affinity: a node without it comes", None, _zoned(None), False),
+    Change("1.9 affinity: a node moves", _zoned("y"), _zoned("z"), True),
+    Change("1.9 affinity: a node loses the key", _zoned("z"), _zoned(None), False),
+    Change("1.9 anti: any node comes", None, _zoned(None), True, pending=FAR_FROM_WEB),
+    Change("1.9 anti: a node moves", _zoned("y"), _zoned("z"), True, pending=FAR_FROM_WEB),
+    Change("1.9 anti: a node loses the key", _zoned("z"), _zoned(None), True, pending=FAR_FROM_WEB),
+    Change("1.9 anti: a node gains the key", _zoned(None), _zoned("z"), False, pending=FAR_FROM_WEB),
+    Change("1.9 a node goes", _zoned("z"), None, False),
+]
+
+
+EVEN = pod(labels={"app": "web"}, spread=[spread(ZONE, selector("app"))])
+EVEN_BY_TWO = pod(spread=[spread(ZONE, WEB), spread("rack", WEB)])
+
+
+def _tolerating(taints_policy: str | None, *tolerations: Json) -> Json:
+    constraint = spread(ZONE, WEB, taints_policy=taints_policy)
+    return pod(spread=[constraint], tolerations=tolerations)
+
+
+POD_TOPOLOGY_SPREAD: Final = [
+    Change("2.10 a selected pod comes", None, _web(), True),
+    Change("2.10 a selected pod goes", _web(), None, True),
+    Change("2.10 it was on no node", _web(on=None), None, False),
+    Change("2.10 a pod that is not selected goes", pod("e", node="a"), None, False),
+    Change(
+        "2.10 one of another namespace goes",
+        {**_web(), "metadata": {**_web()["metadata"], "namespace": "x"}},
+        None,
+        False,
+    ),
+    Change("2.10 a pod is no longer selected", _web(), pod("e", node="a"), True),
+    Change("71 a label changes but still matches", _web(), _web(app="db"), False),
+    Change(
+        "2.10 the pod tolerates, and taints matter",
+        _tolerating("Honor"),
+        _tolerating("Honor", toleration("k")),
+        True,
+        pending=_tolerating("Honor"),
+    ),
+    Change(
+        "2.10 the pod tolerates, and taints do not",
+        _tolerating(None),
+        _tolerating(None, toleration("k")),
+        False,
+        pending=_tolerating(None),
+    ),
+    Change("2.10 a node with the key comes", None, _zoned("z"), True),
+    Change("72 a node with one of two keys comes", None, _zoned("z"), False, pending=EVEN_BY_TWO),
+    Change("2.10 a node with the key goes", _zoned("z"), None, True),
+    Change("2.10 a node without it goes", _zoned(None), None, False),
+    Change("2.10 a node gets the key", _zoned(None), _zoned("z"), True),
+    Change("2.10 a node moves", _zoned("y"), _zoned("z"), True),
+    Change("2.10 a node's other labels change", _zoned("z"), node("a", labels={ZONE: "z", "x": "y"}), False),
+    Change(
+        "2.10 a node's taints change",
+        _zoned("z"),
+        node("a", labels={ZONE: "z"}, taints=["k:NoSchedule"]),
+        True,
+    ),
+]
+
+#: By plugin: the pod that it rejected, and what happens then.
+TABLES: Final = [
+    ("NodeUnschedulable", pod(), NODE_UNSCHEDULABLE),
+    ("NodeName", pod(), NODE_NAME),
+    ("TaintToleration", pod(), TAINT_TOLERATION),
+    ("NodeAffinity", pod(affinity=affinity(node_required=[node_term("app in web")])), NODE_AFFINITY),
+    ("NodePorts", _with_ports("p", "80"), NODE_PORTS),
+    ("NodeResourcesFit", _needs(cpu="8"), NODE_RESOURCES_FIT),
+    ("SchedulingGates", pod(), SCHEDULING_GATES),
+    ("NodeDeclaredFeatures", pod(), NODE_DECLARED_FEATURES),
+    ("InterPodAffinity", NEAR_WEB, INTER_POD_AFFINITY),
+    ("PodTopologySpread", EVEN, POD_TOPOLOGY_SPREAD),
+]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "pending", "change"),
+    [
+        pytest.param(plugin, change.pending or pending, change, id=f"{plugin} {change.id}")
+        for plugin, pending, changes in TABLES
+        for change in changes
+    ],
+)
+def test_a_rejected_pod_is_woken_by_what_may_help(plugin: str, pending: Json, change: Change):
+    assert wakes(plugin, pending, change.old, change.new) is change.wakes
+
+
+@pytest.mark.parametrize("change", ADDED_NODE_AFFINITY, ids=lambda change: change.id)
+def test_what_the_profile_asks_of_nodes_counts_for_waking(change: Change):
+    assert wakes("NodeAffinity", pod(), change.old, change.new, ADDED) is change.wakes
+
+
+def test_node_resources_fit_wakes_without_regard_to_ignored_resources():
+    """An ignored resource that the new node lacks still lets the pod sleep: a quirk of upstream's hint."""
+    pending = pod(containers=[container(requests={GPU: "1"})])
+    args = {"NodeResourcesFit": NodeResourcesFitArgs(ignored_resources=(GPU,))}
+    assert not wakes("NodeResourcesFit", pending, None, PLAIN, args)
+    assert wakes("NodeResourcesFit", pending, None, node("a", allocatable={GPU: "1"}), args)

@@ -1,0 +1,75 @@
+"""Whether a change in the cluster wakes a pod that one plugin rejected: events derived, registrations asked."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.framework.events import (
+    Action,
+    ClusterEvent,
+    Hint,
+    Registration,
+    Resource,
+    node_update_actions,
+    pod_update_actions,
+    with_node_taint_updates,
+)
+from scheduler.framework.interface import Requeuer
+from scheduler.framework.plugin_args import PluginArgs
+from scheduler.model.nodes import Node, decode_node
+from scheduler.model.pods import Pod, PodDecoder
+from scheduler.plugins.registry import IN_TREE, PluginContext
+from tests.build import Json
+
+
+def wakes(
+    plugin: str,
+    pending: Json,
+    old: Json | None,
+    new: Json | None,
+    args: Mapping[str, PluginArgs] | None = None,
+) -> bool:
+    """Whether the plugin lets the pending pod be tried again after the change; None for what is not there."""
+    requeuer = IN_TREE[plugin](PluginContext(args or {}))
+    assert isinstance(requeuer, Requeuer)
+    decoder = PodDecoder()
+    pod = decoder.decode(_bytes(pending))
+    before, after = _decoded(decoder, old), _decoded(decoder, new)
+    registrations = with_node_taint_updates(requeuer.registrations())
+    return any(
+        _says_queue(registration, pod, before, after)
+        for event in _events(before, after)
+        for registration in registrations
+        if registration.matches(event)
+    )
+
+
+def _decoded(decoder: PodDecoder, obj: Json | None) -> Pod | Node | None:
+    if obj is None:
+        return None
+    return decode_node(_bytes(obj)) if obj["kind"] == "Node" else decoder.decode(_bytes(obj))
+
+
+def _bytes(obj: Json) -> bytes:
+    return json.dumps(obj).encode()
+
+
+def _events(old: Any, new: Any) -> list[ClusterEvent]:
+    changed = new if new is not None else old
+    if isinstance(changed, Node):
+        resource = Resource.NODE
+    else:
+        resource = Resource.ASSIGNED_POD if changed.node_name else Resource.UNSCHEDULABLE_POD
+    return [ClusterEvent(resource, action) for action in _actions(old, new)]
+
+
+def _actions(old: Any, new: Any) -> list[Action]:
+    if old is None:
+        return [Action.ADD]
+    if new is None:
+        return [Action.DELETE]
+    return node_update_actions(old, new) if isinstance(new, Node) else pod_update_actions(old, new)
+
+
+def _says_queue(registration: Registration, pod: Pod, old: Any, new: Any) -> bool:
+    return registration.hint is None or registration.hint(pod, old, new) is Hint.QUEUE
