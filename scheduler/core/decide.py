@@ -75,7 +75,12 @@ class _Filtered:
 
 def decide(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer) -> Decision:
     """The best node for the pod, ties drawn by `chance`. O(n_rows) per plugin that has work to do."""
-    profile = observer.begin(profile)
+    decision = _decided(pod, snapshot, observer.begin(profile), chance, observer)
+    observer.end()
+    return decision
+
+
+def _decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer) -> Decision:
     if snapshot.n_nodes == 0:
         return Failed(NO_NODES, unschedulable=True)
     candidate = Candidate(pod, snapshot.label_set(pod))

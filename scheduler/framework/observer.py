@@ -27,6 +27,10 @@ class Observer(Protocol):
         """One plugin had work to do at one point: it did not skip."""
         ...
 
+    def end(self) -> None:
+        """The decision is made, whatever it is."""
+        ...
+
 
 class Unobserved:
     """Nobody watches."""
@@ -42,4 +46,7 @@ class Unobserved:
         """Nothing is recorded."""
 
     def evaluated(self, plugin: str, point: str) -> None:
+        """Nothing is recorded."""
+
+    def end(self) -> None:
         """Nothing is recorded."""
