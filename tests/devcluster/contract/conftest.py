@@ -1,26 +1,16 @@
 """The contract suite's servers: the embedded cluster always, a real API server where there is one."""
 
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.server import DevCluster
+from tests.apiserver import Address, assets
 from tests.devcluster.contract.client import Api
-from tests.devcluster.real_api_server import Address, RealApiServer, assets
 
 _SERVERS = ["devcluster", *([pytest.param("real", marks=pytest.mark.real)] if assets() else [])]
-
-
-@pytest.fixture(scope="session")
-def real_server(tmp_path_factory) -> Iterator[Address]:
-    """One real API server for the whole run."""
-    binaries = assets()
-    assert binaries is not None
-    server = RealApiServer(binaries, tmp_path_factory.mktemp("api-server"))
-    yield server.start()
-    server.stop()
 
 
 @pytest_asyncio.fixture(params=_SERVERS)

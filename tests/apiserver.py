@@ -119,8 +119,9 @@ class RealApiServer:
             f"--service-account-signing-key-file={key}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=AlwaysAllow",
-            # Nobody makes default service accounts here, so pods must do without.
-            "--disable-admission-plugins=ServiceAccount",
+            # Nobody makes default service accounts here, so pods must do without; nor does anybody lift the taint
+            # that new nodes get.
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--service-cluster-ip-range=10.96.0.0/16",
         )
 
