@@ -1,0 +1,162 @@
+"""Objects from a cluster are untrusted: whatever JSON they are, they decode or are reported, and never stop a cycle."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.pods import MalformedObjectError, PodDecoder
+from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
+from tests import build
+from tests.driving import NAME, Driver
+
+POD = build.pod(
+    "p",
+    labels={"app": "web", "zone": "a"},
+    node_selector={"disk": "ssd"},
+    tolerations=[build.toleration("k", "Equal", "v", effect="NoSchedule")],
+    affinity=build.affinity(
+        required=[build.term(build.ZONE, build.selector("app=web"), namespaces=["default"])],
+        preferred=[(5, build.term(build.ZONE, build.selector("app in a,b")))],
+        anti_required=[build.term(build.HOSTNAME, build.selector("app=web"), namespace_selector={})],
+        node_required=[build.node_term("disk in ssd,hdd", named=["in n"])],
+        node_preferred=[(3, build.node_term("disk"))],
+    ),
+    spread=[build.spread(build.ZONE, build.selector("app=web"), min_domains=2, match_label_keys=["zone"])],
+    containers=[build.container(requests={"cpu": "100m", "memory": "1Gi"}, host_ports=["127.0.0.1:80/UDP"])],
+    spec={
+        "schedulerName": NAME,
+        "initContainers": [{"name": "i", "image": "x", "restartPolicy": "Always"}],
+        "overhead": {"cpu": "1m"},
+        "volumes": [{"name": "v", "emptyDir": {}}, {"name": "i", "image": {"reference": "x"}}],
+        "resources": {"requests": {"cpu": "200m"}},
+    },
+)
+NODE = build.node("n", labels={"disk": "ssd"}, taints=["k=v:NoSchedule"], images={"x": 5}, unschedulable=True)
+
+ODD: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    2**70,
+    1.5,
+    "",
+    "\x00\ud7ff",
+    "a" * 300,
+    "1e400",
+    [],
+    {},
+    [None],
+    {"a": None},
+    [[]],
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a JSON document."""
+    found = [path] if path else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        found += places(inner, (*path, key))
+    return found
+
+
+def mutated(document: build.Json, changes: list[tuple[int, Any]]) -> bytes:
+    """The document with the value at some of its places replaced, or taken out where ... is given."""
+    changed = copy.deepcopy(document)
+    for index, value in changes:
+        all_places = places(changed)
+        *path, last = all_places[index % len(all_places)]
+        holder = changed
+        for key in path:
+            holder = holder[key]
+        if value is ... and isinstance(holder, dict):
+            del holder[last]
+        else:
+            holder[last] = None if value is ... else value
+    return json.dumps(changed).encode()
+
+
+changes = st.lists(
+    st.tuples(st.integers(0, 10_000), st.one_of(st.just(...), st.sampled_from(ODD), st.text(max_size=8))),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(changes)
+def test_a_mutated_pod_is_decided_or_reported(what: list[tuple[int, Any]]) -> None:
+    """No mutation gets past the decoder and then breaks a cycle or the counts."""
+    driver = Driver()
+    driver.node("n", labels={"disk": "ssd", build.ZONE: "a"})
+    data = mutated(POD, what)
+    try:
+        pod = PodDecoder().decode(data)
+    except MalformedObjectError as error:
+        assert "\n" not in str(error)
+        return
+    driver.handle(PodSeen(pod))
+    driver.pod("next", labels={"app": "web"})
+    driver.handle(CycleDue())
+    driver.handle(CycleDue())
+    driver.audit()
+
+
+@settings(max_examples=300, deadline=None)
+@given(changes)
+def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> None:
+    """The same for nodes."""
+    driver = Driver()
+    try:
+        node = decode_node(mutated(NODE, what))
+    except MalformedObjectError as error:
+        assert "\n" not in str(error)
+        return
+    driver.handle(NodeSeen(node))
+    driver.node("other")
+    driver.handle(PodSeen(driver.decoded(copy.deepcopy(POD))))
+    driver.handle(CycleDue())
+    driver.audit()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=60), st.sampled_from([b"", b"null", b"[]", b'"x"', b"{}", b'{"metadata":null}'])
+    )
+)
+def test_any_bytes_are_reported_in_one_line(data: bytes) -> None:
+    """A stream can be cut anywhere."""
+    for decode in (
+        PodDecoder().decode,
+        decode_node,
+        decode_namespace,
+        lambda raw: decode_workload("Service", raw),
+        lambda raw: decode_workload("ReplicaSet", raw),
+    ):
+        with pytest.raises(MalformedObjectError) as caught:
+            decode(data)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_selector_that_does_not_parse_refuses_the_pod_and_counts_as_none_on_a_running_one() -> None:
+    """The incoming pod is told which list is broken; a running pod's broken list selects nobody."""
+    broken = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=bad value!"))])
+    driver = Driver()
+    driver.node("a")
+    driver.pod("running", node="a", affinity=broken, labels={"app": "bad value!"})
+    incoming = driver.decoded(build.pod("p", affinity=broken, spec={"schedulerName": NAME}))
+    driver.handle(PodSeen(incoming))
+    told = driver.handle(CycleDue())
+    assert any("parsing pod: requiredAntiAffinityTerms: " in getattr(i, "message", "") for i in told)
+    driver.pod("fine", labels={"app": "bad value!"})
+    assert [type(i).__name__ for i in driver.handle(CycleDue())] == ["Bind"]
+    driver.audit()
