@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from scheduler.devcluster.binding import bind
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.kinds import (
@@ -18,30 +17,16 @@ from scheduler.devcluster.kinds import (
 )
 from scheduler.devcluster.nodes import populate
 from scheduler.devcluster.store import Store
+from tests.devcluster_face.binder import N_NODES, dealt_out
 from tests.devcluster_face.build import LABELS, template
 
 DEADLINE_S = 20.0
 
 
-async def dealt_out(store):
-    """Binds every new pod to the nodes in turn, for ever."""
-    turn = 0
-    async for change, pod, _ in store.subscribe(POD, since=0):
-        if (
-            change != "DELETED"
-            and not pod["spec"].get("nodeName")
-            and not pod["metadata"].get("deletionTimestamp")
-        ):
-            turn += 1
-            target = {"kind": "Node", "name": f"node-{turn % 3 + 1:04d}"}
-            name = pod["metadata"]["name"]
-            bind(store, pod["metadata"]["namespace"], name, {"metadata": {"name": name}, "target": target})
-
-
 @asynccontextmanager
 async def cluster(settings=None):
     store = Store()
-    populate(store, nodes=3, zones=3)
+    populate(store, nodes=N_NODES, zones=3)
     settings = settings or KubeletSettings(start_after_s=0.0, stop_after_s=0.0)
     tasks = [asyncio.create_task(run_controllers(store, settings)), asyncio.create_task(dealt_out(store))]
     try:
