@@ -1,0 +1,225 @@
+"""
+What a person sees: steps, a progress bar, tables. Plain lines without a terminal; no colour where NO_COLOR is set.
+
+House rule: control codes go out only from `Display._painted` and `Display.progress`, and only to a terminal.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+_BAR_WIDTH: Final = 30
+_REDRAW_S: Final = 0.05
+_WIDEST: Final = 110
+_UNBOUNDED: Final = 1_000_000
+_ERASED: Final = "\r\x1b[K"
+#: Group colours in the order of first use: blue, green, yellow, magenta, cyan, red.
+_COLOURS: Final = ("34;1", "32;1", "33;1", "35;1", "36;1", "31;1")
+_BOLD: Final = "1"
+_FAINT: Final = "2"
+_GOOD: Final = "32"
+_BAD: Final = "31;1"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pods that are drawn alike: a letter for each, and what it stands for."""
+
+    letter: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One node of a table: its zone, pool or other region; its name; one group for each of its pods."""
+
+    region: str
+    name: str
+    groups: tuple[Group, ...]
+
+
+class Display:
+    """
+    Writes to `out`.
+
+    Args:
+        out: standard output, usually.
+        environ: NO_COLOR (https://no-color.org) and TERM are read.
+        now_s: a monotonic clock, to redraw no more often than the eye sees.
+    """
+
+    def __init__(
+        self, out: TextIO, environ: Mapping[str, str], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._out = out
+        self._is_terminal = out.isatty() and environ.get("TERM", "") not in ("", "dumb")
+        self._is_coloured = self._is_terminal and not environ.get("NO_COLOR")
+        self._is_unicode = (out.encoding or "").lower().replace("-", "") == "utf8"
+        self._now_s = now_s
+        self._drawn_at_s: float | None = None
+        self._bar_shown = False
+
+    # -- lines -----------------------------------------------------------------------------------------------
+
+    def title(self, text: str, about: str) -> None:
+        """A story begins."""
+        self.line()
+        self.line(self._painted(text, _BOLD))
+        for line in textwrap.wrap(about, min(self._width(), _WIDEST) - 2):
+            self.line(self._painted(line, _FAINT))
+        self.line()
+
+    def command(self, text: str) -> None:
+        """What a user would type for what happens now."""
+        self.line(self._painted(f"  $ {text}", _FAINT))
+
+    def step(self, text: str) -> None:
+        """Something is now so."""
+        self._wrapped(text, "  - ", "    ")
+
+    def quote(self, text: str) -> None:
+        """The cluster's own words."""
+        self._wrapped(text, "      ", "      ", self._colour_if(_COLOURS[2]))
+
+    def good(self, text: str) -> None:
+        """A story's claim holds."""
+        mark = "✓" if self._is_unicode else "ok"
+        self._wrapped(text, f"  {mark} ", "    ", self._colour_if(_GOOD))
+
+    def bad(self, text: str) -> None:
+        """A story's claim does not hold."""
+        mark = "✗" if self._is_unicode else "!!"
+        self._wrapped(text, f"  {mark} ", "    ", self._colour_if(_BAD))
+
+    def line(self, text: str = "") -> None:
+        """A line as it is; a progress bar that is still there gives way to it."""
+        self._clear_bar()
+        print(text, file=self._out, flush=True)
+
+    # -- progress --------------------------------------------------------------------------------------------
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """The bar stands at `done` of `total`; nothing without a terminal."""
+        now_s = self._now_s()
+        is_early = self._drawn_at_s is not None and now_s - self._drawn_at_s < _REDRAW_S
+        if not self._is_terminal or (is_early and done < total):
+            return
+        self._drawn_at_s = now_s
+        bar = progress_bar(done, total, is_unicode=self._is_unicode)
+        text = f"  {bar} {done}/{total} {what}"[: self._width()]
+        self._out.write(f"{_ERASED}{text}")
+        self._out.flush()
+        self._bar_shown = True
+
+    def _clear_bar(self) -> None:
+        if self._bar_shown:
+            self._out.write(_ERASED)
+            self._bar_shown = False
+
+    # -- tables ----------------------------------------------------------------------------------------------
+
+    def table(self, region: str, rows: Sequence[Row], waiting: Sequence[Group] = ()) -> None:
+        """
+        Nodes by region with a letter for each pod, pods without a node last, and what the letters mean.
+
+        Args:
+            region: what the first column is: zone, pool.
+            rows: in the order shown; a region is named once.
+            waiting: pods without a node.
+        """
+        colour_by_group = _colours([*(group for row in rows for group in row.groups), *waiting])
+
+        def drawn(groups: Iterable[Group]) -> str:
+            letters = (self._painted(one.letter, colour_by_group[one]) for one in groups)
+            return " ".join(letters) or self._painted("-", _FAINT)
+
+        self.line()
+        cells = [(row.region, row.name, drawn(row.groups)) for row in rows]
+        regions = [cell[0] for cell in cells]
+        first = [name if i == 0 or regions[i - 1] != name else "" for i, name in enumerate(regions)]
+        lines = [(shown, name, pods) for shown, (_, name, pods) in zip(first, cells, strict=True)]
+        if waiting:
+            lines.append(("no node", "", drawn(waiting)))
+        for text in columns((region.upper(), "NODE", "PODS"), lines):
+            self.line(f"    {text}")
+        legend = (
+            f"{self._painted(one.letter, colour)} = {one.meaning}" for one, colour in colour_by_group.items()
+        )
+        self.line()
+        self.line("    " + "   ".join(legend))
+        self.line()
+
+    def figures(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Aligned columns of text and numbers."""
+        self.line()
+        for text in columns(head, rows):
+            self.line(f"    {text}")
+        self.line()
+
+    # -- how -------------------------------------------------------------------------------------------------
+
+    def _wrapped(self, text: str, first: str, rest: str, colour: str = "") -> None:
+        lines = textwrap.wrap(
+            text,
+            self._width() - 1,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in lines or [first]:
+            self.line(self._painted(line, colour))
+
+    def _colour_if(self, code: str) -> str:
+        return code if self._is_coloured else ""
+
+    def _painted(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured and code else text
+
+    def _width(self) -> int:
+        """Columns there are; without a terminal as many as a line needs, for those who search the text."""
+        return min(shutil.get_terminal_size().columns, _WIDEST) if self._is_terminal else _UNBOUNDED
+
+
+def progress_bar(done: int, total: int, *, is_unicode: bool) -> str:
+    """A bar of fixed width, filled by `done` / `total`; full where there is nothing to do."""
+    share = min(max(done / total, 0.0), 1.0) if total > 0 else 1.0
+    filled = int(share * _BAR_WIDTH)
+    full, empty = ("█", "░") if is_unicode else ("#", ".")
+    return full * filled + empty * (_BAR_WIDTH - filled)
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """
+    Lines of aligned columns under a heading; columns of numbers stand right.
+
+    The last column may hold text of any look (colours included), since nothing stands behind it.
+    """
+    cells = [list(row) for row in rows]
+    numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(head))]
+    widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
+
+    def laid(row: Sequence[str]) -> str:
+        last = len(row) - 1
+        parts = [
+            text.rjust(widths[i]) if numeric[i] else text if i == last else text.ljust(widths[i])
+            for i, text in enumerate(row)
+        ]
+        return "   ".join(parts).rstrip()
+
+    return [laid(head), *map(laid, cells)]
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).replace(",", "").isdecimal()
+
+
+def _colours(groups: Iterable[Group]) -> dict[Group, str]:
+    """A colour for each group, in the order of first sight."""
+    distinct = sorted(dict.fromkeys(groups), key=lambda one: one.letter)
+    return {group: _COLOURS[i % len(_COLOURS)] for i, group in enumerate(distinct)}
