@@ -13,6 +13,8 @@ import yaml
 from aiohttp import web
 
 from scheduler.devcluster import discovery, openapi, status
+from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
+from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.faults import FAULTS_PATH, Action, Fault, Faults
 from scheduler.devcluster.handlers import Handlers, read_call, status_response
 from scheduler.devcluster.kinds import JsonObject
@@ -56,6 +58,7 @@ class DevCluster:
         history_capacity: int = HISTORY_CAPACITY,
         write_log: bool = False,
         controllers: bool = False,
+        kubelet: KubeletSettings | None = None,
     ) -> None:
         """
         The cluster has its nodes and namespaces, and is not yet listening.
@@ -70,6 +73,7 @@ class DevCluster:
             history_capacity: past changes of each kind that watches can still resume from.
             write_log: every accepted write is recorded in `writes`.
             controllers: the workload controllers and the kubelet stand-in run while the server does.
+            kubelet: how the stand-in behaves, where it runs; None is the usual.
         """
         self.store: Final = Store(capacity=history_capacity)
         self.faults: Final = Faults()
@@ -80,6 +84,7 @@ class DevCluster:
         self._port = port
         self._bookmark_interval_s = bookmark_interval_s
         self._wants_controllers = controllers
+        self._kubelet = kubelet or KubeletSettings()
         self._runner: web.AppRunner | None = None
         self._controllers: asyncio.Task[None] | None = None
         populate(self.store, nodes=nodes, zones=zones)
@@ -104,11 +109,10 @@ class DevCluster:
             raise
         self._port = self._runner.addresses[0][1]
         if self._wants_controllers:
-            from scheduler.devcluster.controllers.loop import run_controllers
-
             self._controllers = asyncio.create_task(
-                run_controllers(self.store), name="devcluster-controllers"
+                run_controllers(self.store, self._kubelet), name="devcluster-controllers"
             )
+            self._controllers.add_done_callback(_report_death)
 
     async def stop(self) -> None:
         """The server is closed, open watches with it."""
@@ -308,6 +312,12 @@ class DevCluster:
                 return web.Response(status=204)
             case _:
                 raise status.method_not_allowed()
+
+
+def _report_death(controllers: asyncio.Task[None]) -> None:
+    """The controllers end by cancellation alone; anything else is a bug, and the log says which."""
+    if not controllers.cancelled() and (error := controllers.exception()) is not None:
+        _LOG.error("the controllers ended: %s", error, exc_info=error)
 
 
 def _aggregated_version(accept: str) -> str | None:

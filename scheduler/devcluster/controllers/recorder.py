@@ -6,6 +6,7 @@ Source: client-go tools/record/events_cache.go (kubernetes 1.36): burst 25 per o
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from itertools import count
 from typing import Final, TypeVar
@@ -16,6 +17,8 @@ from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.kinds import CORE_EVENT, JsonObject
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import Store
+
+_LOG: Final = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,7 +42,7 @@ class Recorder:
         self._names: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
     def record(self, emit: Emit) -> None:
-        """The event is stored, or counted on its like, or dropped where the object has had too many."""
+        """The event is stored, or counted on its like, or dropped where the object has had too many. Never raises."""
         now_s = self._store.moment().timestamp()
         if not self._allows(uid(emit.about), now_s):
             return
@@ -54,9 +57,9 @@ class Recorder:
                 stored = self._store.create(CORE_EVENT, namespace, self._event(emit, now_s))
                 _remember(self._names, text, stored["metadata"]["name"])
         except StatusError as refused:
-            # A namespace that is going takes no events; any other refusal is a bug here.
+            # A namespace that is going takes no events. What was told of happened all the same.
             if refused.code not in (403, 404):
-                raise
+                _LOG.warning("event %s was refused: %s", emit.reason, refused.message)
 
     def _allows(self, about_uid: str, now_s: float) -> bool:
         left, since_s = self._budget.get(about_uid, (float(_BURST), now_s))
@@ -69,7 +72,7 @@ class Recorder:
         # Nanoseconds name an event upstream; the count keeps events of one moment apart.
         mark = int(now_s * 1e9) + next(self._written)
         return {
-            "metadata": {"name": f"{metadata['name'][:200]}.{mark:x}"},
+            "metadata": {"name": f"{metadata['name'][:200].rstrip('-.')}.{mark:x}"},
             "involvedObject": {
                 "apiVersion": emit.about["apiVersion"],
                 "kind": emit.about["kind"],
