@@ -1,0 +1,177 @@
+"""
+Whether a finished run kept every rule: an own reading of the templates, which shares nothing with the product.
+
+Looks at the final state, so it holds whatever the order of the bindings was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.bench.scene import Planned, Scene
+from tests.bench.templates import Template
+from tests.build import Json
+from tests.reference.selectors import parse
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Equal pods of one namespace, counted per node."""
+
+    template: Template
+    namespace: str
+    measured: bool
+    by_node: Counter[str]
+
+    def domains(self, domain_by_node: Mapping[str, str]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for node, n in self.by_node.items():
+            if node in domain_by_node:
+                found[domain_by_node[node]] += n
+        return found
+
+
+def broken_rules(scene: Scene, node_by_pod: Mapping[Key, str]) -> list[str]:
+    """One line for each broken rule; empty where every measured pod is bound and nothing is broken."""
+    unbound = sum(not node_by_pod.get(key) for key in scene.measured_keys)
+    found = [f"{unbound} of {len(scene.measured)} measured pods are not bound"] if unbound else []
+    placed = [
+        (pod, pod.node or node_by_pod.get((pod.namespace, pod.name), ""))
+        for pod in (*scene.running, *scene.idle, *scene.measured)
+    ]
+    groups = _groups(scene, placed)
+    labels_by_namespace = {n["metadata"]["name"]: n["metadata"]["labels"] for n in scene.namespaces}
+    rules = _Rules(scene, groups, labels_by_namespace)
+    return [*found, *_overfull(scene, placed), *rules.broken()]
+
+
+def _groups(scene: Scene, placed: Iterable[tuple[Planned, str]]) -> list[_Group]:
+    found: dict[tuple[int, str], _Group] = {}
+    for pod, node in placed:
+        if not node:
+            continue
+        key = (id(pod.template), pod.namespace)
+        if key not in found:
+            measured = (
+                pod.template is scene.shape.measured and pod.namespace == scene.shape.measured_namespace
+            )
+            found[key] = _Group(pod.template, pod.namespace, measured, Counter())
+        found[key].by_node[node] += 1
+    return list(found.values())
+
+
+def _overfull(scene: Scene, placed: Iterable[tuple[Planned, str]]) -> Iterator[str]:
+    """Nodes that hold more than they have, or that do not exist."""
+    milli: Counter[str] = Counter()
+    for pod, node in placed:
+        if node:
+            milli[node] += int(pod.template.cpu.removesuffix("m")) * (1 if "m" in pod.template.cpu else 1000)
+    nodes = {node["metadata"]["name"] for node in scene.nodes}
+    for node, used in milli.items():
+        if node not in nodes:
+            yield f"{node}: no such node"
+        elif used > 4000:
+            yield f"{node}: {used}m of 4000m CPU in use"
+
+
+class _Rules:
+    """The rules between pods."""
+
+    def __init__(self, scene: Scene, groups: list[_Group], labels_by_namespace: Mapping[str, Json]) -> None:
+        self._groups = groups
+        self._labels_by_namespace = labels_by_namespace
+        self._labels_by_node = {n["metadata"]["name"]: n["metadata"]["labels"] for n in scene.nodes}
+        self._tainted = {n["metadata"]["name"] for n in scene.nodes if n["spec"].get("taints")}
+
+    def broken(self) -> Iterator[str]:
+        for group in self._groups:
+            yield from self._anti_affinity(group)
+            if group.measured:
+                yield from self._taints(group)
+                yield from self._affinity(group)
+                yield from self._spread(group)
+
+    def _taints(self, group: _Group) -> Iterator[str]:
+        for node in self._tainted & group.by_node.keys():
+            yield f"{node}: {group.by_node[node]} pods that do not tolerate its taint"
+
+    def _anti_affinity(self, group: _Group) -> Iterator[str]:
+        """No domain holds a declaring pod and another one that its term selects; only measured pods are asked."""
+        for term in _terms(group.template, "podAntiAffinity"):
+            domain_by_node = self._domains(term["topologyKey"])
+            declaring = group.domains(domain_by_node)
+            for other in self._groups:
+                if not (group.measured or other.measured) or not self._selects([term], group, other):
+                    continue
+                for domain, n in other.domains(domain_by_node).items():
+                    if declaring[domain] and n > (other is group):
+                        yield f"{domain}: anti-affinity of {group.template.name} broken by {n} {other.template.name}"
+
+    def _affinity(self, group: _Group) -> Iterator[str]:
+        """Every pod has another one beside it that all its terms select, unless it is the only one at all."""
+        terms = _terms(group.template, "podAffinity")
+        for term in terms:
+            domain_by_node = self._domains(term["topologyKey"])
+            selected: Counter[str] = Counter()
+            for other in self._groups:
+                if self._selects(terms, group, other):
+                    selected.update(other.domains(domain_by_node))
+            itself = self._selects(terms, group, group)
+            if itself and selected.total() == 1:
+                continue
+            for domain in group.domains(domain_by_node):
+                if selected[domain] <= itself:
+                    yield f"{domain}: {group.template.name} without a pod that its affinity asks for"
+            if outside := group.by_node.keys() - domain_by_node.keys():
+                yield f"{len(outside)} nodes without {term['topologyKey']} hold {group.template.name}"
+
+    def _spread(self, group: _Group) -> Iterator[str]:
+        for constraint in group.template.spread:
+            if constraint["whenUnsatisfiable"] != "DoNotSchedule":
+                continue
+            domain_by_node = self._domains(constraint["topologyKey"])
+            if constraint.get("nodeTaintsPolicy") == "Honor":
+                domain_by_node = {n: d for n, d in domain_by_node.items() if n not in self._tainted}
+            selector = parse(constraint["labelSelector"])
+            counts = Counter(dict.fromkeys(domain_by_node.values(), 0))
+            for other in self._groups:
+                if other.namespace == group.namespace and selector.matches(other.template.labels):
+                    counts.update(other.domains(domain_by_node))
+            skew = max(counts.values()) - min(counts.values())
+            if skew > constraint["maxSkew"]:
+                yield f"skew {skew} over {constraint['topologyKey']}, at most {constraint['maxSkew']} allowed"
+
+    def _selects(self, terms: list[Json], group: _Group, other: _Group) -> bool:
+        """Whether every term, declared in the group's namespace, selects the other group's pods."""
+        return all(
+            self._in_scope(term, group.namespace, other.namespace)
+            and parse(term.get("labelSelector")).matches(other.template.labels)
+            for term in terms
+        )
+
+    def _in_scope(self, term: Json, declared_in: str, namespace: str) -> bool:
+        names = term.get("namespaces", [])
+        by_labels = term.get("namespaceSelector")
+        if not names and by_labels is None:
+            return declared_in == namespace
+        if namespace in names:
+            return True
+        return by_labels is not None and parse(by_labels).matches(self._labels_by_namespace[namespace])
+
+    def _domains(self, topology_key: str) -> dict[str, str]:
+        return {
+            node: labels[topology_key]
+            for node, labels in self._labels_by_node.items()
+            if topology_key in labels
+        }
+
+
+def _terms(template: Template, side: str) -> list[Json]:
+    """Required terms of the side."""
+    sides: Json = (template.affinity or {}).get(side, {})
+    terms: list[Json] = sides.get("requiredDuringSchedulingIgnoredDuringExecution", [])
+    return terms

@@ -1,0 +1,46 @@
+"""What else happens in a cluster while pods are scheduled: nodes, large pods and services come and go."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from scheduler.model.nodes import decode_node, decode_workload
+from scheduler.model.stimuli import NodeGone, NodeSeen, PodGone, PodSeen, WorkloadGone, WorkloadSeen
+from tests import build
+from tests.bench import templates
+from tests.bench.loaded import SCHEDULER, LoadedMachine
+
+#: Upstream's churn recreates one of each every second; this many decisions stand for it.
+_EVERY: Final = 250
+
+
+class Churn:
+    """Recreates a node, a pod that is too large for any node and a service."""
+
+    def __init__(self, loaded: LoadedMachine) -> None:
+        self._loaded = loaded
+        self._round = 0
+        self._uid = ""
+
+    def after(self, n_decisions: int) -> None:
+        """One round for every 250 decisions."""
+        while self._round * _EVERY < n_decisions:
+            self._round += 1
+            self._recreate()
+
+    def _recreate(self) -> None:
+        handle, name = self._loaded.handle, "churning"
+        if self._uid:
+            handle(PodGone(self._uid))
+            handle(NodeGone(name))
+            handle(WorkloadGone("Service", "default", name))
+        self._uid = f"uid-{name}-{self._round}"
+        document = templates.large(priority=10).pod("default", name, scheduler=SCHEDULER)
+        document["metadata"]["uid"] = self._uid
+        handle(PodSeen(self._loaded.pods.decoded(document)))
+        # Without room for pods, so that every measured pod still ends on a node that stays.
+        node = build.node(name, allocatable={"cpu": "4", "memory": "32Gi", "pods": "0"})
+        handle(NodeSeen(decode_node(json.dumps(node).encode())))
+        service = build.service(name, {"app": "nobody"})
+        handle(WorkloadSeen(decode_workload("Service", json.dumps(service).encode())))

@@ -1,0 +1,215 @@
+"""
+Level 1: the pure core alone. No bytes, no HTTP, no asyncio.
+
+A decision is timed from PreFilter to argmax, a cycle from the queue to the binding ordered, in CPU time.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from scheduler.framework.profile import Profile
+from scheduler.framework.verdicts import Code
+from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.stimuli import BindDone, CycleDue, PodSeen
+from scheduler.observe.instrument import CycleObserver
+from scheduler.observe.series import Family, Histogram, HistogramSeries
+from scheduler.state.audit import differences
+from tests.bench.checks import broken_rules
+from tests.bench.churn import Churn
+from tests.bench.loaded import LoadedMachine
+from tests.bench.measuring import Spread, spread_us
+from tests.bench.scene import Scene
+
+#: Decisions that are looked into, apart from the timed ones: for shares of plugins and for memory.
+_N_SHARES: Final = 200
+_N_TRACED: Final = 20
+
+
+class CoreResult(msgspec.Struct, frozen=True):
+    """
+    One shape at one size. Durations in µs of CPU.
+
+    `per_second`: decisions, from the queue to the binding ordered, nothing else done. `echo_us`: what the machine does
+    after each: the answer to the binding and the watch's view of it. `share_by_plugin`: of a decision's time; `core`
+    is all that no plugin does. `transient_kib`: memory that one decision takes and gives back.
+    """
+
+    shape: str
+    n_nodes: int
+    n_running: int
+    n_pods: int
+    decision: Spread
+    cycle: Spread
+    per_second: float
+    echo_us: float
+    share_by_plugin: dict[str, float]
+    transient_kib: float
+
+
+class _Stopwatch:
+    """An observer that only notes how long the last decision took."""
+
+    def __init__(self) -> None:
+        self._began_ns = 0
+        self.elapsed_ns = 0
+
+    def begin(self, profile: Profile) -> Profile:
+        self._began_ns = time.process_time_ns()
+        return profile
+
+    def end(self) -> None:
+        self.elapsed_ns = time.process_time_ns() - self._began_ns
+
+    def enter(self, point: str) -> None:
+        pass
+
+    def leave(self, point: str, code: Code) -> None:
+        pass
+
+    def evaluated(self, plugin: str, point: str) -> None:
+        pass
+
+
+def measure_core(scene: Scene, *, with_shares: bool = True) -> CoreResult:
+    """
+    Times every decision about the scene's measured pods.
+
+    Raises RuntimeError where a pod stays unbound, a rule is broken, or counts differ from a recount.
+    """
+    stopwatch = _Stopwatch()
+    loaded = LoadedMachine(scene, stopwatch)
+    loaded.load()
+    loaded.await_measured()
+    try:
+        decisions, cycles, echoes = _timed(loaded, stopwatch)
+    finally:
+        loaded.close()
+    _assert_success(loaded)
+    shares, transient_kib = looked_into(scene) if with_shares else ({}, 0.0)
+    return CoreResult(
+        shape=scene.shape.name,
+        n_nodes=scene.size.n_nodes,
+        n_running=len(scene.running),
+        n_pods=len(scene.measured),
+        decision=spread_us(decisions),
+        cycle=spread_us(cycles),
+        per_second=len(cycles) * 1e9 / sum(cycles),
+        echo_us=sum(echoes) / len(echoes) / 1000,
+        share_by_plugin=shares,
+        transient_kib=transient_kib,
+    )
+
+
+def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], list[int], list[int]]:
+    """CPU nanoseconds of each decision, each cycle, and each echo."""
+    clock = time.process_time_ns
+    decisions: list[int] = []
+    cycles: list[int] = []
+    echoes: list[int] = []
+    churn = Churn(loaded) if loaded.scene.shape.churns else None
+    while len(decisions) < len(loaded.scene.measured) and loaded.machine.has_work():
+        started_ns = clock()
+        orders = loaded.handle(CycleDue())
+        ended_ns = clock()
+        loaded.now_s += 0.0005
+        for bind in (order for order in orders if isinstance(order, Bind)):
+            decisions.append(stopwatch.elapsed_ns)
+            cycles.append(ended_ns - started_ns)
+            echoes.append(_echoed(loaded, bind))
+        if churn is not None:
+            churn.after(len(decisions))
+    return decisions, cycles, echoes
+
+
+def _echoed(loaded: LoadedMachine, bind: Bind) -> int:
+    """The API server accepts the binding and the watch shows it: CPU nanoseconds that the machine takes for both."""
+    seen = PodSeen(loaded.pods.on_node(bind.pod, bind.node_name))
+    started_ns = time.process_time_ns()
+    loaded.handle(BindDone(bind.pod.uid))
+    loaded.handle(seen)
+    return time.process_time_ns() - started_ns
+
+
+def _assert_success(loaded: LoadedMachine) -> None:
+    node_by_pod = {
+        (placed.pod.namespace, placed.pod.name): placed.pod.node_name
+        for placed in loaded.state.placed.values()
+    }
+    found = [*broken_rules(loaded.scene, node_by_pod), *differences(loaded.state)]
+    if found:
+        raise RuntimeError(f"{loaded.scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")
+
+
+def looked_into(scene: Scene) -> tuple[dict[str, float], float]:
+    """Share of each plugin in a decision's time, and KiB that one decision takes for a while."""
+    histogram = Histogram(Family("plugins", "", ("plugin", "point", "status"), (1.0,)))
+    algorithm = HistogramSeries((1.0,))
+    observer = CycleObserver(
+        LoadedMachine(scene).profiles.values(),
+        algorithm=algorithm,
+        points=Histogram(Family("points", "", ("point", "status", "profile"), (1.0,))),
+        plugins=histogram,
+        sampled=1.0,
+        now_s=time.process_time,
+        seed=0,
+    )
+    loaded = LoadedMachine(scene, observer)
+    loaded.load()
+    loaded.await_measured()
+    try:
+        before = _sums(histogram)
+        whole_s = 0.0
+        for _ in range(min(_N_SHARES, len(scene.measured))):
+            started_s = time.process_time()
+            orders = loaded.handle(CycleDue())
+            whole_s += time.process_time() - started_s
+            _confirm(loaded, orders)
+        shares = {
+            name: (total_s - before.get(name, 0.0)) / whole_s for name, total_s in _sums(histogram).items()
+        }
+        transient_kib = _transient_kib(loaded)
+    finally:
+        loaded.close()
+    shares["core"] = 1.0 - sum(shares.values())
+    return {name: round(share, 4) for name, share in shares.items() if share > 0}, transient_kib
+
+
+def _sums(histogram: Histogram) -> Mapping[str, float]:
+    """Seconds by plugin."""
+    sums: defaultdict[str, float] = defaultdict(float)
+    for metric in histogram.collect():
+        for sample in metric.samples:
+            if sample.name.endswith("_sum"):
+                sums[sample.labels["plugin"]] += sample.value
+    return sums
+
+
+def _transient_kib(loaded: LoadedMachine) -> float:
+    """Peak of memory taken during one decision above what was held before it; the highest of a few. 0 without pods."""
+    highest = 0
+    tracemalloc.start()
+    try:
+        for _ in range(_N_TRACED):
+            if not loaded.machine.has_work():
+                break
+            held = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            orders = loaded.handle(CycleDue())
+            highest = max(highest, tracemalloc.get_traced_memory()[1] - held)
+            _confirm(loaded, orders)
+    finally:
+        tracemalloc.stop()
+    return highest / 1024
+
+
+def _confirm(loaded: LoadedMachine, orders: list[Instruction]) -> None:
+    for order in orders:
+        if isinstance(order, Bind):
+            _echoed(loaded, order)

@@ -1,0 +1,122 @@
+"""The pure core with a scene in it: what the daemon's memory holds when the measured pods come."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from scheduler.core.machine import Machine
+from scheduler.framework.observer import Observer
+from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.stimuli import CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import built_profiles, queue_for
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests.bench.scene import Planned, Scene
+from tests.bench.templates import Template
+from tests.build import Json
+
+#: The name of the one profile that runs without a configuration.
+SCHEDULER: Final = "affinity-scheduler"
+_SEED: Final = 1
+
+
+class NewPods:
+    """Decoded pods of planned ones. A template's spec is decoded once, as with the pods of a ReplicaSet."""
+
+    def __init__(self) -> None:
+        self._decoder = PodDecoder()
+        self._first: dict[tuple[Template, str], Pod] = {}
+        self._version = 0
+
+    def made(self, planned: Planned) -> Pod:
+        """The pod as the API server has it, in a version of its own."""
+        self._version += 1
+        key = (planned.template, planned.namespace)
+        first = self._first.get(key)
+        if first is None:
+            first = self._first[key] = self.decoded(
+                planned.template.pod(planned.namespace, planned.name, scheduler=SCHEDULER)
+            )
+        return replace(
+            first,
+            uid=f"{planned.namespace}/{planned.name}",
+            name=planned.name,
+            labels=planned.template.labels_of(planned.name),
+            node_name=planned.node,
+            resource_version=str(self._version),
+        )
+
+    def decoded(self, document: Json) -> Pod:
+        """The pod of a JSON document."""
+        return self._decoder.decode(json.dumps(document).encode())
+
+    def on_node(self, pod: Pod, node_name: str) -> Pod:
+        """The pod as the watch shows it after its binding."""
+        self._version += 1
+        return replace(pod, node_name=node_name, resource_version=str(self._version))
+
+
+class LoadedMachine:
+    """A machine that has seen everything of a scene but the measured pods."""
+
+    def __init__(self, scene: Scene, observer: Observer | None = None) -> None:
+        settings = default_settings()
+        self.scene = scene
+        self.state = ClusterState()
+        self.pods = NewPods()
+        self.profiles = built_profiles(settings, Snapshot(self.state).default_selector)
+        self.machine = Machine(
+            state=self.state,
+            queue=queue_for(self.profiles, settings, max_in_unschedulable_s=300.0),
+            profiles=self.profiles,
+            chance=random.Random(_SEED),
+            observer=observer,
+        )
+        self.now_s = 1000.0
+
+    def handle(self, stimulus: Stimulus) -> list[Instruction]:
+        """What follows from the stimulus at the current second."""
+        return self.machine.handle(stimulus, self.now_s)
+
+    def load(self) -> None:
+        """The cluster is known, and pods that never fit have been tried."""
+        for stimulus in self.objects():
+            self.handle(stimulus)
+        for pod in (*self.scene.running, *self.scene.idle):
+            self.handle(PodSeen(self.pods.made(pod)))
+        self.run_dry()
+        self.now_s += 60.0
+
+    def objects(self) -> Iterable[Stimulus]:
+        """Namespaces, nodes and services."""
+        for namespace in self.scene.namespaces:
+            yield NamespaceSeen(decode_namespace(json.dumps(namespace).encode()))
+        for node in self.scene.nodes:
+            yield NodeSeen(decode_node(json.dumps(node).encode()))
+        for service in self.scene.services:
+            yield WorkloadSeen(decode_workload("Service", json.dumps(service).encode()))
+
+    def await_measured(self) -> None:
+        """The measured pods wait in the queue, and what exists is out of the collector's way, as in the daemon."""
+        for pod in self.scene.measured:
+            self.handle(PodSeen(self.pods.made(pod)))
+        gc.collect()
+        gc.freeze()
+
+    def run_dry(self) -> None:
+        """No pod waits to be tried. Raises RuntimeError where one finds a node: idle pods must not."""
+        while self.machine.has_work():
+            if any(isinstance(order, Bind) for order in self.handle(CycleDue())):
+                raise RuntimeError(f"{self.scene.shape.name}: an idle pod found a node")
+
+    def close(self) -> None:
+        """What was frozen can be collected again."""
+        gc.unfreeze()

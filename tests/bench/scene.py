@@ -1,0 +1,175 @@
+"""A shape at a size: every object by name, before anybody schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from scheduler.errors import SettingsError
+from tests import build
+from tests.bench import templates
+from tests.bench.shapes import Running, Shape
+from tests.bench.templates import Template
+from tests.build import Json
+
+#: Pods of 100m that a node of 4 CPUs holds.
+PODS_PER_NODE: Final = 40
+#: Controllers that the other half of a crowd comes from.
+N_APPLICATIONS: Final = 2000
+
+_TAINT: Final = "foo=bar:NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One pod to be; `node` is empty where a scheduler is to find one."""
+
+    template: Template
+    namespace: str
+    name: str
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of a shape. `n_crowd` pods run beside the shape's own, half of them of 2,000 other controllers."""
+
+    n_nodes: int
+    n_pods: int
+    n_crowd: int = 0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster. `running` pods have their nodes; `idle` and `measured` ones have none."""
+
+    shape: Shape
+    size: Size
+    nodes: list[Json] = field(repr=False)
+    namespaces: list[Json] = field(repr=False)
+    services: list[Json] = field(repr=False)
+    running: list[Planned] = field(repr=False)
+    idle: list[Planned] = field(repr=False)
+    measured: list[Planned] = field(repr=False)
+
+    @cached_property
+    def measured_keys(self) -> frozenset[tuple[str, str]]:
+        """Namespace and name of every measured pod."""
+        return frozenset((pod.namespace, pod.name) for pod in self.measured)
+
+
+def room_for(shape: Shape, n_nodes: int, n_crowd: int = 0) -> int:
+    """How many measured pods the shape can have at this size."""
+    n_init = sum(_scaled(group, shape, n_nodes) for group in shape.init) * shape.n_namespaces
+    n_free = n_nodes - int(n_nodes * shape.tainted_share)
+    if shape.name in {"anti-affinity", "ns-anti-affinity"}:
+        return n_nodes - n_init
+    if shape.name == "matching-anti-affinity":
+        n_free -= n_init
+    return n_free * PODS_PER_NODE - n_init - n_crowd
+
+
+def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int = 0, full: bool) -> Size:
+    """
+    The size that was asked for: upstream's where `full`, else 5,000 nodes and 1,000 measured pods.
+
+    Raises SettingsError where the pods cannot all find a node.
+    """
+    nodes = n_nodes if n_nodes is not None else (shape.n_nodes if full else 5000)
+    room = room_for(shape, nodes, n_crowd)
+    if n_pods is None:
+        pods = min(shape.n_measured if full else 1000, room)
+    else:
+        pods = n_pods
+    if not 0 < pods <= room:
+        expected = f"1 to {room} pods" if room > 0 else "more nodes or fewer running pods"
+        raise SettingsError("--pods", shape.name, f"{pods} on {nodes} nodes", expected)
+    return Size(nodes, pods, n_crowd)
+
+
+def build_scene(shape: Shape, size: Size) -> Scene:
+    """Every object of the shape at this size."""
+    n_tainted = int(size.n_nodes * shape.tainted_share)
+    n_free = size.n_nodes - n_tainted
+    nodes = [
+        templates.node(index, zones=shape.zones, taints=[_TAINT] if index >= n_free else [])
+        for index in range(size.n_nodes)
+    ]
+    spots = _spots(nodes, n_free, len(shape.zones) or 1)
+    return Scene(
+        shape=shape,
+        size=size,
+        nodes=nodes,
+        namespaces=list(_namespaces(shape, size)),
+        services=[build.service("served", {"app": "served"}, namespace=name) for name in _served(shape)],
+        running=[*_init(shape, size, spots), *_crowd(shape, size, spots)],
+        idle=[
+            Planned(group.template, templates.INIT_NAMESPACE, f"idle-{index}")
+            for group in shape.idle
+            for index in range(_scaled(group, shape, size.n_nodes))
+        ],
+        measured=[
+            Planned(shape.measured, shape.measured_namespace, f"measured-{index}")
+            for index in range(size.n_pods)
+        ],
+    )
+
+
+def _scaled(group: Running, shape: Shape, n_nodes: int) -> int:
+    return max(1, min(group.n, round(group.n * n_nodes / shape.n_nodes)))
+
+
+def _spots(nodes: list[Json], n_free: int, n_zones: int) -> list[str]:
+    """Nodes that running pods are dealt out to: as many in every zone, so that no spread is broken beforehand."""
+    usable = n_free - n_free % n_zones or n_free
+    return [node["metadata"]["name"] for node in nodes[:usable]]
+
+
+def _namespaces(shape: Shape, size: Size) -> Iterator[Json]:
+    labels = templates.TEAM if shape.n_namespaces > 1 else {}
+    for name in (*shape.init_namespaces, shape.measured_namespace):
+        yield build.namespace(name, labels=labels)
+    if shape.n_namespaces > 1 and shape.idle:
+        yield build.namespace(templates.INIT_NAMESPACE)
+    if size.n_crowd:
+        yield build.namespace("apps")
+
+
+def _served(shape: Shape) -> list[str]:
+    return [*shape.init_namespaces, shape.measured_namespace] if shape.has_service else []
+
+
+def _init(shape: Shape, size: Size, spots: list[str]) -> Iterator[Planned]:
+    for group in shape.init:
+        n_each = _scaled(group, shape, size.n_nodes)
+        names = ((namespace, index) for namespace in shape.init_namespaces for index in range(n_each))
+        for place, (namespace, index) in enumerate(names):
+            name = f"{group.template.name}-{index}".replace("_", "-")
+            yield Planned(group.template, namespace, name, spots[place % len(spots)])
+
+
+def _crowd(shape: Shape, size: Size, spots: list[str]) -> Iterator[Planned]:
+    """`n_crowd` pods: half as the shape's own, half of other controllers with constraints among themselves."""
+    n_own = (size.n_crowd + 1) // 2
+    yield from _own_crowd(shape, n_own, spots)
+    applications = [templates.application(index) for index in range(min(N_APPLICATIONS, size.n_crowd))]
+    for index in range(size.n_crowd - n_own):
+        template = applications[index % len(applications)]
+        # From the other end, so that halves that fill no round add up to an even load.
+        yield Planned(template, "apps", f"other-{index}", spots[-1 - index % len(spots)])
+
+
+def _own_crowd(shape: Shape, n: int, spots: list[str]) -> Iterator[Planned]:
+    group_size = len(spots) if shape.one_per_node else max(n, 1)
+    group, template = -1, shape.measured
+    # Spread counts pods of its own namespace alone, so that is where a crowd weighs.
+    namespaces = shape.init_namespaces if shape.n_namespaces > 1 else [shape.measured_namespace]
+    for index in range(n):
+        if index // group_size != group:
+            group = index // group_size
+            template = shape.crowd(group)
+        yield Planned(
+            template, namespaces[index % len(namespaces)], f"crowd-{index}", spots[index % len(spots)]
+        )

@@ -1,0 +1,259 @@
+"""
+The shapes that are measured: which pods run beforehand, which wait, which are timed.
+
+Counts are those of kubernetes 1.36, test/integration/scheduler_perf/*/performance-config.yaml. Different there: the
+gated pods wait beside a cluster of the run's size, not of one node, so that their cost can be compared with `basic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.bench import templates
+from tests.bench.templates import INIT_NAMESPACE, MEASURED_NAMESPACE, Template
+from tests.build import HOSTNAME, ZONE
+
+_ONE_ZONE: Final = ("zone1",)
+_MOONS: Final = ("moon-1", "moon-2", "moon-3")
+
+
+@dataclass(frozen=True)
+class Running:
+    """Pods that run, or wait for ever, before the measured ones come; `n` in each namespace, at full size."""
+
+    template: Template
+    n: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """
+    One workload.
+
+    `crowd(group)` is a template of further running pods, to see whether their number matters; where `one_per_node`,
+    each group has at most one pod on a node.
+    """
+
+    name: str
+    #: The workload of scheduler_perf that has this shape.
+    upstream: str
+    measured: Template
+    n_measured: int
+    crowd: Callable[[int], Template]
+    n_nodes: int = 5000
+    init: Sequence[Running] = ()
+    #: Pods that never find a node: gated or too large.
+    idle: Sequence[Running] = ()
+    zones: Sequence[str] = ()
+    #: Namespaces of the `init` pods; the terms select them by label where there are more than one.
+    n_namespaces: int = 1
+    one_per_node: bool = False
+    tainted_share: float = 0.0
+    has_service: bool = False
+    churns: bool = False
+
+    @property
+    def init_namespaces(self) -> list[str]:
+        """Where the `init` pods live."""
+        if self.n_namespaces == 1:
+            return [INIT_NAMESPACE]
+        return [f"init-ns-{index}" for index in range(self.n_namespaces)]
+
+    @property
+    def measured_namespace(self) -> str:
+        """Where the measured pods live."""
+        return MEASURED_NAMESPACE if self.n_namespaces == 1 else "measure-ns-0"
+
+
+def _always(template: Template) -> Callable[[int], Template]:
+    return lambda _group: template
+
+
+def _plain() -> Shape:
+    pod = templates.plain()
+    return Shape(
+        "basic",
+        "SchedulingBasic/5000Nodes_10000Pods",
+        pod,
+        10_000,
+        _always(pod),
+        init=(Running(pod, 1000),),
+    )
+
+
+def _anti_affinity() -> Shape:
+    pod = templates.anti_affinity()
+    return Shape(
+        "anti-affinity",
+        "SchedulingPodAntiAffinity/5000Nodes_2000Pods",
+        pod,
+        2000,
+        lambda group: templates.anti_affinity(f"green-{group}"),
+        init=(Running(pod, 1000),),
+        one_per_node=True,
+    )
+
+
+def _matching_anti_affinity() -> Shape:
+    return Shape(
+        "matching-anti-affinity",
+        "SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods",
+        templates.labelled("green"),
+        5000,
+        lambda group: templates.anti_affinity(f"green-{group}"),
+        init=(Running(templates.anti_affinity(), 1000),),
+        one_per_node=True,
+    )
+
+
+def _among_themselves(name: str, upstream: str, pod: Template, *, zones: Sequence[str] = ()) -> Shape:
+    """5,000 of a kind run, 5,000 more come."""
+    return Shape(name, upstream, pod, 5000, _always(pod), init=(Running(pod, 5000),), zones=zones)
+
+
+def _ns_anti_affinity() -> Shape:
+    def kind(color: str) -> Template:
+        return templates.across_namespaces("anti_required", HOSTNAME, color)
+
+    pod = kind("green")
+    return Shape(
+        "ns-anti-affinity",
+        "SchedulingRequiredPodAntiAffinityWithNSSelector/5000Nodes_2000Pods",
+        pod,
+        2000,
+        lambda group: kind(f"green-{group}"),
+        n_nodes=6000,
+        init=(Running(pod, 40),),
+        n_namespaces=100,
+        one_per_node=True,
+    )
+
+
+def _across_namespaces(
+    name: str, upstream: str, pod: Template, *, each: int, n: int, zones: Sequence[str] = ()
+) -> Shape:
+    return Shape(
+        name, upstream, pod, n, _always(pod), init=(Running(pod, each),), zones=zones, n_namespaces=100
+    )
+
+
+def _spread(name: str, upstream: str, *, soft: bool) -> Shape:
+    pod = templates.spread(soft=soft)
+    init = (Running(templates.plain(), 5000),)
+    return Shape(name, upstream, pod, 5000, _always(pod), init=init, zones=_MOONS)
+
+
+def _default_spread() -> Shape:
+    pod = templates.served()
+    return Shape(
+        "spread-default",
+        "DefaultTopologySpreading/5000Nodes_10000Pods",
+        pod,
+        10_000,
+        _always(pod),
+        init=(Running(pod, 5000),),
+        zones=_MOONS,
+        has_service=True,
+    )
+
+
+def _node_inclusion() -> Shape:
+    pod = templates.node_inclusion()
+    upstream = "SchedulingWithNodeInclusionPolicy/5000Nodes"
+    return Shape("node-inclusion", upstream, pod, 4000, _always(pod), tainted_share=0.2)
+
+
+def _mixed_base() -> Shape:
+    kinds = (
+        templates.plain(),
+        templates.affinity(),
+        templates.anti_affinity(),
+        templates.preferred_affinity(),
+        templates.preferred_anti_affinity(),
+    )
+    others = (*kinds[:2], *kinds[3:])
+    return Shape(
+        "mixed-base",
+        "MixedSchedulingBasePod/5000Nodes_5000Pods",
+        kinds[0],
+        5000,
+        lambda group: others[group % len(others)],
+        init=tuple(Running(kind, 2000) for kind in kinds),
+        zones=_ONE_ZONE,
+        one_per_node=True,
+    )
+
+
+def _idle(name: str, upstream: str, idle: Running) -> Shape:
+    pod = templates.plain()
+    return Shape(
+        name, upstream, pod, 10_000, _always(pod), init=(Running(pod, 1000),), idle=(idle,), zones=_ONE_ZONE
+    )
+
+
+def _churn() -> Shape:
+    pod = templates.plain()
+    return Shape(
+        "churn", "SchedulingWithMixedChurn/5000Nodes_10000Pods", pod, 10_000, _always(pod), churns=True
+    )
+
+
+_NS: Final = templates.across_namespaces
+
+SHAPES: Final[tuple[Shape, ...]] = (
+    _plain(),
+    _anti_affinity(),
+    _matching_anti_affinity(),
+    _among_themselves(
+        "affinity-zone", "SchedulingPodAffinity/5000Nodes_5000Pods", templates.affinity(), zones=_ONE_ZONE
+    ),
+    _among_themselves(
+        "preferred-affinity",
+        "SchedulingPreferredPodAffinity/5000Nodes_5000Pods",
+        templates.preferred_affinity(),
+    ),
+    _among_themselves(
+        "preferred-anti-affinity",
+        "SchedulingPreferredPodAntiAffinity/5000Nodes_5000Pods",
+        templates.preferred_anti_affinity(),
+    ),
+    _ns_anti_affinity(),
+    _across_namespaces(
+        "ns-affinity",
+        "SchedulingRequiredPodAffinityWithNSSelector/5000Nodes_2000Pods",
+        _NS("required", ZONE, "blue"),
+        each=50,
+        n=2000,
+        zones=_ONE_ZONE,
+    ),
+    _across_namespaces(
+        "ns-preferred-affinity",
+        "SchedulingPreferredAffinityWithNSSelector/5000Nodes_5000Pods",
+        _NS("preferred", HOSTNAME, "red"),
+        each=50,
+        n=5000,
+    ),
+    _across_namespaces(
+        "ns-preferred-anti-affinity",
+        "SchedulingPreferredAntiAffinityWithNSSelector/5000Nodes_2000Pods",
+        _NS("anti_preferred", HOSTNAME, "yellow"),
+        each=40,
+        n=2000,
+    ),
+    _spread("spread-hard", "TopologySpreading/5000Nodes_5000Pods", soft=False),
+    _spread("spread-soft", "PreferredTopologySpreading/5000Nodes_5000Pods", soft=True),
+    _default_spread(),
+    _node_inclusion(),
+    _mixed_base(),
+    _idle(
+        "gated",
+        "SchedulingGatedPodsWithPodAffinityImpactForThroughput",
+        Running(templates.gated(), 10_000),
+    ),
+    _idle("unschedulable", "Unschedulable/5kNodes/20kInit/10kPods", Running(templates.large(), 20_000)),
+    _churn(),
+)
+
+SHAPE_BY_NAME: Final = {shape.name: shape for shape in SHAPES}

@@ -1,0 +1,165 @@
+"""
+Pod, node and namespace templates of the forms that scheduler_perf measures with, written anew.
+
+Source of the forms: kubernetes 1.36, test/integration/scheduler_perf/{affinity,topology_spreading,misc}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests import build
+from tests.build import HOSTNAME, ZONE, Json
+
+TEAM: Final = {"team": "devops"}
+#: Where pods of terms with a list of namespaces live: first those that run beforehand, then the measured ones.
+INIT_NAMESPACE: Final = "sched-0"
+MEASURED_NAMESPACE: Final = "sched-1"
+
+_BOTH: Final = (MEASURED_NAMESPACE, INIT_NAMESPACE)
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """What all pods of one controller share. Compared by identity: one object is one group of equal pods."""
+
+    name: str
+    labels: Json = field(default_factory=dict)
+    affinity: Json | None = None
+    spread: Sequence[Json] = ()
+    gates: tuple[str, ...] = ()
+    cpu: str = "100m"
+    memory: str = "500Mi"
+    priority: int = 0
+    #: Whether every pod has a label of its own, as in a StatefulSet or an indexed Job.
+    own_labels: bool = False
+
+    def pod(self, namespace: str, name: str, *, node: str = "", scheduler: str) -> Json:
+        """The pod of this name as a client would create it, on `node` where there is one."""
+        spec: Json = {"schedulerName": scheduler}
+        if self.gates:
+            spec["schedulingGates"] = [{"name": gate} for gate in self.gates]
+        if self.priority:
+            spec["priority"] = self.priority
+        return build.pod(
+            name,
+            namespace=namespace,
+            labels=self.labels_of(name),
+            node=node or None,
+            affinity=self.affinity,
+            spread=self.spread,
+            containers=[build.container(requests={"cpu": self.cpu, "memory": self.memory})],
+            spec=spec,
+        )
+
+    def labels_of(self, name: str) -> Json:
+        """The labels of the pod of this name."""
+        return {**self.labels, "statefulset.kubernetes.io/pod-name": name} if self.own_labels else self.labels
+
+
+def plain() -> Template:
+    """No constraint at all."""
+    return Template("default")
+
+
+def labelled(color: str) -> Template:
+    """A label that others select by, and no constraint."""
+    return Template("labelled", {"color": color})
+
+
+def anti_affinity(color: str = "green") -> Template:
+    """No two of them on a node."""
+    term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
+    return Template("anti-affinity", {"color": color}, build.affinity(anti_required=[term]))
+
+
+def affinity(color: str = "blue") -> Template:
+    """All of them in one zone."""
+    term = build.term(ZONE, build.selector(f"color={color}"), namespaces=_BOTH)
+    return Template("affinity", {"color": color}, build.affinity(required=[term]))
+
+
+def preferred_affinity(color: str = "red") -> Template:
+    """Rather on a node with others of them."""
+    term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
+    return Template("preferred-affinity", {"color": color}, build.affinity(preferred=[(1, term)]))
+
+
+def preferred_anti_affinity(color: str = "yellow") -> Template:
+    """Rather on a node without others of them."""
+    term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
+    return Template("preferred-anti-affinity", {"color": color}, build.affinity(anti_preferred=[(1, term)]))
+
+
+def across_namespaces(kind: str, topology_key: str, color: str) -> Template:
+    """A term over all namespaces of a team; `kind` is a keyword of `build.affinity`."""
+    term = build.term(
+        topology_key,
+        build.selector(f"color={color}"),
+        namespace_selector=build.selector(*(f"{key}={value}" for key, value in TEAM.items())),
+    )
+    terms = [(1, term)] if "preferred" in kind else [term]
+    return Template(f"ns-{kind}", {"color": color}, build.affinity(**{kind: terms}))  # type: ignore[arg-type]  # one of its keywords
+
+
+def spread(*, soft: bool) -> Template:
+    """At most 5 more of them in one zone than in another."""
+    constraint = build.spread(ZONE, build.selector("color=blue"), max_skew=5, soft=soft)
+    return Template("spread-soft" if soft else "spread-hard", {"color": "blue"}, spread=(constraint,))
+
+
+def node_inclusion() -> Template:
+    """As many of them on every node that their tolerations and node affinity let them on."""
+    constraint = build.spread(
+        HOSTNAME, build.selector("foo=bar"), affinity_policy="Honor", taints_policy="Honor"
+    )
+    return Template("node-inclusion", {"foo": "bar"}, spread=(constraint,))
+
+
+def served() -> Template:
+    """Pods of a service: spread by the default constraints."""
+    return Template("served", {"app": "served"})
+
+
+def gated() -> Template:
+    """Held back by a gate, with an affinity to their own kind."""
+    term = build.term(ZONE, build.selector("app=scheduler-perf"))
+    return Template(
+        "gated", {"app": "scheduler-perf"}, build.affinity(required=[term]), gates=("test.k8s.io/a",)
+    )
+
+
+def large(priority: int = 0) -> Template:
+    """More CPU than any node has."""
+    return Template("large-cpu", cpu="9", priority=priority)
+
+
+def application(index: int, *, own_labels: bool = False) -> Template:
+    """One of many controllers, with a constraint among its own pods: four kinds in turn."""
+    name = f"app-{index}"
+    selects = build.selector(f"app={name}")
+    labels = {
+        "app": name,
+        "tier": f"tier-{index % 5}",
+        "pod-template-hash": f"{index * 2654435761 % 2**32:08x}",
+    }
+    made: Json = {"labels": labels, "own_labels": own_labels}
+    kind = index % 4
+    if kind == 0:
+        made["affinity"] = build.affinity(anti_required=[build.term(HOSTNAME, selects)])
+    elif kind == 1:
+        made["affinity"] = build.affinity(anti_preferred=[(100, build.term(ZONE, selects))])
+    elif kind == 2:
+        made["spread"] = (build.spread(ZONE, selects, soft=True),)
+    else:
+        made["affinity"] = build.affinity(preferred=[(50, build.term(HOSTNAME, selects))])
+    return Template(name, **made)
+
+
+def node(index: int, *, zones: Sequence[str] = (), taints: Sequence[str] = ()) -> Json:
+    """A node with 4 CPUs, 32Gi and room for 110 pods, in one of the zones in turn."""
+    labels = {ZONE: zones[index % len(zones)]} if zones else {}
+    room = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+    return build.node(f"node-{index:06}", labels=labels, allocatable=room, taints=taints)
