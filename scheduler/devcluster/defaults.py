@@ -24,6 +24,10 @@ def default_pod_spec(spec: JsonObject) -> None:
     for name in ("initContainers", "containers"):
         for container in spec.get(name) or []:
             _default_container(container, host_network=bool(spec.get("hostNetwork")))
+    for volume in spec.get("volumes") or []:
+        for source in ("configMap", "secret", "projected"):
+            if isinstance(volume.get(source), dict):
+                volume[source].setdefault("defaultMode", 0o644)
     if spec.get("serviceAccountName"):
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
 

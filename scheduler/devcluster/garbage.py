@@ -65,8 +65,11 @@ class Garbage:
             return self._delete_namespace(old)
         marked = self._marked(old, grace_s, foreground=propagation == "Foreground")
         if self.ends(marked):
-            # Only pods know of grace, so only they carry the mark when they go at once.
-            return Deletion(self.remove(kind, marked if kind is POD else old), gone=True)
+            if kind is not POD:
+                return Deletion(self.remove(kind, old), gone=True)
+            # Pods know of grace, so even those that go at once are marked first, which watches see.
+            last = marked if marked == old else self._store.history.put(kind, marked).obj
+            return Deletion(self.remove(kind, last), gone=True)
         if marked == old:
             return Deletion(old, gone=False)
         stored = self._store.history.put(kind, marked).obj
@@ -97,7 +100,7 @@ class Garbage:
         ends_at = self._store.moment() + timedelta(seconds=grace_s)
         metadata["deletionTimestamp"] = ends_at.strftime("%Y-%m-%dT%H:%M:%SZ")
         metadata["deletionGracePeriodSeconds"] = grace_s
-        if metadata.get("generation"):
+        if metadata.get("generation") and "deletionTimestamp" not in old["metadata"]:
             metadata["generation"] += 1
         return {**old, "metadata": metadata}
 

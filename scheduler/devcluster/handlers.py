@@ -105,6 +105,9 @@ class Handlers:
 
     def _get(self, call: Call) -> web.Response:
         target = call.target
+        version = call.query.get("resourceVersion", "")
+        if version.isdigit() and int(version) > self._store.resource_version:
+            raise status.too_large_resource_version(int(version), self._store.resource_version)
         revision = self._store.revision(target.kind, target.scope, target.name or "")
         if target.subresource == "scale":
             scale = shaped_object(SCALE, scale_of(revision.obj), call.wanted, self._store.moment())
@@ -137,6 +140,7 @@ class Handlers:
             return self._bind(call)
         if target.subresource == "eviction":
             eviction = decoded_object(call.body, call.content_type, "Eviction")
+            _check_namespace(eviction, target)
             evict(self._store, target.scope, target.name or "", eviction, dry_run=call.dry_run)
             return _success(201)
         created = self._store.create(
@@ -147,7 +151,10 @@ class Handlers:
     def _bind(self, call: Call) -> web.Response:
         target = call.target
         binding = call.object(BINDING)
+        _check_namespace(binding, target)
         name = target.name or (binding.get("metadata") or {}).get("name", "")
+        if not name:
+            raise status.bad_request("Name parameter required.")
         bind(self._store, target.scope, name, binding, dry_run=call.dry_run)
         return _success(201)
 
@@ -291,13 +298,18 @@ def _check_names(obj: JsonObject, target: Target) -> None:
         raise status.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({target.name})"
         )
-    namespace = metadata.get("namespace") or ""
+    _check_namespace(obj, target)
+    if target.namespace is not None:
+        metadata["namespace"] = target.namespace
+
+
+def _check_namespace(obj: JsonObject, target: Target) -> None:
+    """Raises: StatusError 400 where the object names another namespace than the URL."""
+    namespace = (obj.get("metadata") or {}).get("namespace") or ""
     if target.namespace is not None and namespace not in ("", target.namespace):
         raise status.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if target.namespace is not None:
-        metadata["namespace"] = target.namespace
 
 
 def _delete_options(call: Call) -> JsonObject:

@@ -108,6 +108,8 @@ def _watch_option_errors(options: ListOptions) -> list[FieldError]:
     if options.match != "NotOlderThan":
         detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         errors.append(fields.forbidden("resourceVersionMatch", detail))
+        if options.match:
+            errors.append(fields.not_supported("resourceVersionMatch", options.match, ("NotOlderThan",)))
     if options.continue_token:
         detail = "resourceVersionMatch is forbidden when continue is provided"
         errors.append(fields.forbidden("resourceVersionMatch", detail))

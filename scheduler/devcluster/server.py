@@ -254,8 +254,6 @@ class DevCluster:
             content_type = request.headers.get("Content-Type", "")
             review = decoded_object(await request.read(), content_type, kind.kind)
             return web.json_response(answered(kind, review), status=201)
-        if request.method not in ("GET", "HEAD"):
-            raise status.method_not_allowed()
         if path == "/openapi/v2":
             return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
         body = self._document(path, request)
@@ -263,6 +261,8 @@ class DevCluster:
             if self._document("/".join(path.split("/")[: 3 if path.startswith("/api/") else 4]), request):
                 raise status.no_such_path()
             return web.Response(status=404, text="404 page not found\n")
+        if request.method not in ("GET", "HEAD"):
+            raise status.method_not_allowed()
         content_type = "application/json"
         if body.get("kind") == "APIGroupDiscoveryList":
             version = body["apiVersion"].partition("/")[2]

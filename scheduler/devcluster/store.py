@@ -322,14 +322,18 @@ class Store:
         if strategy.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         errors += validate_metadata(new["metadata"], strategy)
-        if subresource != "status":
-            errors += strategy.validate_update(new, old)
+        checks_status = subresource == "status"
+        errors += (
+            strategy.validate_status_update(new) if checks_status else strategy.validate_update(new, old)
+        )
         if errors:
             raise status.invalid(kind, old["metadata"]["name"], errors)
         if dry_run or new == old:
             return Revision(new, revision.resource_version).as_kind(kind)
         if self._garbage.ends(new):
-            return self._garbage.remove(kind, new)
+            # What watches see go is what was stored, finalizers included.
+            self._garbage.remove(kind, old)
+            return Revision(new, revision.resource_version).as_kind(kind)
         return self.history.put(kind, new).as_kind(kind)
 
 
@@ -403,11 +407,9 @@ def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -
     for key in (new.keys() | old.keys()) - {"metadata", "status"}:
         _copy_field(new, old, key)
     metadata, stored = new["metadata"], old["metadata"]
-    for key in ("ownerReferences", "finalizers"):
+    kept = () if strategy.status_writes_metadata else ("labels", "annotations", "finalizers")
+    for key in ("ownerReferences", *kept):
         _copy_field(metadata, stored, key)
-    if not strategy.status_writes_metadata:
-        for key in ("labels", "annotations"):
-            _copy_field(metadata, stored, key)
 
 
 def _spec_of(obj: JsonObject) -> JsonObject:

@@ -70,6 +70,10 @@ class Strategy:
         """The rules that the change breaks, beside those of metadata."""
         return self.validate_create(new)
 
+    def validate_status_update(self, new: JsonObject) -> list[FieldError]:  # noqa: ARG002
+        """The rules that a new status breaks."""
+        return []
+
     def grace_period_s(self, obj: JsonObject, asked_s: int | None) -> int:  # noqa: ARG002
         """Seconds between the deletion and the end of the object; 0 = it goes at once."""
         return 0

@@ -142,8 +142,8 @@ class Watch:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """The stream is over: timed out, expired, or broken off by a fault or by the client."""
         response = web.StreamResponse(headers=_HEADERS)
-        initial, since = self._start()
         try:
+            initial, since = self._start()
             reader = self._store.history.reader(self._scope.kind, since)
         except StatusError as error:
             await response.prepare(request)
@@ -172,7 +172,8 @@ class Watch:
             raise status.too_large_resource_version(asked, self._store.resource_version)
         snapshot = self._store.history.snapshot(self._scope.kind, self._scope.namespace)
         lines = list(self._frames.initial(snapshot.revisions))
-        if options.initial_events and options.bookmarks:
+        # Upstream treats a watch from "" or 0 as one that asked for initial events.
+        if options.bookmarks:
             lines.append(self._frames.bookmark(snapshot.resource_version, _INITIAL_EVENTS_END))
         return lines, snapshot.resource_version
 

@@ -36,7 +36,9 @@ class Answer:
 
     def refused(self, code: int, reason: str) -> str:
         """The message of an answer that must be this refusal, as a Status."""
-        assert (self.code, self.body.get("kind"), self.body.get("reason")) == (code, "Status", reason), self.body
+        assert (self.code, self.body.get("kind"), self.body.get("reason")) == (code, "Status", reason), (
+            self.body
+        )
         assert self.body["code"] == code
         assert self.body["status"] == "Failure"
         message: str = self.body["message"]
@@ -68,7 +70,9 @@ class Events:
 class Api:
     """A client of one server, at work in one namespace."""
 
-    def __init__(self, url: str, headers: dict[str, str], *, ssl: ssl_module.SSLContext | bool = True) -> None:
+    def __init__(
+        self, url: str, headers: dict[str, str], *, ssl: ssl_module.SSLContext | bool = True
+    ) -> None:
         self.url = url
         self.headers = headers
         self.namespace = ""
@@ -85,6 +89,8 @@ class Api:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._session is not None
+        assert self._session.connector is not None
+        await self._session.connector.close(abort_ssl=True)
         await self._session.close()
 
     async def enter_namespace(self) -> None:
@@ -102,7 +108,14 @@ class Api:
         return self.in_namespace("pods", name)
 
     async def request(
-        self, method: str, path: str, body: Any = None, *, content_type: str = "", accept: str = "", **query: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "",
+        accept: str = "",
+        **query: str,
     ) -> Answer:
         """The answer to a request. A `str` body is sent as it is, anything else as JSON."""
         assert self._session is not None
@@ -110,7 +123,9 @@ class Api:
         if accept:
             headers["Accept"] = accept
         data = None if body is None else body if isinstance(body, str) else json.dumps(body)
-        async with self._session.request(method, self.url + path, data=data, headers=headers, params=query) as got:
+        async with self._session.request(
+            method, self.url + path, data=data, headers=headers, params=query
+        ) as got:
             text = await got.text()
             return Answer(got.status, json.loads(text) if "json" in got.content_type else {"text": text})
 
@@ -135,23 +150,42 @@ class Api:
         return await self.request("DELETE", path, body, **query)
 
     @asynccontextmanager
-    async def watch(self, path: str, *, accept: str = "application/json", **query: str) -> AsyncIterator[Events]:
+    async def watch(
+        self, path: str, *, accept: str = "application/json", **query: str
+    ) -> AsyncIterator[Events]:
         """An open watch."""
         assert self._session is not None
         params = {"watch": "true", **query}
         async with self._session.get(self.url + path, params=params, headers={"Accept": accept}) as response:
             assert response.status == 200, await response.text()
-            yield Events(response)
+            try:
+                yield Events(response)
+            finally:
+                # A TLS connection would otherwise wait for the server's goodbye, longer than its test lives.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
 
-    async def create_pod(self, name: str, *, node: str = "", labels: dict[str, str] | None = None, **spec: Any) -> Any:
+    async def create_pod(
+        self, name: str, *, node: str = "", labels: dict[str, str] | None = None, **spec: Any
+    ) -> Any:
         """The stored pod, made of a name and what matters."""
         wanted = {"containers": [{"name": "c", "image": "registry.test/pause:1"}], **spec}
         if node:
             wanted["nodeName"] = node
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}}, "spec": wanted}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": wanted,
+        }
         return (await self.post(self.pods(), body)).ok
 
     async def create_map(self, name: str, data: dict[str, str] | None = None, **metadata: Any) -> Any:
         """The stored ConfigMap: the plainest object there is."""
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": data or {}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, **metadata},
+            "data": data or {},
+        }
         return (await self.post(self.in_namespace("configmaps"), body)).ok

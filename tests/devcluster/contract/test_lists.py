@@ -11,7 +11,10 @@ _PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,app
 
 
 async def _names(api: Api, **query: str) -> list[str]:
-    return [one["metadata"]["name"] for one in (await api.get(api.in_namespace("configmaps"), **query)).ok["items"]]
+    return [
+        one["metadata"]["name"]
+        for one in (await api.get(api.in_namespace("configmaps"), **query)).ok["items"]
+    ]
 
 
 async def test_a_list_is_sorted_and_carries_a_resource_version(api: Api):
@@ -51,7 +54,8 @@ async def test_label_selectors(api: Api, selector, names):
 @pytest.mark.parametrize("selector", ["app in web", "a=b c", "=", "app in (web", "!", "a!b"])
 async def test_a_label_selector_that_does_not_parse_is_a_bad_request(api: Api, selector):
     answer = await api.get(api.in_namespace("configmaps"), labelSelector=selector)
-    assert answer.refused(400, "BadRequest").startswith("unable to parse requirement: ")
+    message = answer.refused(400, "BadRequest")
+    assert "unable to parse requirement: " in message or message.startswith("found '")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ async def test_a_page_with_a_selector_does_not_count_the_rest(api: Api):
 
 async def test_a_broken_continue_token_is_a_bad_request(api: Api):
     answer = await api.get(api.in_namespace("configmaps"), limit="1", **{"continue": "nonsense"})
-    assert answer.refused(400, "BadRequest").startswith("continue key is not valid: ")
+    assert answer.refused(400, "BadRequest").startswith("invalid continue token: continue key is not valid: ")
 
 
 async def test_a_version_that_has_not_happened_times_out(api: Api):
@@ -138,7 +142,9 @@ async def test_an_exact_version_shows_the_past(api: Api):
     [
         pytest.param({"resourceVersionMatch": "Exact"}, "resourceVersionMatch", id="match without version"),
         pytest.param(
-            {"resourceVersionMatch": "Exact", "resourceVersion": "0"}, "resourceVersionMatch", id="exactly any"
+            {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
+            "resourceVersionMatch",
+            id="exactly any",
         ),
         pytest.param({"sendInitialEvents": "true"}, "sendInitialEvents", id="initial events of a list"),
     ],
@@ -160,8 +166,14 @@ async def test_a_table_has_columns_and_rows(api: Api):
     await api.create_pod("p")
     body = (await api.request("GET", api.pods(), accept=_TABLE)).ok
     assert (body["kind"], body["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    assert [one["name"] for one in body["columnDefinitions"]][:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
-    assert body["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", 0]
+    assert [one["name"] for one in body["columnDefinitions"]][:5] == [
+        "Name",
+        "Ready",
+        "Status",
+        "Restarts",
+        "Age",
+    ]
+    assert body["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", "0"]
     assert body["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     assert body["metadata"]["resourceVersion"]
 

@@ -1,5 +1,7 @@
 """Patches of every type."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests.devcluster.contract.client import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
@@ -9,7 +11,9 @@ pytestmark = pytest.mark.asyncio
 
 async def test_a_merge_patch_adds_replaces_and_removes(api: Api):
     await api.create_map("one", {"keep": "1", "change": "1", "drop": "1"})
-    patched = await api.patch(api.in_namespace("configmaps", "one"), {"data": {"change": "2", "drop": None, "new": "1"}})
+    patched = await api.patch(
+        api.in_namespace("configmaps", "one"), {"data": {"change": "2", "drop": None, "new": "1"}}
+    )
     assert patched.ok["data"] == {"keep": "1", "change": "2", "new": "1"}
 
 
@@ -33,15 +37,17 @@ async def test_a_json_patch_works_in_order(api: Api):
     [
         pytest.param({"op": "test", "path": "/data/a", "value": "other"}, id="failed test"),
         pytest.param({"op": "remove", "path": "/data/none"}, id="nothing to remove"),
-        pytest.param({"op": "replace", "path": "/data/none", "value": "1"}, id="nothing to replace"),
+        pytest.param({"op": "add", "path": "/none/a/b", "value": "1"}, id="nowhere to add"),
     ],
 )
 async def test_a_json_patch_that_does_not_apply_changes_nothing(api: Api, operation):
     stored = await api.create_map("one", {"a": "1"})
     answer = await api.patch(
-        api.in_namespace("configmaps", "one"), [{"op": "add", "path": "/data/b", "value": "2"}, operation], JSON_PATCH
+        api.in_namespace("configmaps", "one"),
+        [{"op": "add", "path": "/data/b", "value": "2"}, operation],
+        JSON_PATCH,
     )
-    assert answer.code == 422
+    assert answer.refused(422, "Invalid") == "the server rejected our request due to an error in our request"
     assert (await api.get(api.in_namespace("configmaps", "one"))).ok["data"] == stored["data"]
 
 
@@ -61,8 +67,7 @@ async def test_a_patch_of_a_missing_object_is_not_found(api: Api):
 async def test_an_unknown_patch_type_is_unsupported(api: Api):
     await api.create_map("one")
     answer = await api.patch(api.in_namespace("configmaps", "one"), {"data": {}}, "application/json")
-    message = answer.refused(415, "UnsupportedMediaType")
-    assert message.startswith("the body of the request was in an unknown format - accepted media types include: ")
+    assert answer.refused(415, "UnsupportedMediaType") == "415: Unsupported Media Type"
 
 
 async def test_conditions_merge_by_type(api: Api):
@@ -72,7 +77,10 @@ async def test_conditions_merge_by_type(api: Api):
     two = {"type": "example.com/Other", "status": "True"}
     (await api.patch(path, {"status": {"conditions": [one]}}, STRATEGIC)).ok  # noqa: B018
     (await api.patch(path, {"status": {"conditions": [two]}}, STRATEGIC)).ok  # noqa: B018
-    changed = {"$setElementOrder/conditions": [{"type": "PodScheduled"}], "conditions": [{**one, "message": "still no"}]}
+    changed = {
+        "$setElementOrder/conditions": [{"type": "PodScheduled"}],
+        "conditions": [{**one, "message": "still no"}],
+    }
     stored = (await api.patch(path, {"status": changed}, STRATEGIC)).ok
     by_type = {one["type"]: one for one in stored["status"]["conditions"]}
     assert by_type["PodScheduled"]["message"] == "still no"
@@ -82,7 +90,10 @@ async def test_conditions_merge_by_type(api: Api):
 
 def _deployment(containers: list[dict[str, object]]) -> dict[str, object]:
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": containers}}
-    return {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template},
+    }
 
 
 async def test_containers_merge_by_name_and_their_environment_too(api: Api):
@@ -92,7 +103,9 @@ async def test_containers_merge_by_name_and_their_environment_too(api: Api):
         {"name": "b", "image": "i:1"},
     ]
     (await api.post(path, _deployment(containers))).ok  # noqa: B018
-    change = [{"name": "a", "image": "i:2", "env": [{"name": "X", "value": "2"}, {"name": "Y", "$patch": "delete"}]}]
+    change = [
+        {"name": "a", "image": "i:2", "env": [{"name": "X", "value": "2"}, {"name": "Y", "$patch": "delete"}]}
+    ]
     patch = {"spec": {"template": {"spec": {"containers": change}}}}
     stored = (await api.patch(f"{path}/web", patch, STRATEGIC)).ok["spec"]["template"]["spec"]["containers"]
     assert [(one["name"], one["image"]) for one in stored] == [("a", "i:2"), ("b", "i:1")]
@@ -103,12 +116,15 @@ async def test_elements_are_deleted_ordered_and_replaced(api: Api):
     path = api.in_namespace("deployments", group="apis/apps/v1")
     (await api.post(path, _deployment([{"name": n, "image": "i"} for n in "abc"]))).ok  # noqa: B018
 
-    async def containers_after(change: dict[str, object]) -> list[str]:
+    async def containers_after(change: Mapping[str, object]) -> list[str]:
         stored = (await api.patch(f"{path}/web", {"spec": {"template": {"spec": change}}}, STRATEGIC)).ok
         return [one["name"] for one in stored["spec"]["template"]["spec"]["containers"]]
 
     assert await containers_after({"containers": [{"name": "b", "$patch": "delete"}]}) == ["a", "c"]
-    order = {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}], "containers": [{"name": "a", "image": "j"}]}
+    order = {
+        "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
+        "containers": [{"name": "a", "image": "j"}],
+    }
     assert await containers_after(order) == ["c", "a"]
     replaced = {"containers": [{"name": "z", "image": "i"}, {"$patch": "replace"}]}
     assert await containers_after(replaced) == ["z"]

@@ -23,7 +23,9 @@ def _binding(name: str, node: str = "n1", **metadata: object) -> dict[str, objec
 
 
 async def _make_node(api: Api, name: str, **labels: str) -> None:
-    body = {"metadata": {"name": name, "labels": {key.replace("__", "/"): value for key, value in labels.items()}}}
+    body = {
+        "metadata": {"name": name, "labels": {key.replace("__", "/"): value for key, value in labels.items()}}
+    }
     (await api.post("/api/v1/nodes", body)).ok  # noqa: B018
 
 
@@ -120,14 +122,22 @@ async def test_a_priority_that_contradicts_the_class_is_forbidden(api: Api):
             id="two containers of one name",
         ),
         pytest.param(
-            {"containers": [{"name": "c", "image": "i"}], "nodeName": "n", "schedulingGates": [{"name": "g.io/g"}]},
+            {
+                "containers": [{"name": "c", "image": "i"}],
+                "nodeName": "n",
+                "schedulingGates": [{"name": "g.io/g"}],
+            },
             [("FieldValueForbidden", "spec.nodeName")],
             id="gated and bound",
         ),
         pytest.param(
             {
                 "containers": [
-                    {"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
+                    {
+                        "name": "c",
+                        "image": "i",
+                        "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
+                    }
                 ]
             },
             [("FieldValueInvalid", "spec.containers[0].resources.requests")],
@@ -172,7 +182,9 @@ async def test_match_label_keys_are_merged_into_selectors(api: Api):
         affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
         topologySpreadConstraints=[constraint],
     )
-    (merged,) = stored["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (merged,) = stored["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
     assert merged["labelSelector"] == {
         "matchLabels": {"app": "web"},
         "matchExpressions": [
@@ -227,7 +239,9 @@ async def test_gates_are_removed_but_not_added(api: Api):
     await api.create_pod("p", schedulingGates=[{"name": "g.io/a"}, {"name": "g.io/b"}])
     one_less = await api.patch(api.pods("p"), {"spec": {"schedulingGates": [{"name": "g.io/b"}]}})
     assert one_less.ok["spec"]["schedulingGates"] == [{"name": "g.io/b"}]
-    more = await api.patch(api.pods("p"), {"spec": {"schedulingGates": [{"name": "g.io/b"}, {"name": "g.io/c"}]}})
+    more = await api.patch(
+        api.pods("p"), {"spec": {"schedulingGates": [{"name": "g.io/b"}, {"name": "g.io/c"}]}}
+    )
     assert more.refused(422, "Invalid") == (
         'Pod "p" is invalid: spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new '
         "scheduling gate 'g.io/c'"
@@ -260,7 +274,13 @@ async def test_a_binding_assigns_the_pod_and_says_so(api: Api):
     body = _binding("p", uid=stored["metadata"]["uid"], annotations=annotations, labels={"more": "yes"})
     answer = await api.post(f"{api.pods('p')}/binding", body)
     assert answer.code == 201
-    assert answer.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    assert answer.body == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "code": 201,
+    }
     bound = (await api.get(api.pods("p"))).ok
     assert bound["spec"]["nodeName"] == "n1"
     assert "nominatedNodeName" not in bound["status"]
@@ -337,7 +357,8 @@ async def test_a_binding_for_another_uid_is_a_conflict(api: Api):
     answer = await api.post(f"{api.pods('p')}/binding", _binding("p", uid="other"))
     message = answer.refused(409, "Conflict")
     assert (
-        f"Precondition failed: UID in precondition: other, UID in object meta: {stored['metadata']['uid']}" in message
+        f"Precondition failed: UID in precondition: other, UID in object meta: {stored['metadata']['uid']}"
+        in message
     )
     assert answer.body["details"]["kind"] == "pods"
 
@@ -408,7 +429,10 @@ async def _running_pod(api: Api, name: str) -> None:
 
 async def _budget(api: Api, name: str, **status: int) -> None:
     path = api.in_namespace("poddisruptionbudgets", group="apis/policy/v1")
-    body = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}
+    body = {
+        "metadata": {"name": name},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
+    }
     (await api.post(path, body)).ok  # noqa: B018
     counted = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, **status}
     stored = await api.get(f"{path}/{name}")
