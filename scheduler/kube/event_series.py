@@ -33,8 +33,8 @@ _ELLIPSIS: Final = b" ..."
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What an event is about."""
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
+    """What an event is about. All of it is sent: an empty text means to the server what a missing one does."""
 
     kind: str
     namespace: str

@@ -62,6 +62,7 @@ def test_the_first_occurrence_creates_an_event():
                 "namespace": "default",
                 "name": "p",
                 "uid": "u",
+                "apiVersion": "v1",
                 "resourceVersion": "5",
             },
             "note": "0/1 nodes are available.",

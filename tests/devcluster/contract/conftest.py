@@ -7,10 +7,10 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.server import DevCluster
-from tests.apiserver import Address, assets
+from tests.apiserver import Address
 from tests.devcluster.contract.client import Api
 
-_SERVERS = ["devcluster", *([pytest.param("real", marks=pytest.mark.real)] if assets() else [])]
+_SERVERS = ["devcluster", pytest.param("real", marks=pytest.mark.real)]
 
 
 @pytest_asyncio.fixture(params=_SERVERS)

@@ -1,0 +1,148 @@
+"""`python -m scheduler run` as a process: started, asked over HTTP, stopped by a signal."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.integration.waiting import until
+
+EXIT_TIMEOUT_S = 20.0
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@dataclass
+class Daemon:
+    """A running scheduler. `lines` is what it has written to standard error so far."""
+
+    process: Process
+    port: int
+    session: aiohttp.ClientSession
+    lines: list[str] = field(default_factory=list)
+
+    async def read(self) -> None:
+        """Keeps `lines` up to date until the process ends."""
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.lines.append(line.decode().rstrip("\n"))
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and body of one of its endpoints; status 0 while it does not listen."""
+        try:
+            async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as answer:
+                return answer.status, await answer.text()
+        except aiohttp.ClientConnectionError:
+            return 0, ""
+
+    async def is_ready(self) -> bool:
+        """Whether it says so. Fails where the process has ended."""
+        assert self.process.returncode is None, self.log()
+        return (await self.get("/readyz"))[0] == 200
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """The sum of all samples of this name that have these labels."""
+        _, text = await self.get("/metrics")
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def logged(self, *words: str) -> list[str]:
+        """The lines so far that hold all of the words."""
+        return [line for line in self.lines if all(word in line for word in words)]
+
+    def log(self) -> str:
+        """Everything it wrote, for a failing test's message."""
+        return "\n".join(self.lines)
+
+    async def ended(self) -> int:
+        """The exit code, once it has ended."""
+        async with asyncio.timeout(EXIT_TIMEOUT_S):
+            return await self.process.wait()
+
+    async def stop(self) -> int:
+        """The exit code after SIGTERM."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+        return await self.ended()
+
+
+@asynccontextmanager
+async def started(kubeconfig: Path, *arguments: str, port: int | None = None) -> AsyncIterator[Daemon]:
+    """A daemon that is not waited for; killed at the end if it still runs."""
+    chosen = free_port() if port is None else port
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-m", "scheduler", "run"),
+        *("--kubeconfig", str(kubeconfig), "--port", str(chosen), *arguments),
+        stderr=PIPE,
+    )
+    async with aiohttp.ClientSession() as session:
+        daemon = Daemon(process, chosen, session)
+        reading = asyncio.create_task(daemon.read())
+        try:
+            yield daemon
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            await reading
+
+
+@asynccontextmanager
+async def running(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
+    """A daemon that is ready. At the end it stops in good order: exit code 0, and never a traceback."""
+    async with started(kubeconfig, *arguments) as daemon:
+        await until(daemon.is_ready, what="readiness")
+        yield daemon
+        code = await daemon.stop()
+        assert code == 0, daemon.log()
+        assert not daemon.logged("Traceback"), daemon.log()
+        assert not daemon.logged("never retrieved"), daemon.log()
+
+
+async def refused(*arguments: str) -> str:
+    """The one line that the command wrote before it ended with exit code 2."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scheduler", *arguments), stdout=PIPE, stderr=PIPE
+    )
+    async with asyncio.timeout(EXIT_TIMEOUT_S):
+        output, errors = await process.communicate()
+    assert (process.returncode, output) == (2, b""), errors.decode()
+    (line,) = errors.decode().splitlines()
+    return line
+
+
+def profiles(*profiles: dict[str, Any]) -> str:
+    """A configuration file of these profiles."""
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": list(profiles),
+        }
+    )
+
+
+def plugin_config(plugin: str, **args: Any) -> Sequence[dict[str, Any]]:
+    """pluginConfig of a profile for one plugin."""
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": f"{plugin}Args"}
+    return [{"name": plugin, "args": {**head, **args}}]
