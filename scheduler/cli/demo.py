@@ -103,7 +103,7 @@ class _Demo:
             story = STORIES[number - 1]
             self.show.title(f"Story {number}: {story.title}", story.about)
             stage = Stage(api, watch, self.show, metrics)
-            await story.play(stage)
+            await self._play(story, stage)
             n_broken += len(stage.broken)
             if number != self.numbers[-1]:
                 await stage.clear()
@@ -118,6 +118,14 @@ class _Demo:
         if self.serves:
             await asyncio.Event().wait()
         return 1 if n_broken else 0
+
+    async def _play(self, story: Story, stage: Stage) -> None:
+        try:
+            await story.play(stage)
+        except StoryFailed:
+            for warning in await stage.warnings():
+                self.show.quote(warning)
+            raise
 
     @contextlib.asynccontextmanager
     async def _cluster(self) -> AsyncGenerator[tuple[ApiSession, PodWatch, int], None]:

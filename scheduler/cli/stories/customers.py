@@ -7,10 +7,11 @@ from typing import Final
 
 from scheduler.cli.stories.display import Group
 from scheduler.cli.stories.seen import Pod
-from scheduler.cli.stories.stage import Stage, Story
+from scheduler.cli.stories.stage import Stage, Story, ready_node
 
 _MANIFEST: Final = "04-customer.yaml"
 _LABEL: Final = "example.com/customer"
+_NEW_NODES: Final = {"node-0007": "zone-a", "node-0008": "zone-b"}
 
 
 async def _play(stage: Stage) -> None:
@@ -24,28 +25,27 @@ async def _play(stage: Stage) -> None:
     _expect_alone(stage, await stage.check(), 6)
 
     await stage.apply(_MANIFEST, ("acme", "hooli"))
-    await stage.scale("hooli", "engine", 1)
-    await stage.running(7)
+    await stage.running(8)
     pods = await stage.check()
     beside = _neighbours(pods, "hooli")
     stage.expect(beside == {"initech"}, f"hooli beside initech, which is no customer; found {sorted(beside)}")
-    show.step("a new customer, hooli, shares a node with initech: a trial does not count")
+    show.step("a third customer, hooli, shares nodes with initech, whose namespace is not a customer's")
     await stage.draw(pods, _owner)
 
     await stage.scale("hooli", "engine", 0)
     await stage.running(6)
     await stage.label_namespace("initech", _LABEL, "true")
-    await stage.scale("hooli", "engine", 1)
-    reason = await stage.refused("hooli", 1)
-    show.step("initech signed: its namespace is labelled, and the very next pod of hooli is told:")
+    await stage.scale("hooli", "engine", 2)
+    reason = await stage.refused("hooli", 2)
+    show.step("initech has signed: its namespace is labelled, and the very next pods of hooli are told:")
     show.quote(reason)
     _expect_alone(stage, await stage.check(), 6)
 
-    await stage.scale("initech", "engine", 1)
-    await stage.running(6)
+    await stage.add_nodes([ready_node(name, zone) for name, zone in _NEW_NODES.items()])
+    await stage.running(8)
     pods = await stage.check()
-    _expect_alone(stage, pods, 6)
-    show.good("initech gave up a node and hooli took it: one pod per node across four customers")
+    _expect_alone(stage, pods, 8)
+    show.good(f"{' and '.join(_NEW_NODES)} joined, and hooli took them: one pod per node, four customers")
     await stage.draw(pods, _owner)
 
 

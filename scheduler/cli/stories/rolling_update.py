@@ -23,7 +23,7 @@ _POD: Final = Group("w", "a pod of the newest revision")
 
 async def _play(stage: Stage) -> None:
     show = stage.show
-    nodes = [node.metadata.name for node in await stage.nodes()][:3]
+    nodes = sorted(node.metadata.name for node in await stage.nodes())[:3]
     await stage.label_nodes(nodes, "example.com/rack", "r1")
     await stage.apply("02-rolling-update-uneven.yaml")
     await stage.running(_REPLICAS)

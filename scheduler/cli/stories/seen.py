@@ -149,6 +149,14 @@ class Namespace(_Wire, frozen=True):
     metadata: Meta
 
 
+class Event(_Wire, frozen=True):
+    """What a component has to say about an object."""
+
+    metadata: Meta
+    type: str = "Normal"
+    note: str = ""
+
+
 class DeploymentSpec(_Wire, frozen=True):
     """How many are wanted."""
 

@@ -16,11 +16,13 @@ from scheduler.cli.stories.api import ApiSession
 from scheduler.cli.stories.display import Display, Group, Row
 from scheduler.cli.stories.manifests import documents
 from scheduler.cli.stories.rules import broken_rules
-from scheduler.cli.stories.seen import Deployment, JsonObject, Namespace, Node, Pod
+from scheduler.cli.stories.seen import Deployment, Event, JsonObject, Namespace, Node, Pod
 from scheduler.cli.stories.watching import PODS, PodWatch, StoryFailed
 
 _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
+_EVENTS: Final = "/apis/events.k8s.io/v1/events"
+_WARNINGS: Final = 3
 #: How long anything may take that takes a second on an idle machine.
 _PATIENCE_S: Final = 45.0
 _POLL_S: Final = 0.05
@@ -228,6 +230,14 @@ class Stage:
         rows.sort(key=lambda row: (row.region, row.name))
         self.show.table(region, rows, sorted(groups.get("", ()), key=lambda one: one.letter))
 
+    async def warnings(self) -> list[str]:
+        """The latest warnings about objects of the story's namespaces, each once."""
+        events = await self.api.items(_EVENTS, Event)
+        notes = [
+            one.note for one in events if one.type == "Warning" and one.metadata.namespace in self.namespaces
+        ]
+        return list(dict.fromkeys(reversed(notes)))[:_WARNINGS]
+
     # -- afterwards ------------------------------------------------------------------------------------------
 
     async def clear(self) -> None:
@@ -256,3 +266,16 @@ class Stage:
 
 def _deployment(namespace: str, name: str) -> str:
     return f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+
+
+def ready_node(name: str, zone: str) -> JsonObject:
+    """A node as its kubelet would announce it, of the size of the ready-made ones."""
+    amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "added by the demo"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+    }

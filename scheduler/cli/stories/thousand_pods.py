@@ -8,7 +8,7 @@ from typing import Final
 
 from scheduler.cli.stories.latency import Sample, sampled
 from scheduler.cli.stories.seen import JsonObject, Node, Pod
-from scheduler.cli.stories.stage import Stage, Story
+from scheduler.cli.stories.stage import Stage, Story, ready_node
 
 _MANIFEST: Final = "05-service.yaml"
 _SERVICES: Final = "abcdefghij"
@@ -59,20 +59,10 @@ def _more_nodes(there: list[Node]) -> list[JsonObject]:
     count = Counter(node.zone for node in there)
     share = _NODES // len(_ZONES)
     return [
-        _node(f"fleet-{zone}-{i:03d}", zone) for zone in _ZONES for i in range(1, share - count[zone] + 1)
+        ready_node(f"fleet-{zone}-{i:03d}", zone)
+        for zone in _ZONES
+        for i in range(1, share - count[zone] + 1)
     ]
-
-
-def _node(name: str, zone: str) -> JsonObject:
-    amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
-    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "added by the demo"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
-    }
 
 
 async def _draw(stage: Stage, pods: list[Pod]) -> None:
