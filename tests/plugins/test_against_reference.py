@@ -1,0 +1,61 @@
+"""Whatever happened to a cluster: the counts are right, and the decision is the plain reference's."""
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from tests.build import Json
+from tests.conformance.compare import decision_mismatches
+from tests.conformance.product import ProductSubject
+from tests.plugins.lives import BEGINNINGS, CHANGES, CONFIGURATIONS, Applied, Deleted, pods
+from tests.reference.cluster import Cluster
+
+
+class _Both:
+    """The product and the reference, told the same."""
+
+    def __init__(self, config: Json | None) -> None:
+        self.product = ProductSubject(config)
+        self.reference = Cluster()
+        self._config = config
+
+    def tell(self, change: Applied | Deleted) -> None:
+        if isinstance(change, Applied):
+            self.product.apply(change.object)
+            self.reference.apply(change.object)
+        else:
+            self.product.delete(*change)
+            self.reference.delete(*change)
+
+    def mismatches(self, pod: Json) -> list[str]:
+        ours, theirs = self.product.evaluate(pod), self.reference.evaluate(pod, self._config)
+        event(_outcome(theirs))
+        return [str(mismatch) for mismatch in decision_mismatches(theirs, ours)]
+
+
+def _outcome(decision: Json) -> str:
+    if "error" in decision or "prefilter" in decision:
+        return "error" if "error" in decision else "refused everywhere"
+    return ("none feasible", "one feasible", "several feasible")[min(len(decision["feasible"]), 2)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    config=st.sampled_from(CONFIGURATIONS),
+    beginning=BEGINNINGS,
+    steps=st.lists(st.tuples(CHANGES, pods(placed=False)), min_size=1, max_size=10),
+    sweeps=st.booleans(),
+)
+def test_decisions_are_the_reference_s_whatever_happened_before(
+    config: Json | None, beginning: list[Applied], steps: list[tuple[Applied | Deleted, Json]], sweeps: bool
+):
+    """`sweeps`: what nothing uses any more is thrown away after each step, as in a long life."""
+    both = _Both(config)
+    for first in beginning:
+        both.tell(first)
+    for change, incoming in steps:
+        both.tell(change)
+        assert both.product.differences() == []
+        assert both.mismatches(incoming) == []
+        assert both.product.differences() == []
+        if sweeps:
+            both.product.cluster.state.selections.sweep()

@@ -1,0 +1,104 @@
+"""What every plugin owes the framework, on random clusters."""
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter
+from scheduler.framework.verdicts import SKIP, Status
+from scheduler.model import wire
+from scheduler.model.affinity import parse_node_term
+from scheduler.model.terms import NodeRule
+from scheduler.plugins.node_affinity import rule_matches
+from scheduler.state.snapshot import Snapshot
+from tests.build import Json
+from tests.conformance.product import LiveCluster, ProductSubject
+from tests.plugins.lives import BEGINNINGS, CHANGES, NODE_TERMS, NODES, Applied, Deleted, pods
+
+LIVES = st.tuples(BEGINNINGS, st.lists(CHANGES, max_size=6))
+
+
+def _lived(life: tuple[list[Applied], list[Applied | Deleted]]) -> ProductSubject:
+    subject = ProductSubject(None)
+    for change in (*life[0], *life[1]):
+        if isinstance(change, Applied):
+            subject.apply(change.object)
+        else:
+            subject.delete(*change)
+    return subject
+
+
+def _filters(subject: ProductSubject, candidate: Candidate, snapshot: Snapshot) -> dict[str, NodeFilter]:
+    found = {}
+    for plugin in subject.profile.filters:
+        result = plugin.prefilter(candidate, snapshot)
+        if isinstance(result, Narrowed):
+            found[plugin.name] = result.node_filter
+        elif result is not SKIP and not isinstance(result, Status):
+            found[plugin.name] = result
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(life=LIVES, incoming=pods(placed=False))
+def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
+    life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json
+):
+    subject = _lived(life)
+    snapshot = subject.cluster.snapshot()
+    pod = subject.cluster.pod(incoming)
+    candidate = Candidate(pod, snapshot.label_set(pod))
+    for name, node_filter in _filters(subject, candidate, snapshot).items():
+        fits, refusals = node_filter.fits(), node_filter.refusals()
+        assert fits.shape == refusals.codes.shape == (snapshot.n_rows,), name
+        assert np.array_equal(refusals.codes[snapshot.alive] == 0, fits[snapshot.alive]), name
+        for code in np.unique(refusals.codes[snapshot.alive & ~fits]).tolist():
+            assert refusals.statuses[code - 1].reasons, name
+
+
+@settings(max_examples=60, deadline=None)
+@given(life=LIVES, incoming=pods(placed=False), chosen=st.integers(min_value=1))
+def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
+    life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json, chosen: int
+):
+    subject = _lived(life)
+    snapshot = subject.cluster.snapshot()
+    pod = subject.cluster.pod(incoming)
+    candidate = Candidate(pod, snapshot.label_set(pod))
+    drawn = np.array([bool(chosen >> row & 1) for row in range(snapshot.n_rows)], dtype=np.bool_)
+    feasible = Feasible(snapshot.alive & drawn)
+    if not feasible.n:
+        return
+    for weighted in subject.profile.scorers:
+        scorer = weighted.plugin.prescore(candidate, snapshot, feasible)
+        if scorer is SKIP:
+            continue
+        assert not isinstance(scorer, Status), weighted.plugin.name
+        scores = scorer.normalized(scorer.raw())
+        assert scores.shape == (snapshot.n_rows,), weighted.plugin.name
+        assert scores.dtype == np.int64, weighted.plugin.name
+        assert 0 <= feasible.lowest(scores) <= feasible.highest(scores) <= 100, weighted.plugin.name
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    applied=st.lists(NODES, min_size=1, max_size=5),
+    terms=st.lists(st.sampled_from(NODE_TERMS), max_size=3),
+    zone=st.sampled_from((None, "a", "b")),
+)
+def test_the_waking_hint_reads_node_rules_as_the_filter_does(
+    applied: list[Json], terms: list[Json], zone: str | None
+):
+    cluster = LiveCluster()
+    for obj in applied:
+        cluster.apply(obj)
+    pairs = None if zone is None else (("topology.kubernetes.io/zone", zone),)
+    rule = NodeRule(
+        pairs,
+        tuple(parse_node_term(msgspec.convert(term, wire.NodeTerm)) for term in terms) if terms else None,
+    )
+    matching = cluster.snapshot().matching(rule)
+    for row, node in enumerate(cluster.state.nodes.nodes):
+        assert node is not None
+        assert rule_matches(rule, node) is bool(matching[row])

@@ -1,0 +1,201 @@
+"""The arithmetic of the plugins on arrays small enough to check by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.framework.plugin_args import NodeResourcesFitArgs, ShapePoint
+from scheduler.framework.verdicts import Code
+from scheduler.model.terms import Taint, Toleration
+from scheduler.plugins.balanced_allocation import balance, deviation, used_fraction
+from scheduler.plugins.image_locality import image_scores, with_tag
+from scheduler.plugins.node_ports import conflicting_rows
+from scheduler.plugins.node_resources_fit import (
+    checked_amounts,
+    combined_refusals,
+    least_allocated_scores,
+    most_allocated_scores,
+    ratio_scores,
+    rounded_quotient,
+    shape_table,
+)
+from scheduler.plugins.taint_toleration import intolerable_counts
+from scheduler.state.arrays import Amounts, Mask
+from tests.reference import arithmetic
+from tests.reference.balanced_allocation import balance as reference_balance
+from tests.reference.image_locality import with_tag as reference_with_tag
+
+MB = 1024 * 1024
+
+
+def _mask(bits: str) -> Mask:
+    return np.array([bit == "x" for bit in bits], dtype=np.bool_)
+
+
+def _amounts(*values: int) -> Amounts:
+    return np.array(values, dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("short", "hopeless", "expected"),
+    [
+        pytest.param(["---", "---"], "---", [None, None, None], id="every node fits"),
+        pytest.param(
+            ["x-x", "-xx"],
+            "-x-",
+            [(Code.UNSCHEDULABLE, "P"), (Code.UNRESOLVABLE, "Q"), (Code.UNSCHEDULABLE, "P", "Q")],
+            id="no node fits",
+        ),
+        pytest.param(
+            ["xx-", "---"],
+            "-x-",
+            [(Code.UNSCHEDULABLE, "P"), (Code.UNRESOLVABLE, "P"), None],
+            id="the same reasons, with and without hope",
+        ),
+    ],
+)
+def test_each_combination_of_shortages_is_one_status(
+    short: list[str], hopeless: str, expected: list[tuple[Code, ...] | None]
+):
+    refusals = combined_refusals([_mask(bits) for bits in short], _mask(hopeless), ["P", "Q"])
+    statuses = [refusals.status_at(row) for row in range(3)]
+    assert [None if s is None else (s.code, *s.reasons) for s in statuses] == expected
+
+
+def test_a_node_may_be_short_of_more_resources_than_a_machine_word_has_bits():
+    reasons = [f"Insufficient r{index}" for index in range(100)]
+    refusals = combined_refusals([_mask("x-")] * 99 + [_mask("-x")], _mask("--"), reasons)
+    first, second = refusals.status_at(0), refusals.status_at(1)
+    assert first is not None
+    assert second is not None
+    assert (list(first.reasons), list(second.reasons)) == (reasons[:99], reasons[99:])
+
+
+def test_requests_are_checked_in_order_and_only_where_there_is_one():
+    request = {"z.io/b": 1, "memory": 2, "a.io/x": 0, "cpu": 0, "hugepages-2Mi": 3, "ephemeral-storage": 4}
+    asked = checked_amounts(request, NodeResourcesFitArgs())
+    assert asked == (("memory", 2), ("ephemeral-storage", 4), ("hugepages-2Mi", 3), ("z.io/b", 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_checked"),
+    [
+        pytest.param("example.com/gpu", False, id="ignored by name"),
+        pytest.param("vendor.io/x", False, id="ignored by group"),
+        pytest.param("vendor.io.example.com/x", True, id="a group is the whole part before the slash"),
+        pytest.param("kubernetes.io/x", True, id="not an extended resource, though its group is listed"),
+        pytest.param("hugepages-2Mi", True, id="not an extended resource, though listed"),
+    ],
+)
+def test_only_extended_resources_can_be_ignored(name: str, is_checked: bool):
+    args = NodeResourcesFitArgs(
+        ignored_resources=("example.com/gpu", "hugepages-2Mi"),
+        ignored_resource_groups=("vendor.io", "kubernetes.io"),
+    )
+    assert (checked_amounts({name: 1}, args) == ((name, 1),)) is is_checked
+
+
+def test_the_scores_of_one_resource():
+    requested, allocatable = _amounts(3000, 6000, 0, 1), _amounts(4000, 4000, 4000, 0)
+    shape = shape_table((ShapePoint(0, 10), ShapePoint(100, 0)))
+    assert least_allocated_scores(requested, allocatable).tolist() == [25, 0, 100, 0]
+    assert most_allocated_scores(requested, allocatable).tolist() == [75, 100, 0, 0]
+    assert ratio_scores(requested, allocatable, shape).tolist() == [25, 0, 100, 0]
+
+
+SHAPES = st.lists(
+    st.tuples(st.integers(0, 100), st.integers(0, 10)), min_size=1, unique_by=lambda point: point[0]
+)
+
+
+@given(shape=SHAPES)
+def test_a_shape_is_the_broken_line_cut_towards_zero(shape: list[tuple[int, int]]):
+    points = sorted(shape)
+    stretched = [(utilization, 10 * score) for utilization, score in points]
+    table = shape_table([ShapePoint(*point) for point in points])
+    assert table.tolist() == [arithmetic.broken_linear(stretched, at) for at in range(101)]
+
+
+def test_halves_are_rounded_away_from_zero():
+    assert rounded_quotient(_amounts(75, 5, 149, 7), _amounts(2, 2, 100, 0)).tolist() == [38, 3, 1, 7]
+
+
+SHARES = st.lists(
+    st.lists(st.tuples(st.integers(0, 5000), st.sampled_from((0, 1, 3, 1000, 4096))), min_size=3, max_size=3),
+    max_size=5,
+)
+
+
+@given(shares=SHARES)
+def test_balance_is_the_reference_s_to_the_last_bit(shares: list[list[tuple[int, int]]]):
+    """Per resource (used, allocatable) on three nodes; a node without a resource leaves it out."""
+    columns = [(_amounts(*(u for u, _ in row)), _amounts(*(a for _, a in row))) for row in shares]
+    fractions = [used_fraction(used, allocatable) for used, allocatable in columns]
+    found = balance(deviation(fractions, [allocatable > 0 for _, allocatable in columns], 3))
+    for node in range(3):
+        kept = [min(1.0, row[node][0] / row[node][1]) for row in shares if row[node][1]]
+        assert found[node] == reference_balance(kept)
+
+
+@pytest.mark.parametrize(
+    ("present_mb", "n_containers", "score"),
+    [
+        pytest.param(125, 2, 5, id="250 on one of two nodes"),
+        pytest.param(20, 2, 0, id="below the lower threshold"),
+        pytest.param(2000, 2, 100, id="at the upper threshold"),
+        pytest.param(9000, 2, 100, id="above it"),
+        pytest.param(150, 1, 12, id="the threshold counts containers"),
+        pytest.param(500, 0, 100, id="no container at all"),
+    ],
+)
+def test_image_bytes_become_scores(present_mb: int, n_containers: int, score: int):
+    assert image_scores(_amounts(present_mb * MB), n_containers).tolist() == [score]
+
+
+@pytest.mark.parametrize(
+    ("image", "named"),
+    [
+        ("x", "x:latest"),
+        ("x:1", "x:1"),
+        ("repo:5000/x", "repo:5000/x:latest"),
+        ("repo:5000/x:1", "repo:5000/x:1"),
+        ("x@sha256:0f", "x@sha256:0f"),
+        ("", ":latest"),
+    ],
+)
+def test_latest_is_added_to_images_without_tag_or_digest(image: str, named: str):
+    assert with_tag(image) == named == reference_with_tag(image)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "conflicts"),
+    [
+        ("0.0.0.0", "127.0.0.1", True),
+        ("127.0.0.1", "0.0.0.0", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "127.0.0.2", False),
+        ("::", "127.0.0.1", False),
+        ("::", "::", True),
+        ("127.0.0.1", "::", False),
+    ],
+)
+def test_addresses_conflict_where_they_overlap(wanted: str, held: str, conflicts: bool):
+    assert conflicting_rows(wanted, {3: {held}}) == ([3] if conflicts else [])
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "counts"),
+    [
+        pytest.param((), [0, 1, 2, 0], id="none tolerated"),
+        pytest.param((Toleration("k", "Exists"),), [0, 0, 1, 0], id="one key, every effect"),
+        pytest.param(
+            (Toleration("k", "Exists", effect="NoSchedule"),), [0, 1, 2, 0], id="another effect only"
+        ),
+        pytest.param((Toleration(operator="Exists"),), [0, 0, 0, 0], id="all tolerated"),
+    ],
+)
+def test_only_soft_taints_count_against_a_node(tolerations: tuple[Toleration, ...], counts: list[int]):
+    soft, other = Taint("k", "v", "PreferNoSchedule"), Taint("l", "", "PreferNoSchedule")
+    hard = Taint("k", "v", "NoSchedule")
+    assert intolerable_counts([(), (soft,), (soft, other), (hard,)], tolerations).tolist() == counts

@@ -1,0 +1,110 @@
+"""Plugins that the recordings do not cover: gates, declared features, and what is not supported."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from scheduler.plugins.scheduling_gates import SchedulingGates
+from tests.build import Json, node, pod
+from tests.cases.row import UR
+from tests.conformance.product import LiveCluster, ProductSubject
+
+NOT_YET = "which affinity-scheduler does not support yet"
+
+
+def _volumes(*volumes: Json, claims: tuple[str, ...] = ()) -> Json:
+    return pod(spec={"volumes": list(volumes), "resourceClaims": [{"name": name} for name in claims]})
+
+
+CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("incoming", "needs"),
+    [
+        pytest.param(_volumes(CLAIM), 'persistentVolumeClaim "data"', id="a claim"),
+        pytest.param(_volumes(SCRATCH), 'ephemeral volume "scratch"', id="an ephemeral volume"),
+        pytest.param(_volumes(claims=("gpu",)), 'resourceClaim "gpu"', id="a resource claim"),
+        pytest.param(
+            _volumes(CLAIM, SCRATCH),
+            'persistentVolumeClaim "data" and ephemeral volume "scratch"',
+            id="two things",
+        ),
+        pytest.param(
+            _volumes(SCRATCH, CLAIM, claims=("gpu",)),
+            'persistentVolumeClaim "data", ephemeral volume "scratch" and resourceClaim "gpu"',
+            id="three things",
+        ),
+    ],
+)
+def test_a_pod_that_needs_what_is_not_built_is_refused_in_words(incoming: Json, needs: str):
+    subject = ProductSubject(None)
+    subject.apply(node("a"))
+    decision = subject.evaluate(incoming)
+    reason = f"pod needs {needs}, {NOT_YET}"
+    assert decision["prefilter"] == {"Unsupported": {"code": UR, "reasons": [reason]}}
+    assert decision["message"] == f"0/1 nodes are available: {reason}."
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        pytest.param({"name": "v", "emptyDir": {}}, id="emptyDir"),
+        pytest.param({"name": "v", "configMap": {"name": "c"}}, id="configMap"),
+        pytest.param({"name": "v", "image": {"reference": "x:1"}}, id="image"),
+        pytest.param({"name": "v", "csi": {"driver": "d"}}, id="inline csi"),
+    ],
+)
+def test_volumes_that_any_node_can_mount_are_no_obstacle(volume: Json):
+    subject = ProductSubject(None)
+    subject.apply(node("a"))
+    assert subject.evaluate(_volumes(volume))["feasible"] == ["a"]
+
+
+RESTARTS_ALL: Json = {"name": "c", "image": "x", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
+RESTART_FEATURE = "RestartAllContainersOnContainerExits"
+NETWORK_FEATURE = "UserNamespacesHostNetworkSupport"
+NOT_DECLARED = (UR, ("node(s) didn't match Pod's required features",))
+ON_HOST_NETWORK = {"hostNetwork": True, "hostUsers": False}
+
+
+def _declaring(name: str, *features: str) -> Json:
+    made = node(name)
+    made["status"]["declaredFeatures"] = list(features)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("incoming", "refused"),
+    [
+        pytest.param(pod(), [], id="needs none"),
+        pytest.param(pod(containers=[RESTARTS_ALL]), ["none", "network"], id="a container restarts all"),
+        pytest.param(
+            pod(spec={"initContainers": [RESTARTS_ALL]}), ["none", "network"], id="an init container does"
+        ),
+        pytest.param(pod(spec=ON_HOST_NETWORK), ["none", "restart"], id="host network without host users"),
+        pytest.param(pod(spec={"hostNetwork": True}), [], id="host network, users not said"),
+        pytest.param(pod(spec={"hostUsers": False}), [], id="no host users, own network"),
+        pytest.param(
+            pod(containers=[RESTARTS_ALL], spec=ON_HOST_NETWORK),
+            ["none", "restart", "network"],
+            id="needs both",
+        ),
+    ],
+)
+def test_a_feature_that_a_pod_needs_must_be_declared(incoming: Json, refused: list[str]):
+    subject = ProductSubject(None)
+    subject.apply(_declaring("none"))
+    subject.apply(_declaring("restart", RESTART_FEATURE))
+    subject.apply(_declaring("network", NETWORK_FEATURE, "SomethingElse"))
+    subject.apply(_declaring("both", NETWORK_FEATURE, RESTART_FEATURE))
+    by_node: Mapping[str, Json] = subject.evaluate(incoming)["filter"].get("NodeDeclaredFeatures", {})
+    assert sorted(by_node) == sorted(refused)
+    assert all((v["code"], tuple(v["reasons"])) == NOT_DECLARED for v in by_node.values())
+
+
+@pytest.mark.parametrize(("gates", "admitted"), [([], True), (["a"], False), (["a", "b"], False)])
+def test_a_pod_with_a_gate_is_not_tried(gates: list[str], admitted: bool):
+    incoming = LiveCluster().pod(pod(spec={"schedulingGates": [{"name": gate} for gate in gates]}))
+    assert SchedulingGates().admits(incoming) is admitted

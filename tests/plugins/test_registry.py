@@ -1,0 +1,106 @@
+"""The list of plugins, and profiles put together from it."""
+
+import pytest
+
+from scheduler.errors import InvariantViolation
+from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, Requeuer, ScorePlugin
+from scheduler.framework.plugin_args import InterPodAffinityArgs
+from scheduler.plugins.registry import IN_TREE, PluginContext, build_profile
+from scheduler.settings.plugin_table import DEFAULT_PLUGINS
+
+#: Of the plugins without a file of their own here: the queue sorts, the shell binds.
+ELSEWHERE = {"PrioritySort", "DefaultBinder"}
+
+STAGES = {"preEnqueue": PreEnqueuePlugin, "filter": FilterPlugin, "score": ScorePlugin}
+
+
+def test_every_plugin_that_settings_call_built_is_registered():
+    built = {plugin.name for plugin in DEFAULT_PLUGINS if not plugin.missing}
+    assert built - ELSEWHERE == IN_TREE.keys() - {"Unsupported"}
+
+
+@pytest.mark.parametrize("name", sorted(IN_TREE))
+def test_a_plugin_runs_under_the_name_it_is_registered_by(name: str):
+    assert getattr(IN_TREE[name](PluginContext()), "name", None) == name
+
+
+@pytest.mark.parametrize(
+    ("plugin", "point"),
+    [
+        (plugin.name, point)
+        for plugin in DEFAULT_PLUGINS
+        for point in STAGES
+        if not plugin.missing and point in plugin.points
+    ],
+)
+def test_a_plugin_has_the_stages_that_settings_let_it_run_at(plugin: str, point: str):
+    assert isinstance(IN_TREE[plugin](PluginContext()), STAGES[point])
+
+
+@pytest.mark.parametrize("name", sorted(IN_TREE))
+def test_a_plugin_that_can_refuse_says_what_may_lift_the_refusal(name: str):
+    """But for Unsupported: what a pod needs cannot change."""
+    plugin = IN_TREE[name](PluginContext())
+    refuses = isinstance(plugin, FilterPlugin | PreEnqueuePlugin) and name != "Unsupported"
+    assert isinstance(plugin, Requeuer) is refuses
+
+
+def test_a_profile_runs_what_it_is_told_in_that_order_after_unsupported():
+    profile = build_profile(
+        "mine",
+        filters=["NodeResourcesFit", "TaintToleration"],
+        scorers=[("TaintToleration", 3), ("ImageLocality", 1)],
+        pre_enqueue=["SchedulingGates"],
+        context=PluginContext(),
+        percentage_of_nodes_to_score=30,
+    )
+    assert profile.scheduler_name == "mine"
+    assert [plugin.name for plugin in profile.filters] == [
+        "Unsupported",
+        "NodeResourcesFit",
+        "TaintToleration",
+    ]
+    assert [(w.plugin.name, w.weight) for w in profile.scorers] == [
+        ("TaintToleration", 3),
+        ("ImageLocality", 1),
+    ]
+    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates"]
+    assert profile.percentage_of_nodes_to_score == 30
+
+
+def test_a_plugin_that_filters_and_scores_is_one_object():
+    profile = build_profile(
+        "mine", filters=["TaintToleration"], scorers=[("TaintToleration", 3)], context=PluginContext()
+    )
+    filtering: object = profile.filters[1]
+    assert filtering is profile.scorers[0].plugin
+
+
+@pytest.mark.parametrize(
+    ("filters", "scorers", "pre_enqueue", "says"),
+    [
+        pytest.param(["Nobody"], [], [], "plugin Nobody is in no registry", id="unknown"),
+        pytest.param(["ImageLocality"], [], [], "plugin ImageLocality does not filter", id="not a filter"),
+        pytest.param([], [("NodePorts", 1)], [], "plugin NodePorts does not score", id="not a scorer"),
+        pytest.param(
+            [],
+            [],
+            ["NodeName"],
+            "plugin NodeName does not keep pods out of the queue",
+            id="not at the queue's door",
+        ),
+    ],
+)
+def test_a_plugin_that_cannot_do_what_is_asked_of_it_is_found_at_once(
+    filters: list[str], scorers: list[tuple[str, int]], pre_enqueue: list[str], says: str
+):
+    with pytest.raises(InvariantViolation, match=says):
+        build_profile(
+            "mine", filters=filters, scorers=scorers, pre_enqueue=pre_enqueue, context=PluginContext()
+        )
+
+
+def test_arguments_of_another_plugin_are_found_at_once():
+    context = PluginContext({"NodeAffinity": InterPodAffinityArgs()})
+    with pytest.raises(InvariantViolation, match="takes NodeAffinityArgs, got InterPodAffinityArgs"):
+        build_profile("mine", filters=["NodeAffinity"], scorers=[], context=context)
