@@ -47,8 +47,8 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 the work failed, 2 bad input."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command, args = _parsed(arguments)
     try:
+        command, args = _parsed(arguments)
         return command.run(args)
     except SettingsError as error:
         print(error, file=sys.stderr)
@@ -73,10 +73,25 @@ def _parsed(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         )
         if name == chosen:
             # Only the chosen command is imported: some pull in packages that take half a second.
-            loaded[name] = cast(Command, importlib.import_module(module))
+            loaded[name] = _loaded(name, module)
             loaded[name].add_arguments(entry)
     args = parser.parse_args(arguments)
     return loaded[args.command], args
+
+
+def _loaded(name: str, module: str) -> Command:
+    """The command's module. Raises SettingsError where the product image leaves it out."""
+    try:
+        return cast(Command, importlib.import_module(module))
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise SettingsError(
+            f"affinity-scheduler {name}",
+            "",
+            "an image without the embedded cluster",
+            "the image of the Dockerfile's demo target",
+        ) from error
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+# Two images of one source:
+#   docker build -t affinity-scheduler:0.1.0 .                        the product: no embedded cluster, no demo
+#   docker build -t affinity-scheduler-demo:0.1.0 --target demo .     with both; `docker run` plays the demo
+# Both run as user 65532. The product writes no file at all; the demo keeps its logs in /tmp while it plays.
+ARG PYTHON=3.13
+
+FROM python:${PYTHON}-slim AS dependencies
+WORKDIR /src
+COPY pyproject.toml ./
+# A layer of its own: it changes only when pyproject.toml does. Without pip, nothing can be installed later.
+RUN python -m venv --without-pip /opt/affinity-scheduler
+RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > requirements.txt
+RUN pip --python /opt/affinity-scheduler/bin/python install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: -r requirements.txt
+
+FROM dependencies AS demo-build
+COPY README.md ./
+COPY scheduler scheduler
+RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist .
+RUN pip --python /opt/affinity-scheduler/bin/python install --no-compile --disable-pip-version-check --no-deps --no-index dist/*.whl
+# Bytecode that is never checked against its source: on a read-only file system it could not be renewed anyway.
+RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
+
+FROM dependencies AS product-build
+COPY README.md ./
+COPY scheduler scheduler
+RUN rm -r scheduler/devcluster scheduler/cli/devcluster.py scheduler/cli/demo.py scheduler/cli/stories
+RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist .
+RUN pip --python /opt/affinity-scheduler/bin/python install --no-compile --disable-pip-version-check --no-deps --no-index dist/*.whl
+RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
+
+FROM python:${PYTHON}-slim AS runtime
+# Debian's image brings the standard library without bytecode, and pip, which has no work here.
+RUN python -m pip uninstall --yes --quiet --root-user-action ignore pip \
+    && python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/(test|idlelib|lib2to3|site-packages)/' /usr/local/lib
+ENV PATH=/opt/affinity-scheduler/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+LABEL org.opencontainers.image.title="affinity-scheduler" \
+      org.opencontainers.image.description="A second Kubernetes scheduler for workloads that care which pods run beside which." \
+      org.opencontainers.image.licenses="Apache-2.0"
+WORKDIR /
+# A number: runAsNonRoot cannot be checked against a name.
+USER 65532:65532
+EXPOSE 10259
+ENTRYPOINT ["affinity-scheduler"]
+
+FROM runtime AS demo
+COPY --from=demo-build /opt/affinity-scheduler /opt/affinity-scheduler
+CMD ["demo"]
+
+FROM runtime AS product
+COPY --from=product-build /opt/affinity-scheduler /opt/affinity-scheduler
+CMD ["run"]
