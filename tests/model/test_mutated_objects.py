@@ -80,7 +80,7 @@ def mutated(document: build.Json, changes: list[tuple[int, Any]]) -> bytes:
         if value is ... and isinstance(holder, dict):
             del holder[last]
         else:
-            holder[last] = None if value is ... else value
+            holder[last] = None if value is ... else copy.deepcopy(value)
     return json.dumps(changed).encode()
 
 
