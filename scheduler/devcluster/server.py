@@ -87,6 +87,8 @@ class DevCluster:
         self._kubelet = kubelet or KubeletSettings()
         self._runner: web.AppRunner | None = None
         self._controllers: asyncio.Task[None] | None = None
+        #: The handlers of open watches.
+        self._watches: set[asyncio.Task[Any]] = set()
         populate(self.store, nodes=nodes, zones=zones)
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -121,10 +123,9 @@ class DevCluster:
             await asyncio.gather(self._controllers, return_exceptions=True)
             self._controllers = None
         if self._runner is not None:
-            server = self._runner.server
-            if server is not None:
-                # Watches last half an hour; closing their connections now ends their handlers.
-                await server.shutdown(0)
+            # Watches last half an hour, and aiohttp would wait for them.
+            for watch in list(self._watches):
+                watch.cancel()
             await self._runner.cleanup()
             self._runner = None
 
@@ -209,11 +210,22 @@ class DevCluster:
                     request.headers.get("Accept", ""), request.query.get("includeObject", "")
                 )
                 scope = Scope(target.kind, target.namespace, path, options, wanted)
-                return await Watch(self.store, self.faults, scope, self._bookmark_interval_s).serve(request)
+                return await self._watch(request, scope)
             body = await request.read()
             return self._handlers.handle(read_call(verb, target, request.query, request.headers, body))
 
         return await self._with_faults(request, verb, target.kind.qualified, answer)
+
+    async def _watch(self, request: web.Request, scope: Scope) -> web.StreamResponse:
+        """The watch is over; `stop` can end it."""
+        task = asyncio.current_task()
+        if task is None:
+            raise AssertionError("a handler runs in a task")
+        self._watches.add(task)
+        try:
+            return await Watch(self.store, self.faults, scope, self._bookmark_interval_s).serve(request)
+        finally:
+            self._watches.discard(task)
 
     def _authenticate(self, headers: Mapping[str, str]) -> None:
         """Raises: StatusError 401 where a token is set and the request does not carry it."""

@@ -1,6 +1,7 @@
 """A plain HTTP client for the contract suite: what it sends and gets is what is on the wire."""
 
 import asyncio
+import io
 import json
 import ssl as ssl_module
 from collections.abc import AsyncIterator
@@ -117,12 +118,12 @@ class Api:
         accept: str = "",
         **query: str,
     ) -> Answer:
-        """The answer to a request. A `str` body is sent as it is, anything else as JSON."""
+        """The answer to a request. A `str` or stream is sent as it is, any other body as JSON."""
         assert self._session is not None
         headers = {"Content-Type": content_type or "application/json"} if body is not None else {}
         if accept:
             headers["Accept"] = accept
-        data = None if body is None else body if isinstance(body, str) else json.dumps(body)
+        data = body if body is None or isinstance(body, str | io.IOBase) else json.dumps(body)
         async with self._session.request(
             method, self.url + path, data=data, headers=headers, params=query
         ) as got:
