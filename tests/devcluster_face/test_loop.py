@@ -35,7 +35,9 @@ async def cluster(settings=None):
     finally:
         for task in tasks:
             task.cancel()
+        before = len(store.history.listeners)
         await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(store.history.listeners) == before - 2, "controllers that ended still listen"
 
 
 async def until(store, is_true):

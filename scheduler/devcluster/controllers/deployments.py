@@ -92,7 +92,10 @@ def plan(
             sync.drop_history()
         sync.finish(counted_status(sync.deployment, sync.all, sync.new, now_s=now_s))
     else:
-        sync.roll() if is_rolling(deployment) else sync.recreate(list(pods))
+        if is_rolling(deployment):
+            sync.roll()
+        else:
+            sync.recreate(list(pods))
         sync.finish(rollout_status(sync.deployment, sync.all, sync.new, now_s=now_s))
     return sync.actions
 
@@ -116,11 +119,10 @@ class _Sync:
     def roll(self) -> None:
         """One step of RollingUpdate: up if there is room, else down, else done."""
         new = self._new_orage_order()
-        if replicas(new) > replicas(self.deployment):
-            self._resize(new, replicas(self.deployment))
-        elif self._resize(new, new_size(self.deployment, self.all, new)) or self._shrink_old():
-            pass
-        elif is_complete(self.deployment, self.deployment.get("status") or {}):
+        size = min(new_size(self.deployment, self.all, new), replicas(self.deployment))
+        if self._resize(new, size) or self._shrink_old():
+            return
+        if is_complete(self.deployment, self.deployment.get("status") or {}):
             self.drop_history()
 
     def recreate(self, pods: list[JsonObject]) -> None:

@@ -44,6 +44,7 @@ class OwnerIndex:
     """Owners and what they own. Objects are those of the store: shared, never changed."""
 
     def __init__(self, store: Store, on_dirty: OnDirty) -> None:
+        self._store = store
         self._on_dirty = on_dirty
         #: Owner uid -> dependents, and "" + namespace -> orphans, per kind of dependent.
         self._dependents: dict[Kind, defaultdict[str, Objects]] = {
@@ -58,6 +59,10 @@ class OwnerIndex:
             for revision in store.history.snapshot(kind).revisions:
                 self.follow(kind, Change("ADDED", revision, None))
         store.history.listeners.append(self.follow)
+
+    def close(self) -> None:
+        """The index follows the store no longer."""
+        self._store.history.listeners.remove(self.follow)
 
     def owned(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
         """The objects of `kind` that `owner` controls."""

@@ -65,6 +65,10 @@ class KubeletLoop:
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
 
+    def close(self) -> None:
+        """Changes of the store are followed no longer."""
+        self._store.history.listeners.remove(self._follow)
+
     async def _work(self) -> None:
         began_s = time.monotonic()
         while self._due and self._due[0][0] <= time.monotonic():

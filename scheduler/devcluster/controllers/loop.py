@@ -51,9 +51,14 @@ _LONGEST_PAUSE_S: Final = 30.0
 
 async def run_controllers(store: Store, kubelet: KubeletSettings | None = None) -> None:
     """Controllers and kubelet stand-in work on `store` until cancelled."""
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(ControllerLoop(store).run(), name="devcluster controllers")
-        tasks.create_task(KubeletLoop(store, kubelet or KubeletSettings()).run(), name="devcluster kubelet")
+    workloads, pods = ControllerLoop(store), KubeletLoop(store, kubelet or KubeletSettings())
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(workloads.run(), name="devcluster controllers")
+            tasks.create_task(pods.run(), name="devcluster kubelet")
+    finally:
+        workloads.close()
+        pods.close()
 
 
 @dataclass(slots=True)
@@ -101,6 +106,10 @@ class ControllerLoop:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
+
+    def close(self) -> None:
+        """Changes of the store are followed no longer."""
+        self._index.close()
 
     async def _work(self) -> None:
         """Every object whose turn has come is planned; others get the event loop in between."""
