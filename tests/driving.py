@@ -65,9 +65,12 @@ class Driver:
         self.handle(PodSeen(pod))
         return pod
 
-    def decoded(self, document: build.Json) -> Pod:
+    def next_version(self) -> str:
         self._version += 1
-        document["metadata"]["resourceVersion"] = str(self._version)
+        return str(self._version)
+
+    def decoded(self, document: build.Json) -> Pod:
+        document["metadata"]["resourceVersion"] = self.next_version()
         return self._decoder.decode(json.dumps(document).encode())
 
     def node(self, name: str, **kwargs: Any) -> None:
@@ -93,8 +96,7 @@ class Driver:
     def confirm(self, pod: Pod, node_name: str) -> Pod:
         """The API server accepts the bind, and the watch shows it."""
         self.handle(BindDone(pod.uid))
-        self._version += 1
-        seen = replace(pod, node_name=node_name, resource_version=str(self._version))
+        seen = replace(pod, node_name=node_name, resource_version=self.next_version())
         self.handle(PodSeen(seen))
         return seen
 
