@@ -118,7 +118,7 @@ class _Sync:
 
     def roll(self) -> None:
         """One step of RollingUpdate: up if there is room, else down, else done."""
-        new = self._new_orage_order()
+        new = self._new_or_created()
         size = min(new_size(self.deployment, self.all, new), replicas(self.deployment))
         if self._resize(new, size) or self._shrink_old():
             return
@@ -133,7 +133,7 @@ class _Sync:
         old_pods = (pod for pod in pods if controller_uid(pod) != new_uid and not is_terminal(pod))
         if any(shrunk) or any(status_count(one, "replicas") for one in self.old) or any(old_pods):
             return
-        self._resize(self._new_orage_order(), replicas(self.deployment))
+        self._resize(self._new_or_created(), replicas(self.deployment))
         if is_complete(self.deployment, self.deployment.get("status") or {}):
             self.drop_history()
 
@@ -222,7 +222,7 @@ class _Sync:
     def _next_revision(self) -> int:
         return max((revision(one) for one in self.old), default=0) + 1
 
-    def _new_orage_order(self) -> JsonObject:
+    def _new_or_created(self) -> JsonObject:
         self.settle_revision()
         if self.new is None:
             self.new = self._create()
