@@ -105,9 +105,13 @@ class LoadedMachine:
             yield WorkloadSeen(decode_workload("Service", json.dumps(service).encode()))
 
     def await_measured(self) -> None:
-        """The measured pods wait in the queue, and what exists is out of the collector's way, as in the daemon."""
+        """The measured pods wait in the queue."""
         for pod in self.scene.measured:
             self.handle(PodSeen(self.pods.made(pod)))
+        self.settle()
+
+    def settle(self) -> None:
+        """What exists is out of the collector's way, as in the daemon once it is synced."""
         gc.collect()
         gc.freeze()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -47,21 +48,23 @@ def spread_us(durations_ns: Sequence[int]) -> Spread:
 
 def cpu_s(pid: int) -> float:
     """User and system seconds that the process has used; 10 ms steps."""
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def resident_bytes(pid: int) -> int:
     """Memory that the process holds now."""
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * PAGE_BYTES
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 def peak_bytes(pid: int) -> int:
     """The most memory that the process ever held."""
-    with open(f"/proc/{pid}/status") as file:
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+def children_of(pid: int | None = None) -> frozenset[int]:
+    """Process ids whose parent is `pid`, ours unless said otherwise."""
+    parent = os.getpid() if pid is None else pid
+    tasks = Path(f"/proc/{parent}/task").iterdir()
+    return frozenset(int(child) for task in tasks for child in (task / "children").read_text().split())

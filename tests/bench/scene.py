@@ -79,10 +79,7 @@ def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int
     """
     nodes = n_nodes if n_nodes is not None else (shape.n_nodes if full else 5000)
     room = room_for(shape, nodes, n_crowd)
-    if n_pods is None:
-        pods = min(shape.n_measured if full else 1000, room)
-    else:
-        pods = n_pods
+    pods = min(shape.n_measured if full else 1000, room) if n_pods is None else n_pods
     if not 0 < pods <= room:
         expected = f"1 to {room} pods" if room > 0 else "more nodes or fewer running pods"
         raise SettingsError("--pods", shape.name, f"{pods} on {nodes} nodes", expected)

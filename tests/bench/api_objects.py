@@ -1,0 +1,220 @@
+"""A scene's objects on an API server: created, read back, deleted; many requests at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import aiohttp
+import msgspec
+
+from tests.bench.measuring import cpu_s
+from tests.bench.scene import Planned, Scene
+from tests.bench.servers import Server
+from tests.build import Json
+
+_CONCURRENCY: Final = 32
+_PAGE: Final = 500
+#: How long a watch may bring no new binding.
+STALLED_S: Final = 90.0
+_MERGE: Final = {"Content-Type": "application/merge-patch+json"}
+
+T = TypeVar("T")
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Pod
+
+
+class Timing(msgspec.Struct):
+    """Bindings as the watch showed them: seconds of a monotonic clock, and CPU seconds at the first and the last."""
+
+    n: int = 0
+    first_s: float = 0.0
+    last_s: float = 0.0
+    cpu_s: float = 0.0
+    server_cpu_s: float = 0.0
+
+
+class Objects:
+    """Requests to one server."""
+
+    def __init__(self, server: Server, session: aiohttp.ClientSession) -> None:
+        self._server = server
+        self._session = session
+
+    async def create_cluster(self, scene: Scene) -> None:
+        """Everything but the pods that a scheduler is to see: namespaces, nodes, services, running pods."""
+        for namespace in scene.namespaces:
+            await self._ask("POST", "/api/v1/namespaces", _new(namespace), accepted={201, 409})
+        await self._ask("POST", "/api/v1/namespaces", _new(_named("default")), accepted={201, 409})
+        await self._each(scene.nodes, self._create_node)
+        for service in scene.services:
+            service["spec"] |= {"ports": [{"port": 80}]}
+            path = f"/api/v1/namespaces/{service['metadata']['namespace']}/services"
+            await self._ask("POST", path, _new(service))
+        await self.create_pods(scene.running, scheduler="nobody")
+
+    async def create_pods(self, pods: Iterable[Planned], *, scheduler: str) -> None:
+        """The pods exist, for this scheduler."""
+
+        async def create(pod: Planned) -> None:
+            document = pod.template.pod(pod.namespace, pod.name, node=pod.node, scheduler=scheduler)
+            await self._ask("POST", f"/api/v1/namespaces/{pod.namespace}/pods", _new(document))
+
+        await self._each(pods, create)
+
+    async def delete_pods(self, pods: Iterable[Planned]) -> None:
+        """The pods are gone, without grace."""
+
+        async def delete(pod: Planned) -> None:
+            path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+            await self._ask("DELETE", path, {"gracePeriodSeconds": 0})
+
+        await self._each(pods, delete)
+
+    async def create_node(self, node: Json) -> None:
+        """The node is there and has its status."""
+        await self._create_node(node)
+
+    async def delete(self, path: str) -> None:
+        """The object is gone, or never was."""
+        await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 202, 404})
+
+    async def post(self, path: str, document: Json) -> None:
+        """The object exists."""
+        await self._ask("POST", path, _new(document))
+
+    async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
+        """Node name, or nothing, by namespace and name of every pod."""
+        found: dict[tuple[str, str], str] = {}
+        token = ""
+        while True:
+            query = f"limit={_PAGE}" + (f"&continue={token}" if token else "")
+            page = json.loads(await self._ask("GET", f"/api/v1/pods?{query}"))
+            for pod in page["items"]:
+                key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+                found[key] = pod["spec"].get("nodeName", "")
+            token = page["metadata"].get("continue", "")
+            if not token:
+                return found
+
+    async def version(self) -> str:
+        """The resourceVersion of now."""
+        page = json.loads(await self._ask("GET", "/api/v1/pods?limit=1"))
+        version: str = page["metadata"]["resourceVersion"]
+        return version
+
+    async def await_bindings(
+        self, keys: frozenset[tuple[str, str]], since: str, pid: int, is_alive: Callable[[], bool]
+    ) -> Timing:
+        """
+        Watches until all of the pods are bound.
+
+        Raises RuntimeError where the scheduler ends, or binds nothing for 90 s.
+        """
+        timing, left = Timing(), set(keys)
+        path = f"/api/v1/pods?watch=true&resourceVersion={since}"
+        decoder = msgspec.json.Decoder(_Event)
+        async with self._session.get(f"{self._server.url}{path}") as answer:
+            while left:
+                try:
+                    line = await asyncio.wait_for(answer.content.readline(), STALLED_S)
+                except TimeoutError:
+                    line = b""
+                if not line or not is_alive():
+                    raise RuntimeError(f"{len(left)} of {len(keys)} pods left, the scheduler binds no more")
+                event = decoder.decode(line)
+                meta = event.object.metadata
+                key = (meta.namespace, meta.name)
+                if event.object.spec.node_name and key in left:
+                    left.discard(key)
+                    self._note(timing, pid, ended=not left)
+        return timing
+
+    def _note(self, timing: Timing, pid: int, *, ended: bool) -> None:
+        now_s = time.monotonic()
+        timing.n += 1
+        if timing.n == 1 or ended:
+            sign = 1 if ended else -1
+            timing.cpu_s += sign * cpu_s(pid)
+            timing.server_cpu_s += sign * sum(map(cpu_s, self._server.pids))
+        if timing.n == 1:
+            timing.first_s = now_s
+        timing.last_s = now_s
+
+    async def _create_node(self, node: Json) -> None:
+        name = node["metadata"]["name"]
+        await self._ask("POST", "/api/v1/nodes", _new(node))
+        await self._ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": node["status"]}, headers=_MERGE)
+
+    async def _each(self, wanted: Iterable[T], carry_out: Callable[[T], Awaitable[None]]) -> None:
+        waiting = iter(wanted)
+
+        async def work() -> None:
+            for one in waiting:
+                await carry_out(one)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CONCURRENCY):
+                group.create_task(work())
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        headers: dict[str, str] | None = None,
+        accepted: set[int] | None = None,
+    ) -> bytes:
+        """Body of the answer. Raises RuntimeError for a status that is not accepted, 2xx unless said otherwise."""
+        kind = {"Content-Type": "application/json"} if headers is None else headers
+        data = None if body is None else msgspec.json.encode(body)
+        async with self._session.request(
+            method, f"{self._server.url}{path}", data=data, headers=kind
+        ) as answer:
+            content = await answer.read()
+            if not (answer.status in accepted if accepted else answer.ok):
+                raise RuntimeError(f"{method} {path}: {answer.status} {content[:300]!r}")
+            return content
+
+
+@asynccontextmanager
+async def objects_of(server: Server) -> AsyncIterator[Objects]:
+    """Requests to the server, for as long as the block runs."""
+    connector = aiohttp.TCPConnector(limit=_CONCURRENCY + 4, ssl=server.tls)
+    timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
+    async with aiohttp.ClientSession(
+        connector=connector, headers=server.headers, timeout=timeout, read_bufsize=2**22
+    ) as session:
+        yield Objects(server, session)
+
+
+def _named(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _new(document: Json) -> Json:
+    """The object as a client creates it: without what the server fills in."""
+    meta = {field: value for field, value in document["metadata"].items() if field != "uid"}
+    return {**{field: value for field, value in document.items() if field != "status"}, "metadata": meta}

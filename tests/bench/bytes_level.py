@@ -1,0 +1,217 @@
+"""
+Level 2: the core fed with the bytes of watches, as the daemon feeds it: lines, decoded objects, stimuli.
+
+Every kind of event is timed in CPU time from its bytes to the machine's return: decode, counts, requeue.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.kube.changes import Deleted, Interrupted, Malformed, Upserted
+from scheduler.kube.client import LINES_AT_ONCE
+from scheduler.kube.watching import Due, LinesArrived, Publish, Watching
+from scheduler.model.instructions import Bind
+from scheduler.model.stimuli import BindDone, CycleDue
+from scheduler.shell.informers import Watched, always_watched, watched_for_default_spreading
+from scheduler.state.audit import differences
+from tests.bench import templates
+from tests.bench.checks import broken_rules
+from tests.bench.loaded import SCHEDULER, LoadedMachine
+from tests.bench.scene import Planned, Scene
+from tests.bench.served import Served, in_batches
+from tests.build import Json
+
+#: Events of each kind that do not come from the measured pods.
+_N_OTHERS: Final = 500
+
+
+class BytesResult(msgspec.Struct, frozen=True):
+    """
+    One shape at one size. `us_by_event` is CPU µs per event; `event_us` the mean of all pod events in a pod's life.
+
+    `load_us` is the same for the initial list, and `load_s` all of it.
+    """
+
+    shape: str
+    n_nodes: int
+    n_running: int
+    us_by_event: dict[str, float]
+    event_us: float
+    load_us: float
+    load_s: float
+    bytes_per_pod: int
+
+
+class FedMachine:
+    """A machine behind watches that are fed by hand."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.loaded = LoadedMachine(scene)
+        self.served = Served(SCHEDULER)
+        kinds = (*always_watched(), *watched_for_default_spreading())
+        self._watched = {watched.kind: watched for watched in kinds}
+        self._watching: dict[str, Watching[Any]] = {
+            kind: Watching(watched.resource, watched.decode, chance=lambda: 0.5)
+            for kind, watched in self._watched.items()
+        }
+        for watching in self._watching.values():
+            watching.handle(Due())
+
+    def feed(self, kind: str, lines: list[bytes]) -> int:
+        """The machine has seen these lines of the kind's watch. CPU nanoseconds that it took."""
+        watching, watched, handle = self._watching[kind], self._watched[kind], self.loaded.handle
+        started_ns = time.process_time_ns()
+        for action in watching.handle(LinesArrived(lines)):
+            if isinstance(action, Publish):
+                for change in action.changes:
+                    stimulus = _stimulus(watched, change)
+                    if stimulus is not None:
+                        handle(stimulus)
+        return time.process_time_ns() - started_ns
+
+    def feed_all(self, kind: str, lines: Iterable[bytes]) -> tuple[int, int]:
+        """As `feed`, in the client's batches: CPU nanoseconds and the number of lines."""
+        total_ns = n_lines = 0
+        for batch in in_batches(lines, LINES_AT_ONCE):
+            total_ns += self.feed(kind, batch)
+            n_lines += len(batch)
+        return total_ns, n_lines
+
+    def load(self) -> tuple[int, int]:
+        """The scene's objects come as initial events: CPU nanoseconds and the number of events."""
+        scene, served = self.loaded.scene, self.served
+        parts: list[tuple[str, Iterable[bytes]]] = [
+            ("Namespace", map(served.object, scene.namespaces)),
+            ("Service", map(served.object, scene.services)),
+            ("Node", (served.object(_reported(node, 0)) for node in scene.nodes)),
+            (
+                "Pod",
+                (
+                    *(served.pod(pod, "running") for pod in scene.running),
+                    *(served.pod(pod, "pending") for pod in scene.idle),
+                ),
+            ),
+        ]
+        total_ns = n_events = 0
+        for kind, lines in parts:
+            spent_ns, n = self.feed_all(kind, lines)
+            total_ns, n_events = total_ns + spent_ns, n_events + n
+        for kind in self._watching:
+            self.feed(kind, [served.bookmark(kind)])
+        return total_ns, n_events
+
+
+def _stimulus(watched: Watched[Any], change: object) -> Any:
+    """What the informer makes of the change."""
+    match change:
+        case Upserted(object=seen):
+            return watched.seen(seen)
+        case Deleted():
+            return watched.gone(change)
+        case Malformed() | Interrupted():
+            raise RuntimeError(f"{watched.kind}: {change}")
+        case _:
+            return None
+
+
+def measure_bytes(scene: Scene) -> BytesResult:
+    """
+    Times every event in the life of the scene's measured pods, and some of others.
+
+    Raises RuntimeError where a pod stays unbound, a rule is broken, or counts differ from a recount.
+    """
+    fed = FedMachine(scene)
+    load_ns, n_loaded = fed.load()
+    fed.loaded.run_dry()
+    fed.loaded.now_s += 60.0
+    fed.loaded.settle()
+    try:
+        spent = dict(_lives(fed))
+        _assert_success(fed)
+        spent |= dict(_others(fed))
+    finally:
+        fed.loaded.close()
+    of_pods = [spent[kind] for kind in ("pod pending", "pod bound", "pod running")]
+    return BytesResult(
+        shape=scene.shape.name,
+        n_nodes=scene.size.n_nodes,
+        n_running=len(scene.running),
+        us_by_event={kind: round(ns / n / 1000, 2) for kind, (ns, n) in spent.items()},
+        event_us=sum(ns for ns, _ in of_pods) / sum(n for _, n in of_pods) / 1000,
+        load_us=load_ns / n_loaded / 1000,
+        load_s=load_ns / 1e9,
+        bytes_per_pod=len(fed.served.pod(scene.measured[0], "running", node="n")),
+    )
+
+
+def _lives(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The measured pods come, are bound one by one, and run: CPU nanoseconds and number of each event."""
+    scene, served = fed.loaded.scene, fed.served
+    planned_by_name = {pod.name: pod for pod in scene.measured}
+    yield "pod pending", fed.feed_all("Pod", [served.pod(pod, "pending") for pod in scene.measured])
+    bound_ns = 0
+    node_by_name: dict[str, str] = {}
+    while fed.loaded.machine.has_work():
+        for order in fed.loaded.handle(CycleDue()):
+            if isinstance(order, Bind):
+                node_by_name[order.pod.name] = order.node_name
+                line = served.pod(
+                    planned_by_name[order.pod.name], "bound", node=order.node_name, change="MODIFIED"
+                )
+                fed.loaded.handle(BindDone(order.pod.uid))
+                bound_ns += fed.feed("Pod", [line])
+    yield "pod bound", (bound_ns, max(len(node_by_name), 1))
+    running = [
+        served.pod(planned_by_name[name], "running", node=node, change="MODIFIED")
+        for name, node in node_by_name.items()
+    ]
+    yield "pod running", fed.feed_all("Pod", running)
+
+
+def _others(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Pods of other schedulers come and go, nodes report: CPU nanoseconds and number of each event."""
+    scene, served = fed.loaded.scene, fed.served
+    spots = [node["metadata"]["name"] for node in scene.nodes]
+    others = [
+        Planned(templates.labelled("green"), "default", f"foreign-{index}", spots[index % len(spots)])
+        for index in range(_N_OTHERS)
+    ]
+    yield "other pod added", fed.feed_all("Pod", [served.pod(pod, "running") for pod in others])
+    gone = [served.pod(pod, "running", change="DELETED") for pod in others]
+    yield "other pod deleted", fed.feed_all("Pod", gone)
+    reports = [_reported(node, 1) for node in scene.nodes[:_N_OTHERS]]
+    yield "node status", fed.feed_all("Node", [served.object(node, change="MODIFIED") for node in reports])
+
+
+def _reported(node: Json, minute: int) -> Json:
+    """The node as its kubelet reports it."""
+    conditions = [
+        {
+            "type": kind,
+            "status": "True" if kind == "Ready" else "False",
+            "lastHeartbeatTime": f"2026-01-01T00:{minute:02}:00Z",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "reason": f"Kubelet{kind}",
+            "message": "kubelet reports",
+        }
+        for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+    ]
+    images = [{"names": [f"registry.example/image-{n}:v1"], "sizeBytes": 10_000_000 + n} for n in range(10)]
+    return {**node, "status": {**node["status"], "conditions": conditions, "images": images}}
+
+
+def _assert_success(fed: FedMachine) -> None:
+    state, scene = fed.loaded.state, fed.loaded.scene
+    node_by_pod = {
+        (one.pod.namespace, one.pod.name): one.pod.node_name
+        for one in state.placed.values()
+        if not one.assumed
+    }
+    found = [*broken_rules(scene, node_by_pod), *differences(state)]
+    if found:
+        raise RuntimeError(f"{scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")

@@ -1,0 +1,122 @@
+"""
+Level 3: the whole path over HTTP. Scheduler and API server are processes of their own.
+
+All measured pods exist before the scheduler is started. The clock runs from the first to the last binding that a watch
+shows. Where there are two schedulers, each gets the same pods on the same server; ours goes first, on a cold server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from tests import build
+from tests.bench import templates
+from tests.bench.api_objects import Objects, objects_of
+from tests.bench.checks import broken_rules
+from tests.bench.measuring import peak_bytes
+from tests.bench.scene import Planned, Scene
+from tests.bench.schedulers import Contender, running
+from tests.bench.servers import Server, ServerName, started
+
+_CHURN_PERIOD_S = 1.0
+
+
+class HttpResult(msgspec.Struct, frozen=True):
+    """
+    One shape, one scheduler, one server.
+
+    CPU of scheduler and server between first and last binding, per pod. `start_s`: from its start to the first binding.
+    """
+
+    shape: str
+    server: str
+    scheduler: str
+    n_nodes: int
+    n_running: int
+    n_pods: int
+    pods_per_s: float
+    cpu_ms_per_pod: float
+    server_cpu_ms_per_pod: float
+    start_s: float
+    peak_mib: float
+
+
+def measure_http(scene: Scene, server_name: ServerName, contenders: Sequence[Contender]) -> list[HttpResult]:
+    """Every contender's run, on one server. Raises RuntimeError where a pod stays unbound or a rule is broken."""
+    with started(server_name) as server:
+        return asyncio.run(_measured(scene, server, contenders))
+
+
+async def _measured(scene: Scene, server: Server, contenders: Sequence[Contender]) -> list[HttpResult]:
+    results = []
+    async with objects_of(server) as objects:
+        await objects.create_cluster(scene)
+        for contender in contenders:
+            waiting = [*scene.idle, *scene.measured]
+            await objects.create_pods(scene.idle, scheduler=contender.name)
+            await objects.create_pods(scene.measured, scheduler=contender.name)
+            results.append(await _run(scene, server, objects, contender))
+            await objects.delete_pods(waiting)
+    return results
+
+
+async def _run(scene: Scene, server: Server, objects: Objects, contender: Contender) -> HttpResult:
+    version = await objects.version()
+    began_s = time.monotonic()
+    with running(contender, server) as process:
+        async with _churning(scene, objects, contender):
+            timing = await objects.await_bindings(
+                scene.measured_keys, version, process.pid, lambda: process.poll() is None
+            )
+        peak = peak_bytes(process.pid)
+        found = broken_rules(scene, await objects.nodes_of_pods())
+        if found:
+            raise RuntimeError(f"{scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")
+    n = timing.n
+    return HttpResult(
+        shape=scene.shape.name,
+        server=server.name,
+        scheduler=contender.label,
+        n_nodes=scene.size.n_nodes,
+        n_running=len(scene.running),
+        n_pods=n,
+        pods_per_s=(n - 1) / max(timing.last_s - timing.first_s, 1e-9),
+        cpu_ms_per_pod=timing.cpu_s * 1000 / n,
+        server_cpu_ms_per_pod=timing.server_cpu_s * 1000 / n,
+        start_s=timing.first_s - began_s,
+        peak_mib=peak / 2**20,
+    )
+
+
+@asynccontextmanager
+async def _churning(scene: Scene, objects: Objects, contender: Contender) -> AsyncIterator[None]:
+    """While the block runs a node, a pod too large for any node, and a service are recreated every second."""
+    if not scene.shape.churns:
+        yield
+        return
+    task = asyncio.create_task(_churn(objects, contender), name="churn")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _churn(objects: Objects, contender: Contender) -> None:
+    node = build.node("churning", allocatable={"cpu": "4", "memory": "32Gi", "pods": "0"})
+    pod = Planned(templates.large(), "default", "churning")
+    service = build.service("churning", {"app": "nobody"})
+    service["spec"] |= {"ports": [{"port": 80}]}
+    while True:
+        await objects.create_node(node)
+        await objects.create_pods([pod], scheduler=contender.name)
+        await objects.post("/api/v1/namespaces/default/services", service)
+        await asyncio.sleep(_CHURN_PERIOD_S)
+        await objects.delete("/api/v1/nodes/churning")
+        await objects.delete("/api/v1/namespaces/default/pods/churning")
+        await objects.delete("/api/v1/namespaces/default/services/churning")

@@ -1,0 +1,95 @@
+"""Schedulers as processes of their own: ours, and a kube-scheduler where its binary is given."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench.loaded import SCHEDULER
+from tests.bench.servers import Server
+from tests.integration.daemon import free_port
+
+_QPS: Final = 5000
+_STOP_TIMEOUT_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A scheduler that can be started. `name` is the schedulerName of its pods."""
+
+    label: str
+    name: str
+    binary: Path | None = None
+
+    def command(self, server: Server) -> list[str]:
+        """How to start it against the server."""
+        port = str(free_port())
+        kubeconfig = server.kubeconfig()
+        if self.binary is None:
+            own = [sys.executable, "-m", "scheduler", "run", "-v", "0", "--kubeconfig", str(kubeconfig)]
+            return [*own, "--port", port]
+        return [
+            str(self.binary),
+            f"--config={self._configuration(server, kubeconfig)}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={server.folder / 'scheduler-certs'}",
+            "--leader-elect=false",
+        ]
+
+    def _configuration(self, server: Server, kubeconfig: Path) -> Path:
+        """Its defaults, without a limit of requests that would bind before it does."""
+        path = server.folder / "kube-scheduler.json"
+        document = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": _QPS, "burst": _QPS},
+            "leaderElection": {"leaderElect": False},
+            "profiles": [{"schedulerName": self.name}],
+        }
+        path.write_text(json.dumps(document))
+        return path
+
+
+OURS: Final = Contender("ours", SCHEDULER)
+
+
+def kube_scheduler(binary: Path) -> Contender:
+    """The kube-scheduler of this binary, under a name that is not its default."""
+    return Contender("kube-scheduler", "kube-scheduler-bench", binary)
+
+
+@contextmanager
+def running(contender: Contender, server: Server) -> Iterator[subprocess.Popen[bytes]]:
+    """Its process; stopped afterwards. Raises RuntimeError with the end of its log where the block raises one."""
+    log = server.folder / f"{contender.label}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(contender.command(server), stdout=output, stderr=output)
+    try:
+        yield process
+    except RuntimeError as error:
+        raise RuntimeError(f"{contender.label}: {error}; its log: {_tail(log)}") from error
+    finally:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _tail(log: Path) -> str:
+    return " | ".join(log.read_text(errors="replace").splitlines()[-5:])

@@ -1,0 +1,108 @@
+"""An API server in processes of its own: the embedded cluster, or a real one where KUBEBUILDER_ASSETS names it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from scheduler.devcluster.server import DevCluster
+from tests.apiserver import RealApiServer, assets
+from tests.bench.measuring import children_of
+from tests.integration.cluster import kubeconfig_text
+
+ServerName = Literal["devcluster", "kube-apiserver"]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server. `pids` are all its processes; `folder` takes whatever belongs to it."""
+
+    name: ServerName
+    url: str
+    token: str
+    ca_file: Path | None
+    pids: tuple[int, ...]
+    folder: Path
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What lets a request in."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    @property
+    def tls(self) -> ssl.SSLContext | bool:
+        """How to trust it."""
+        return ssl.create_default_context(cafile=str(self.ca_file)) if self.ca_file else True
+
+    def kubeconfig(self) -> Path:
+        """A kubeconfig of this server, in its folder."""
+        path = self.folder / "kubeconfig"
+        path.write_text(
+            kubeconfig_text(self.url, token=self.token, ca_file=str(self.ca_file) if self.ca_file else "")
+        )
+        return path
+
+
+def available() -> list[ServerName]:
+    """The servers that can be started here."""
+    return ["devcluster", "kube-apiserver"] if assets() else ["devcluster"]
+
+
+@contextmanager
+def started(name: ServerName) -> Iterator[Server]:
+    """The server, empty; gone afterwards with everything it wrote."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as made:
+        folder = Path(made)
+        with _real(folder) if name == "kube-apiserver" else _devcluster(folder) as server:
+            yield server
+
+
+@contextmanager
+def _real(folder: Path) -> Iterator[Server]:
+    binaries = assets()
+    if binaries is None:
+        raise RuntimeError("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+    server = RealApiServer(binaries, folder)
+    before = children_of()
+    address = server.start()
+    try:
+        pids = tuple(children_of() - before)
+        yield Server("kube-apiserver", address.url, address.token, address.ca_file, pids, folder)
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _devcluster(folder: Path) -> Iterator[Server]:
+    command = [sys.executable, "-m", "tests.bench.servers"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            found = json.loads(process.stdout.readline())
+            yield Server("devcluster", found["url"], found["token"], None, (process.pid,), folder)
+        finally:
+            process.terminate()
+
+
+async def _serve() -> None:
+    """The embedded cluster without controllers, so that nobody but the scheduler changes a pod."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with DevCluster(token="") as cluster:
+        print(json.dumps({"url": cluster.url, "token": cluster.token}), flush=True)
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
