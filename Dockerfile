@@ -7,29 +7,29 @@ ARG PYTHON=3.13
 FROM python:${PYTHON}-slim AS dependencies
 WORKDIR /src
 COPY pyproject.toml ./
-# A layer of its own: it changes only when pyproject.toml does. Without pip, nothing can be installed later.
-RUN python -m venv --without-pip /opt/affinity-scheduler
 RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > requirements.txt
+# Without pip: nothing can be installed into it later.
+RUN python -m venv --without-pip /opt/affinity-scheduler
 RUN pip --python /opt/affinity-scheduler/bin/python install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: -r requirements.txt
 
-FROM dependencies AS demo-build
+FROM dependencies AS installed
 COPY README.md ./
 COPY scheduler scheduler
+COPY manifests/examples manifests/examples
 RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist .
 RUN pip --python /opt/affinity-scheduler/bin/python install --no-compile --disable-pip-version-check --no-deps --no-index dist/*.whl
+
 # Bytecode that is never checked against its source: on a read-only file system it could not be renewed anyway.
+FROM installed AS demo-build
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
 
-FROM dependencies AS product-build
-COPY README.md ./
-COPY scheduler scheduler
-RUN rm -r scheduler/devcluster scheduler/cli/devcluster.py scheduler/cli/demo.py scheduler/cli/stories
-RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist .
-RUN pip --python /opt/affinity-scheduler/bin/python install --no-compile --disable-pip-version-check --no-deps --no-index dist/*.whl
+FROM installed AS product-build
+RUN cd /opt/affinity-scheduler/lib/python3.*/site-packages/scheduler \
+    && rm -r devcluster cli/devcluster.py cli/demo.py cli/stories
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
 
 FROM python:${PYTHON}-slim AS runtime
-# Debian's image brings the standard library without bytecode, and pip, which has no work here.
+# The base image brings the standard library without bytecode, and pip, which has no work here.
 RUN python -m pip uninstall --yes --quiet --root-user-action ignore pip \
     && python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/(test|idlelib|lib2to3|site-packages)/' /usr/local/lib
 ENV PATH=/opt/affinity-scheduler/bin:$PATH \
