@@ -9,7 +9,8 @@ from scheduler.devcluster import fields, status
 from scheduler.devcluster.fields import FieldError, aggregate
 from scheduler.devcluster.kinds import NODE, POD, JsonObject
 from scheduler.devcluster.pods import copy_topology_labels
-from scheduler.devcluster.store import Store, check_uid
+from scheduler.devcluster.preconditions import check_uid
+from scheduler.devcluster.store import Store
 
 _RESOURCE = "pods/binding"
 

@@ -26,6 +26,8 @@ class Action(Enum):
     DELAY = "delay"
     #: The request takes effect, but its answer never comes: the connection closes after `delay_s`.
     LOSE_ANSWER = "lose-answer"
+    #: The request takes effect, but the answer is `code`: 504 is a write that timed out too late.
+    RESPOND_AFTER = "respond-after"
     #: The connection closes at once; nothing is done.
     DROP = "drop"
     #: The watch ends between two events, after `after_events` of them.

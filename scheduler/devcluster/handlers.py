@@ -75,7 +75,7 @@ class Call:
 
 
 def read_call(
-    verb: str, target: Target, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    verb: str, target: Target, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
 ) -> Call:
     """The request, its Accept header understood. Raises: StatusError 406, 400."""
     wanted = wanted_form(headers.get("Accept", ""), query.get("includeObject", ""))
@@ -129,7 +129,7 @@ class Handlers:
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
-        shaped = shaped_list(kind, objects, metadata, call.wanted, self._store.moment())
+        shaped = shaped_list(kind, objects, metadata, wanted=call.wanted, now=self._store.moment())
         return _answer(shaped, call.wanted)
 
     # -- writing ---------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class Handlers:
         name = target.name or ""
         if target.subresource == "scale":
             scale = set_scale(
-                self._store, target.kind, target.scope, name, call.object(SCALE), dry_run=call.dry_run
+                self._store, target.kind, target.scope, name, scale=call.object(SCALE), dry_run=call.dry_run
             )
             return _answer(scale, call.wanted)
         obj = call.object(target.kind)
@@ -212,7 +212,7 @@ class Handlers:
         if "resourceVersion" not in ((patch.get("metadata") or {}) if isinstance(patch, dict) else {}):
             scale["metadata"] = {**scale["metadata"], "resourceVersion": ""}
         result = set_scale(
-            self._store, target.kind, target.scope, target.name or "", scale, dry_run=call.dry_run
+            self._store, target.kind, target.scope, target.name or "", scale=scale, dry_run=call.dry_run
         )
         return _answer(result, call.wanted)
 

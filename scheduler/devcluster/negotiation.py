@@ -138,7 +138,7 @@ def _without_type(obj: JsonObject) -> JsonObject:
 
 
 def shaped_list(
-    kind: Kind, objects: list[JsonObject], metadata: JsonObject, wanted: Wanted, now: datetime
+    kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, wanted: Wanted, now: datetime
 ) -> JsonObject:
     """A list in the form wanted, `metadata` being the list's."""
     if wanted.form == "Table":

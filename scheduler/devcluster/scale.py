@@ -48,7 +48,7 @@ def selector_text(selector: JsonObject) -> str:
 
 
 def set_scale(
-    store: Store, kind: Kind, namespace: str, name: str, scale: JsonObject, *, dry_run: bool = False
+    store: Store, kind: Kind, namespace: str, name: str, *, scale: JsonObject, dry_run: bool = False
 ) -> JsonObject:
     """
     The workload has the Scale's replica count; the new Scale.

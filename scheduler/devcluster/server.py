@@ -212,7 +212,9 @@ class DevCluster:
                 scope = Scope(target.kind, target.namespace, path, options, wanted)
                 return await self._watch(request, scope)
             body = await request.read()
-            return self._handlers.handle(read_call(verb, target, request.query, request.headers, body))
+            return self._handlers.handle(
+                read_call(verb, target, query=request.query, headers=request.headers, body=body)
+            )
 
         return await self._with_faults(request, verb, target.kind.qualified, answer)
 
@@ -255,6 +257,9 @@ class DevCluster:
             # The write must take effect even if the client gives up while it waits.
             await asyncio.shield(asyncio.ensure_future(answer(request)))
             await asyncio.sleep(fault.delay_s)
+        if fault.action is Action.RESPOND_AFTER:
+            await asyncio.shield(asyncio.ensure_future(answer(request)))
+            return status_response(_answered(fault))
         if request.transport is not None:
             request.transport.abort()
         raise ConnectionResetError("a fault dropped the connection")

@@ -9,17 +9,17 @@ Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
 
-from scheduler.devcluster import fields, status
+from scheduler.devcluster import status
 from scheduler.devcluster.events import as_core
 from scheduler.devcluster.garbage import Deletion, Garbage
-from scheduler.devcluster.history import History, Reader, Revision, copied, encoded_text, without_nulls
+from scheduler.devcluster.history import History, Reader, Revision, copied, without_nulls
 from scheduler.devcluster.kinds import NAMESPACE, JsonObject, Kind
 from scheduler.devcluster.patches import JsonPatch, PatchType, patched
+from scheduler.devcluster.preconditions import check_deletion, check_patched_shape, check_uid
 from scheduler.devcluster.selectors import matcher
 from scheduler.devcluster.shapes import check_shape
 from scheduler.devcluster.strategies import strategy_of
@@ -196,7 +196,7 @@ class Store:
             raise status.not_found(kind, name)
         seen = old.as_kind(kind)
         new = strategy_input(kind, patched(copied(seen), patch, patch_type, kind))
-        _check_patched_shape(kind, new)
+        check_patched_shape(kind, new)
         metadata = new.get("metadata") or {}
         if (metadata.get("namespace") or "") != namespace:
             raise status.bad_request(_OTHER_NAMESPACE)
@@ -244,7 +244,7 @@ class Store:
         Raises: StatusError 404, 409.
         """
         old = self.revision(kind, namespace, name).obj
-        _check_deletion(kind, old, uid, resource_version)
+        check_deletion(kind, old, uid, resource_version)
         grace_s = strategy_of(kind).grace_period_s(old, grace_period_s)
         if dry_run:
             return Deletion(old, gone=True)
@@ -344,49 +344,6 @@ def strategy_input(kind: Kind, obj: JsonObject) -> JsonObject:
         return as_core(obj)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     return obj
-
-
-def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
-    """Raises: StatusError 409 where a uid is stated that is not the stored one."""
-    if stated and stated != stored["uid"]:
-        why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
-        raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
-
-
-def _check_patched_shape(kind: Kind, new: JsonObject) -> None:
-    """Raises: StatusError 422 where a patch left a field with the wrong JSON type."""
-    try:
-        check_shape(kind, new)
-    except status.StatusError as error:
-        unreadable = fields.invalid("patch", encoded_text(new), error.message)
-        raise status.StatusError(
-            422,
-            "Invalid",
-            f' "" is invalid: {fields.aggregate([unreadable])}',
-            details={"causes": [unreadable.cause()]},
-        ) from error
-
-
-def _check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
-    metadata = old["metadata"]
-    if uid and uid != metadata["uid"]:
-        why = (
-            "the UID in the precondition "
-            f"({uid}) does not match the UID in record ({metadata['uid']}). The object might have been deleted "
-            "and then recreated"
-        )
-        raise _unmet(kind, metadata["name"], why)
-    if resource_version and resource_version != metadata["resourceVersion"]:
-        why = (
-            f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion "
-            f"in record ({metadata['resourceVersion']}). The object might have been modified"
-        )
-        raise _unmet(kind, metadata["name"], why)
-
-
-def _unmet(kind: Kind, name: str, why: str) -> status.StatusError:
-    """A deletion's precondition that does not hold. Upstream gives the kind where others give the resource."""
-    return status.conflict(replace(kind, plural=kind.kind), name, why)
 
 
 def _keep_server_metadata(new: JsonObject, old: JsonObject) -> None:

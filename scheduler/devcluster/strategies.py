@@ -17,6 +17,7 @@ from scheduler.devcluster.defaults import (
     default_stateful_set,
     default_workload,
 )
+from scheduler.devcluster.event_rules import EventStrategy
 from scheduler.devcluster.fields import FieldError
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.pods import PodStrategy
@@ -289,15 +290,9 @@ class LeaseStrategy(Strategy):
     unconditional_update: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EventStrategy(Strategy):
-    """Events may be written by PUT to a name that is free."""
-
-    create_on_update: bool = True
-
-
 _DEFAULT: Final = Strategy()
 _WORKLOAD: Final = WorkloadStrategy()
+_STRICT_EVENTS: Final = EventStrategy(strict=True)
 _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "pods": PodStrategy(),
     "nodes": NodeStrategy(),
@@ -317,4 +312,4 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
 
 def strategy_of(kind: Kind) -> Strategy:
     """The strategy of a kind."""
-    return _BY_STORAGE.get(kind.storage, _DEFAULT)
+    return _STRICT_EVENTS if kind.group == "events.k8s.io" else _BY_STORAGE.get(kind.storage, _DEFAULT)

@@ -175,6 +175,14 @@ async def test_a_write_can_take_effect_though_its_answer_is_lost():
         assert cluster.store.find(CONFIG_MAP, "default", "a") is not None
 
 
+async def test_a_write_can_time_out_after_it_took_effect():
+    async with _cluster() as (cluster, api):
+        cluster.faults.add(Fault(action=Action.RESPOND_AFTER, verb="create", code=504))
+        answer = await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "a"}})
+        answer.refused(504, "Timeout")
+        assert cluster.store.find(CONFIG_MAP, "default", "a") is not None
+
+
 async def test_a_request_can_be_dropped_before_it_takes_effect():
     async with _cluster() as (cluster, api):
         cluster.faults.add(Fault(action=Action.DROP, method="POST", path="/configmaps$"))

@@ -324,6 +324,52 @@ async def test_an_event_written_in_one_version_reads_in_the_other(api: Api):
     assert regarding["items"] == []
 
 
+def _event(api: Api, **changes: object) -> dict[str, object]:
+    event = {
+        "metadata": {"name": "e"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/s",
+        "reportingInstance": "s-1",
+        "action": "Scheduling",
+        "reason": "FailedScheduling",
+        "type": "Warning",
+        "note": "no",
+        "regarding": {"kind": "Pod", "namespace": api.namespace, "name": "p"},
+        **changes,
+    }
+    return {key: value for key, value in event.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "causes"),
+    [
+        pytest.param({"eventTime": None}, [("FieldValueRequired", "eventTime")], id="no time"),
+        pytest.param(
+            {"reportingInstance": None}, [("FieldValueRequired", "reportingInstance")], id="no instance"
+        ),
+        pytest.param({"action": None}, [("FieldValueRequired", "action")], id="no action"),
+        pytest.param({"type": "Odd"}, [("FieldValueInvalid", "type")], id="type"),
+        pytest.param({"note": "x" * 1025}, [("FieldValueInvalid", "message")], id="note too long"),
+        pytest.param({"deprecatedCount": 1}, [("FieldValueInvalid", "count")], id="deprecated count"),
+        pytest.param({"series": {"count": 1}}, None, id="series"),
+        pytest.param(
+            {"regarding": {"kind": "Node", "name": "n"}}, None, id="a node's event in a team's namespace"
+        ),
+    ],
+)
+async def test_an_event_that_says_too_little_is_invalid(api: Api, changes, causes):
+    answer = await api.post(api.in_namespace("events", group="apis/events.k8s.io/v1"), _event(api, **changes))
+    answer.refused(422, "Invalid")
+    assert causes is None or answer.causes() == causes
+
+
+async def test_only_the_series_of_an_event_goes_on(api: Api):
+    group = "apis/events.k8s.io/v1"
+    (await api.post(api.in_namespace("events", group=group), _event(api))).ok  # noqa: B018
+    answer = await api.patch(api.in_namespace("events", "e", group=group), {"note": "changed"})
+    assert answer.refused(422, "Invalid").endswith('message: Invalid value: "changed": field is immutable')
+
+
 async def test_event_series_are_patched_in(api: Api):
     group = "apis/events.k8s.io/v1"
     body = {
