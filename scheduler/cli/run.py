@@ -70,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="log verbosity, 0 to 10 (default %(default)s)",
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+    parser.add_argument(
+        "--decision-annotations",
+        choices=("true", "false"),
+        default="true",
+        help="write why a node was chosen into the bound pod's annotations (default %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         verbosity=args.verbosity,
         log_format=args.log_format,
+        decision_annotations=args.decision_annotations == "true",
     )
     return asyncio.run(serve(options, os.environ))
 

@@ -26,6 +26,9 @@ from scheduler.state.snapshot import Snapshot
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
+#: Less than any total: scores are from 0 to 100, weights small.
+_BELOW_ALL: Final = -(1 << 62)
+
 #: Fewest nodes that sampling may look for, as upstream's minFeasibleNodesToFind.
 _FEWEST_FEASIBLE: Final = 100
 
@@ -39,12 +42,41 @@ class Chance(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Standings:
+    """
+    How the nodes stood in one decision: the cycle's own arrays, so to be read before the next stimulus only.
+
+    `totals`: int64 array of shape (n_feasible,), in the order of `feasible.rows`. `scores`: plugin, weight, and its
+    unweighted scores of shape (n_rows,), valid on feasible rows; none where one node alone was feasible. `refused`:
+    nodes by the filter that refused them first.
+    """
+
+    chosen_row: int
+    feasible: Feasible
+    totals: Amounts
+    scores: Sequence[tuple[str, int, Amounts]]
+    refused: Sequence[tuple[str, int]]
+
+    def leading(self, n_most: int) -> list[tuple[int, int]]:
+        """(row, total) of the chosen node, then of the others from the highest total down; O(n_most * n_feasible)."""
+        rows, totals = self.feasible.rows, self.totals.copy()
+        place = int(rows.searchsorted(self.chosen_row))
+        found = [(self.chosen_row, totals.item(place))]
+        while len(found) < min(n_most, len(rows)):
+            totals[place] = _BELOW_ALL
+            place = int(totals.argmax())
+            found.append((rows.item(place), totals.item(place)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """The node that was chosen, and among how many."""
 
     node_name: str
     n_evaluated: int
     n_feasible: int
+    standings: Standings = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +103,8 @@ class _Filtered:
 
     filters: list[tuple[str, NodeFilter]] = field(default_factory=list)
     narrowing: dict[str, frozenset[str]] = field(default_factory=dict)
+    #: Nodes that each filter took from those before it, in order; filters that took none are left out.
+    refused: list[tuple[str, int]] = field(default_factory=list)
 
 
 def decide(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer) -> Decision:
@@ -95,11 +129,14 @@ def _decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, obs
     feasible = Feasible(mask)
     if feasible.n == 0:
         return NoFit(_diagnosed(snapshot, filtered, nodes))
-    total = _scored(candidate, snapshot, profile, feasible, observer)
-    if isinstance(total, Failed):
-        return total
-    row = _best(total, feasible, chance)
-    return Placement(snapshot.nodes.name_of(row), snapshot.n_nodes, feasible.n)
+    scored = _scored(candidate, snapshot, profile, feasible, observer)
+    if isinstance(scored, Failed):
+        return scored
+    total, scores = scored
+    totals = total[feasible.rows]
+    row = _best(totals, feasible, chance)
+    standings = Standings(row, feasible, totals, scores, filtered.refused)
+    return Placement(snapshot.nodes.name_of(row), snapshot.n_nodes, feasible.n, standings)
 
 
 def _prefilter(
@@ -169,10 +206,14 @@ def _candidate_nodes(snapshot: Snapshot, filtered: _Filtered) -> Mask:
 
 def _run_filters(nodes: Mask, filtered: _Filtered, observer: Observer) -> Mask:
     mask = nodes
+    n_left = int(np.count_nonzero(mask))
     for name, node_filter in filtered.filters:
         observer.evaluated(name, "Filter")
         mask = mask & node_filter.fits()
-        if not mask.any():
+        n_before, n_left = n_left, int(np.count_nonzero(mask))
+        if n_left < n_before:
+            filtered.refused.append((name, n_before - n_left))
+        if not n_left:
             break
     return mask
 
@@ -231,11 +272,16 @@ def _diagnosed(snapshot: Snapshot, filtered: _Filtered, nodes: Mask) -> FitError
 
 def _scored(
     candidate: Candidate, snapshot: Snapshot, profile: Profile, feasible: Feasible, observer: Observer
-) -> Amounts | Failed:
-    """Weighted sum of all scores: int64 array of shape (n_rows,). One feasible node is not scored at all."""
+) -> tuple[Amounts, list[tuple[str, int, Amounts]]] | Failed:
+    """
+    Weighted sum of all scores, and what was added up: plugin, weight, scores. One feasible node is not scored at all.
+
+    Every array is int64 of shape (n_rows,).
+    """
     total = np.zeros(snapshot.n_rows, dtype=np.int64)
+    scores: list[tuple[str, int, Amounts]] = []
     if feasible.n == 1 or not profile.scorers:
-        return total
+        return total, scores
     observer.enter("PreScore")
     scorers: list[tuple[str, int, NodeScorer]] = []
     for weighted in profile.scorers:
@@ -253,14 +299,15 @@ def _scored(
     for name, weight, scorer in scorers:
         observer.evaluated(name, "Score")
         # That scores are from 0 to 100 is a property of every plugin in the tree, tested there and not here.
-        total += weight * scorer.normalized(scorer.raw())
+        normalized = scorer.normalized(scorer.raw())
+        scores.append((name, weight, normalized))
+        total += weight * normalized
     observer.leave("Score", Code.SUCCESS)
-    return total
+    return total, scores
 
 
-def _best(total: Amounts, feasible: Feasible, chance: Chance) -> int:
-    """The feasible row with the highest total; a tie is drawn."""
-    totals = total[feasible.rows]
+def _best(totals: Amounts, feasible: Feasible, chance: Chance) -> int:
+    """The feasible row with the highest of the `totals`, which are in the order of the rows; a tie is drawn."""
     tied = np.flatnonzero(totals == totals.max())
     drawn = tied[0] if len(tied) == 1 else tied[chance.randrange(len(tied))]
     return int(feasible.rows[drawn])

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from scheduler.core.decide import Chance, Failed, NoFit, Placement, decide
+from scheduler.core.recording import DECISION_ANNOTATION, decision_record
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -65,11 +66,13 @@ _NOTE_TAIL: Final = " ..."
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A pod between assume and the answer to its bind."""
+    """A pod between assume and the answer to its bind; of its placement only what outlives the cycle's arrays."""
 
     queued: QueuedPod
     pod: Pod
-    placement: Placement
+    node_name: str
+    n_evaluated: int
+    n_feasible: int
     started_s: float
 
 
@@ -84,13 +87,26 @@ class Machine:
         profiles: Mapping[str, Profile],
         chance: Chance,
         observer: Observer | None = None,
+        records_decisions: bool = False,
     ) -> None:
+        """
+        Nothing is known yet.
+
+        Args:
+            state: empty, and written by this machine alone from now on.
+            queue: empty likewise.
+            profiles: by schedulerName.
+            chance: draws ties.
+            observer: watches decisions.
+            records_decisions: whether binds carry `core.recording`'s annotation.
+        """
         self.state = state
         self.queue = queue
         self._snapshot = Snapshot(state)
         self._profiles = profiles
         self._chance = chance
         self._observer = observer if observer is not None else Unobserved()
+        self._records_decisions = records_decisions
         #: Unassigned pods of our profiles as last seen, wherever in the queue or in a bind they are.
         self._pending: dict[str, Pod] = {}
         self._binding: dict[str, _Binding] = {}
@@ -249,11 +265,20 @@ class Machine:
                 assert_never(decision)
 
     def _place(self, queued: QueuedPod, placement: Placement, now_s: float) -> list[Instruction]:
-        pod = queued.pod
-        self.state.assume(replace(pod, node_name=placement.node_name), placement.node_name)
+        pod, node_name = queued.pod, placement.node_name
+        # Read first: the scores are the cycle's own arrays, and assume moves some of them.
+        annotations = self._annotations(placement)
+        self.state.assume(replace(pod, node_name=node_name), node_name)
         self.queue.done(pod.uid)
-        self._binding[pod.uid] = _Binding(queued, pod, placement, now_s)
-        return [Bind(pod, placement.node_name)]
+        self._binding[pod.uid] = _Binding(
+            queued, pod, node_name, placement.n_evaluated, placement.n_feasible, now_s
+        )
+        return [Bind(pod, node_name, annotations)]
+
+    def _annotations(self, placement: Placement) -> dict[str, str]:
+        if not self._records_decisions:
+            return {}
+        return {DECISION_ANNOTATION: decision_record(placement, self.state.nodes)}
 
     def _fail(
         self,
@@ -276,17 +301,17 @@ class Machine:
         binding = self._binding.pop(uid, None)
         if binding is None:
             return []
-        pod, placement = binding.pod, binding.placement
-        note = f"Successfully assigned {pod.key} to {placement.node_name}"
+        pod, node_name = binding.pod, binding.node_name
+        note = f"Successfully assigned {pod.key} to {node_name}"
         return [
             EmitEvent(pod, "Normal", "Scheduled", "Binding", note),
             _attempted(
                 binding.queued,
                 "scheduled",
                 binding.started_s,
-                n_evaluated=placement.n_evaluated,
-                n_feasible=placement.n_feasible,
-                message=placement.node_name,
+                n_evaluated=binding.n_evaluated,
+                n_feasible=binding.n_feasible,
+                message=node_name,
             ),
         ]
 

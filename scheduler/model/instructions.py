@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from scheduler.model.pods import Pod
@@ -10,10 +11,11 @@ from scheduler.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod of this UID to the node; ends in BindDone or BindFailed."""
+    """Bind the pod of this UID to the node, which also gives it the annotations; ends in BindDone or BindFailed."""
 
     pod: Pod
     node_name: str
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

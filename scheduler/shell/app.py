@@ -62,6 +62,7 @@ class Options:
     seed: int | None
     verbosity: int
     log_format: str
+    decision_annotations: bool = True
 
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
@@ -111,6 +112,7 @@ class Scheduler:
             profiles=profiles,
             chance=random.Random(seed),
             observer=metrics.cycle_observer(profiles, seed=seed),
+            records_decisions=options.decision_annotations,
         )
         metrics.watch_state(self._queue, self._state)
         self._inbox = Inbox()

@@ -69,7 +69,11 @@ class ClusterOutbox:
         pod = order.pod
         await self._conditions.settle(pod.uid)
         outcome = await self._binder.bind(
-            namespace=pod.namespace, name=pod.name, uid=pod.uid, node_name=order.node_name
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            node_name=order.node_name,
+            annotations=order.annotations,
         )
         match outcome:
             case Bound():

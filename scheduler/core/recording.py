@@ -1,0 +1,88 @@
+"""
+The record of a decision that a bound pod carries as an annotation: small, stable, and written with the bind itself.
+
+    {"v":1,"evaluated":5000,"feasible":4980,
+     "top":[{"node":"n7","total":512,"scores":{"NodeResourcesFit":96,...}},...],   the chosen node first
+     "rejected":{"TaintToleration":20}}
+
+`scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by the
+filter that refused them first: a placed pod's refused nodes are never asked for more, which would cost far more than
+the rest of the record. Where one node alone was feasible nothing was scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from scheduler.core.decide import Placement, Standings
+from scheduler.state.node_table import NodeTable
+
+DECISION_ANNOTATION: Final = "affinity-scheduler.io/decision"
+#: Longest record; what does not fit is left out, the worst runner-up first.
+RECORD_LIMIT_BYTES: Final = 1024
+
+_VERSION: Final = 1
+_N_TOP: Final = 3
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class RankedNode(msgspec.Struct, frozen=True):
+    """One node's weighted scores by plugin, and their sum."""
+
+    node: str
+    total: int
+    scores: Mapping[str, int] = {}
+
+
+class DecisionRecord(msgspec.Struct, frozen=True):
+    """What the annotation says; see the module."""
+
+    v: int
+    evaluated: int
+    feasible: int
+    top: tuple[RankedNode, ...] = ()
+    rejected: Mapping[str, int] = {}
+
+
+def decision_record(placement: Placement, nodes: NodeTable) -> str:
+    """
+    The record as JSON of at most `RECORD_LIMIT_BYTES`; to be made before the next stimulus.
+
+    Cost: see `Standings.leading`; 10 µs at 5,000 nodes.
+    """
+    top = ranked_nodes(placement.standings, nodes, _N_TOP)
+    rejected = dict(placement.standings.refused)
+    while True:
+        record = DecisionRecord(_VERSION, placement.n_evaluated, placement.n_feasible, top, rejected)
+        encoded = _ENCODER.encode(record)
+        if len(encoded) <= RECORD_LIMIT_BYTES:
+            return encoded.decode()
+        if top:
+            top = top[:-1]
+        else:
+            rejected = {}
+
+
+def ranked_nodes(standings: Standings, nodes: NodeTable, n_most: int) -> tuple[RankedNode, ...]:
+    """The chosen node and the best of the others, `n_most` in all."""
+    ranked = []
+    for row, total in standings.leading(n_most):
+        scores = {}
+        for name, weight, normalized in standings.scores:
+            points = weight * normalized.item(row)
+            if points:
+                scores[name] = points
+        ranked.append(RankedNode(nodes.name_of(row), total, scores))
+    return tuple(ranked)
+
+
+def read_record(text: str) -> DecisionRecord | None:
+    """The record that an annotation holds; None where it is none of ours, whoever wrote it."""
+    try:
+        record = msgspec.json.decode(text, type=DecisionRecord)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    return record if record.v == _VERSION else None

@@ -1,0 +1,124 @@
+"""The record of a decision that a bound pod carries."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from scheduler.core.decide import Placement, decide
+from scheduler.core.machine import Machine
+from scheduler.core.recording import (
+    DECISION_ANNOTATION,
+    RECORD_LIMIT_BYTES,
+    decision_record,
+    read_record,
+)
+from scheduler.framework.observer import Unobserved
+from scheduler.model.nodes import decode_node
+from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import built_profiles, queue_for
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests import build
+
+NAME = "affinity-scheduler"
+
+
+def placed(nodes: list[build.Json], pod: build.Json) -> tuple[Placement, ClusterState]:
+    """The decision on the pod on an empty cluster of these nodes."""
+    state = ClusterState()
+    for node in nodes:
+        state.upsert_node(decode_node(msgspec.json.encode(node)))
+    profile = built_profiles(default_settings(), Snapshot(state).default_selector)[NAME]
+    decision = decide(decoded(pod), Snapshot(state), profile, random.Random(1), Unobserved())
+    assert isinstance(decision, Placement)
+    return decision, state
+
+
+def decoded(pod: build.Json) -> Pod:
+    return PodDecoder().decode(msgspec.json.encode(pod))
+
+
+def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
+    """Totals are the sums of the weighted scores, and never grow from one node to the next."""
+    nodes = [build.node(f"n{i}", allocatable={"cpu": str(i + 1)}) for i in range(6)]
+    placement, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "500m"})]))
+    record = read_record(decision_record(placement, state.nodes))
+    assert record is not None
+    assert (record.evaluated, record.feasible) == (6, 6)
+    assert record.top[0].node == placement.node_name
+    assert len({ranked.node for ranked in record.top}) == 3
+    assert [sum(ranked.scores.values()) for ranked in record.top] == [r.total for r in record.top]
+    totals = [ranked.total for ranked in record.top]
+    assert totals == sorted(totals, reverse=True)
+
+
+def test_a_record_counts_nodes_by_the_filter_that_refused_them_first() -> None:
+    """A node that two filters refuse counts for the first, as in the text of an event."""
+    nodes = [
+        build.node("free"),
+        build.node("also-free"),
+        build.node("tainted", taints=["a=b:NoSchedule"]),
+        build.node("tainted-and-small", taints=["a=b:NoSchedule"], allocatable={"cpu": "1"}),
+        build.node("small", allocatable={"cpu": "1"}),
+    ]
+    placement, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "2"})]))
+    record = read_record(decision_record(placement, state.nodes))
+    assert record is not None
+    assert record.rejected == {"TaintToleration": 2, "NodeResourcesFit": 1}
+    assert record.feasible == 2
+
+
+def test_where_one_node_alone_is_feasible_nothing_was_scored() -> None:
+    """The record says so by an empty list of scores."""
+    placement, state = placed([build.node("only")], build.pod())
+    record = read_record(decision_record(placement, state.nodes))
+    assert record is not None
+    assert [(ranked.node, ranked.total, ranked.scores) for ranked in record.top] == [("only", 0, {})]
+
+
+@pytest.mark.parametrize("length", [1, 40, 100, 180, 253])
+def test_a_record_stays_within_its_bound_whatever_nodes_are_called(length: int) -> None:
+    """What does not fit is left out, the worst runner-up first."""
+    nodes = [build.node(str(i) + "n" * (length - 1), hostname=f"h{i}") for i in range(5)]
+    placement, state = placed(nodes, build.pod())
+    text = decision_record(placement, state.nodes)
+    assert len(text.encode()) <= RECORD_LIMIT_BYTES
+    record = read_record(text)
+    assert record is not None
+    assert record.feasible == 5
+    assert not record.top or record.top[0].node == placement.node_name
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2,"evaluated":1,"feasible":1}', "\ud800", '{"v":1}'])
+def test_an_annotation_that_is_none_of_ours_is_no_record(text: str) -> None:
+    """Anybody may write annotations."""
+    assert read_record(text) is None
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_binds_carry_the_record_where_it_is_wanted(records: bool) -> None:
+    """The setting decides; the record is that of the decision just made."""
+    state, settings = ClusterState(), default_settings()
+    profiles = built_profiles(settings, Snapshot(state).default_selector)
+    machine = Machine(
+        state=state,
+        queue=queue_for(profiles, settings, max_in_unschedulable_s=300.0),
+        profiles=profiles,
+        chance=random.Random(1),
+        records_decisions=records,
+    )
+    machine.handle(NodeSeen(decode_node(msgspec.json.encode(build.node("a")))), 1.0)
+    machine.handle(PodSeen(decoded(build.pod(spec={"schedulerName": NAME}))), 1.0)
+    (bind,) = machine.handle(CycleDue(), 1.0)
+    annotations = getattr(bind, "annotations", None)
+    assert annotations is not None
+    assert list(annotations) == ([DECISION_ANNOTATION] if records else [])
+    if records:
+        record = read_record(annotations[DECISION_ANNOTATION])
+        assert record is not None
+        assert [ranked.node for ranked in record.top] == ["a"]
