@@ -84,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(args.config, gates) if args.config else default_settings(gates)
     if not 0 <= args.port <= 65535:
         raise SettingsError("--port", "", str(args.port), "a port from 0 to 65535")
+    if not 0 <= args.verbosity <= 10:
+        raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
     options = Options(
         settings=_with_kubeconfig(settings, args.kubeconfig),
         master=args.master,

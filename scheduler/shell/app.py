@@ -23,6 +23,7 @@ from scheduler.errors import ApiError, SettingsError
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.kube.requests import LIVE_PODS, list_page
+from scheduler.kube.responses import decode_page
 from scheduler.model.instructions import Attempted, PatchCondition
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
@@ -87,7 +88,8 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
 async def _check_reachable(client: KubeClient, credentials: Credentials) -> None:
     """One small list, so that a wrong address or a missing right is one clear line at the start."""
     try:
-        await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S)
+        answer = await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S)
+        decode_page(answer)
     except ApiError as error:
         server = credentials.endpoint.server
         raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error

@@ -63,9 +63,11 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Until `stop`, and the answers to the binds in flight."""
-        while not self._is_finished():
+        while True:
             self._handle_waiting()
             self._keep_time()
+            if self._is_finished():
+                return
             if self._may_cycle():
                 started_s = self._now_s()
                 for instruction in self._machine.handle(CycleDue(), started_s):

@@ -1,0 +1,223 @@
+"""What a person can mend at the start is one line on standard error and exit code 2."""
+
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from scheduler.cli.main import main
+from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.server import DevCluster
+from tests.apiserver import Address
+from tests.integration.cluster import kubeconfig_text
+from tests.integration.daemon import free_port, refused
+
+
+def refused_at_once(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that the command writes before it returns exit code 2, in this process since no server is asked."""
+    try:
+        code: str | int | None = main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    (line,) = captured.err.splitlines()
+    return line
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def devcluster() -> AsyncIterator[DevCluster]:
+    """An embedded cluster that asks for a token."""
+    async with DevCluster(token="right") as devcluster:
+        yield devcluster
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, devcluster: DevCluster) -> Path:
+    """A kubeconfig that works."""
+    path = tmp_path / "kubeconfig"
+    devcluster.write_kubeconfig(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        pytest.param(
+            ["run", "--bogus"],
+            "affinity-scheduler: unrecognized arguments: --bogus (see affinity-scheduler --help)",
+            id="unknown flag",
+        ),
+        pytest.param(
+            ["run", "--port", "x"],
+            "affinity-scheduler run: argument --port: invalid int value: 'x' (see affinity-scheduler run --help)",
+            id="flag of the wrong type",
+        ),
+        pytest.param(
+            ["run", "--port", "70000"], "--port: found 70000, expected a port from 0 to 65535", id="no port"
+        ),
+        pytest.param(
+            ["run", "-v", "11"], "-v: found 11, expected a verbosity from 0 to 10", id="no verbosity"
+        ),
+        pytest.param(
+            ["run", "--master", "example"],
+            "--master: found 'example', expected a URL such as https://10.0.0.1:6443",
+            id="no URL",
+        ),
+        pytest.param(
+            ["run", "--kubeconfig", "/does/not/exist"],
+            "/does/not/exist: found no such file, expected a kubeconfig file",
+            id="no kubeconfig",
+        ),
+        pytest.param(
+            ["run", "--config", "/does/not/exist"],
+            "/does/not/exist: found no such file, expected a file with a KubeSchedulerConfiguration",
+            id="no configuration",
+        ),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The flag, what was found and what is expected."""
+    assert refused_at_once(capsys, *arguments) == line
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
+    """It names the address and why it can't be reached."""
+    url = f"http://127.0.0.1:{free_port()}"
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(url))
+    line = await refused("run", "--kubeconfig", str(path))
+    assert line.startswith(f"API server: {url}: found no answer ConnectionRefused: ")
+    assert line.endswith(", expected an answer to a list of pods")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_token_is_one_line(tmp_path: Path, devcluster: DevCluster) -> None:
+    """It says 401, and nothing of the token."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(devcluster.url, token="secret-but-wrong"))
+    line = await refused("run", "--kubeconfig", str(path))
+    assert line == (
+        f"API server: {devcluster.url}: found 401 Unauthorized: Unauthorized, expected an answer to a list of pods"
+    )
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.real
+async def test_a_wrong_token_is_one_line_on_a_real_server(tmp_path: Path, real_server: Address) -> None:
+    """The same words as the embedded server's."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(real_server.url, token="wrong", ca_file=str(real_server.ca_file)))
+    line = await refused("run", "--kubeconfig", str(path))
+    assert line == (
+        f"API server: {real_server.url}: found 401 Unauthorized: Unauthorized, expected an answer to a list of pods"
+    )
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.real
+async def test_a_server_that_is_not_trusted_is_one_line(tmp_path: Path, real_server: Address) -> None:
+    """Its certificate is of nobody that we know."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(real_server.url, token=real_server.token))
+    line = await refused("run", "--kubeconfig", str(path))
+    assert line.startswith(f"API server: {real_server.url}: found no answer TLS: ")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_missing_right_is_one_line(kubeconfig: Path, devcluster: DevCluster) -> None:
+    """403 at the first list."""
+    devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=403))
+    line = await refused("run", "--kubeconfig", str(kubeconfig))
+    assert line.startswith(f"API server: {devcluster.url}: found 403 Forbidden: ")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> None:
+    """Something answers 200, but not with a list."""
+
+    async def greet(_: web.Request) -> web.Response:
+        return web.Response(text="<html>hello</html>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", greet)
+    async with TestServer(app) as server:
+        path = tmp_path / "kubeconfig"
+        path.write_text(kubeconfig_text(str(server.make_url("")).rstrip("/")))
+        line = await refused("run", "--kubeconfig", str(path))
+    assert "found 200 BadAnswer: not a list: " in line
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_context_that_is_missing_is_one_line(kubeconfig: Path) -> None:
+    """File, field, found and expected."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    content["current-context"] = "elsewhere"
+    kubeconfig.write_text(yaml.safe_dump(content))
+    line = await refused("run", "--kubeconfig", str(kubeconfig))
+    assert line.startswith(f"{kubeconfig}: current-context: found ")
+    assert "elsewhere" in line
+    assert "expected" in line
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_port_in_use_is_one_line(kubeconfig: Path) -> None:
+    """It is found before anything is logged."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        line = await refused("run", "--kubeconfig", str(kubeconfig), "--port", str(port))
+    assert line == f"--port: found {port} in use, expected a free port"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("kind: Pod\n", "kind", id="another kind"),
+        pytest.param("profiles: [{schedulerName: a}, {schedulerName: a}]\n", "profiles", id="a name twice"),
+        pytest.param("parallelism: many\n", "parallelism", id="a wrong type"),
+        pytest.param("colour: red\n", "colour", id="an unknown field"),
+        pytest.param(
+            "profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]\n",
+            "profiles[0].plugins",
+            id="unknown plugin",
+        ),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(
+    tmp_path: Path, text: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file and the field, before any server is asked."""
+    kind = "" if "kind:" in text else "kind: KubeSchedulerConfiguration\n"
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(f"apiVersion: kubescheduler.config.k8s.io/v1\n{kind}{text}")
+    line = refused_at_once(capsys, "run", "--config", str(path))
+    assert line.startswith(f"{path}: ")
+    assert problem in line
+
+
+def test_devcluster_names_the_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The embedded cluster's own command is as brief."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        line = refused_at_once(capsys, "devcluster", "--port", str(port), "--kubeconfig", str(tmp_path / "k"))
+    assert line == f"--port: found {port} in use, expected a free port"
+
+
+def test_devcluster_names_the_file_that_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder does not exist."""
+    line = refused_at_once(capsys, "devcluster", "--kubeconfig", str(tmp_path / "no" / "k"))
+    assert line.startswith("--kubeconfig: found ")
