@@ -41,11 +41,12 @@ async def _play(stage: Stage) -> None:
     show.quote(reason)
     _expect_alone(stage, await stage.check(), 6)
 
+    show.step(f"two more nodes join the cluster: {', '.join(_NEW_NODES)}")
     await stage.add_nodes([ready_node(name, zone) for name, zone in _NEW_NODES.items()])
     await stage.running(8)
     pods = await stage.check()
     _expect_alone(stage, pods, 8)
-    show.good(f"{' and '.join(_NEW_NODES)} joined, and hooli took them: one pod per node, four customers")
+    show.good("hooli has them: four customers, one pod per node")
     await stage.draw(pods, _owner)
 
 

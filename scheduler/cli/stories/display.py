@@ -18,7 +18,7 @@ _REDRAW_S: Final = 0.05
 _WIDEST: Final = 110
 _UNBOUNDED: Final = 1_000_000
 _ERASED: Final = "\r\x1b[K"
-#: Group colours in the order of first use: blue, green, yellow, magenta, cyan, red.
+#: Colours of groups, in the order in which they appear: blue, green, yellow, magenta, cyan, red.
 _COLOURS: Final = ("34;1", "32;1", "33;1", "35;1", "36;1", "31;1")
 _BOLD: Final = "1"
 _FAINT: Final = "2"
@@ -63,11 +63,15 @@ class Display:
         self._now_s = now_s
         self._drawn_at_s: float | None = None
         self._bar_shown = False
+        self._is_blank = True
+        #: Colours of this story's groups, so that one keeps its own from table to table.
+        self._colour_by_group: dict[Group, str] = {}
 
     # -- lines -----------------------------------------------------------------------------------------------
 
     def title(self, text: str, about: str) -> None:
         """A story begins."""
+        self._colour_by_group.clear()
         self.line()
         self.line(self._painted(text, _BOLD))
         for line in textwrap.wrap(about, min(self._width(), _WIDEST) - 2):
@@ -97,8 +101,11 @@ class Display:
         self._wrapped(text, f"  {mark} ", "    ", self._colour_if(_BAD))
 
     def line(self, text: str = "") -> None:
-        """A line as it is; a progress bar that is still there gives way to it."""
+        """A line as it is, but never two empty ones; a progress bar that is still there gives way to it."""
         self._clear_bar()
+        if not text and self._is_blank:
+            return
+        self._is_blank = not text
         print(text, file=self._out, flush=True)
 
     # -- progress --------------------------------------------------------------------------------------------
@@ -132,10 +139,14 @@ class Display:
             rows: in the order shown; a region is named once.
             waiting: pods without a node.
         """
-        colour_by_group = _colours([*(group for row in rows for group in row.groups), *waiting])
+        shown_groups = sorted(
+            {*waiting, *(group for row in rows for group in row.groups)}, key=lambda one: one.letter
+        )
+        for group in shown_groups:
+            self._colour_of(group)
 
         def drawn(groups: Iterable[Group]) -> str:
-            letters = (self._painted(one.letter, colour_by_group[one]) for one in groups)
+            letters = (self._painted(one.letter, self._colour_of(one)) for one in groups)
             return " ".join(letters) or self._painted("-", _FAINT)
 
         self.line()
@@ -147,9 +158,7 @@ class Display:
             lines.append(("no node", "", drawn(waiting)))
         for text in columns((region.upper(), "NODE", "PODS"), lines):
             self.line(f"    {text}")
-        legend = (
-            f"{self._painted(one.letter, colour)} = {one.meaning}" for one, colour in colour_by_group.items()
-        )
+        legend = [f"{drawn([one])} = {one.meaning}" for one in shown_groups]
         self.line()
         self.line("    " + "   ".join(legend))
         self.line()
@@ -175,6 +184,10 @@ class Display:
         for line in lines or [first]:
             self.line(self._painted(line, colour))
 
+    def _colour_of(self, group: Group) -> str:
+        n_known = len(self._colour_by_group)
+        return self._colour_by_group.setdefault(group, _COLOURS[n_known % len(_COLOURS)])
+
     def _colour_if(self, code: str) -> str:
         return code if self._is_coloured else ""
 
@@ -196,12 +209,12 @@ def progress_bar(done: int, total: int, *, is_unicode: bool) -> str:
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """
-    Lines of aligned columns under a heading; columns of numbers stand right.
+    Lines of aligned columns under a heading; columns of numbers (a dash for none) stand right.
 
     The last column may hold text of any look (colours included), since nothing stands behind it.
     """
     cells = [list(row) for row in rows]
-    numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(head))]
+    numeric = [_is_numeric([row[i] for row in cells]) for i in range(len(head))]
     widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
 
     def laid(row: Sequence[str]) -> str:
@@ -215,11 +228,6 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [laid(head), *map(laid, cells)]
 
 
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).replace(",", "").isdecimal()
-
-
-def _colours(groups: Iterable[Group]) -> dict[Group, str]:
-    """A colour for each group, in the order of first sight."""
-    distinct = sorted(dict.fromkeys(groups), key=lambda one: one.letter)
-    return {group: _COLOURS[i % len(_COLOURS)] for i, group in enumerate(distinct)}
+def _is_numeric(texts: Sequence[str]) -> bool:
+    numbers = [text for text in texts if text != "-"]
+    return bool(numbers) and all(text.replace(",", "").isdecimal() for text in numbers)

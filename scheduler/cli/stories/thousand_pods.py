@@ -84,6 +84,8 @@ async def _draw(stage: Stage, pods: list[Pod]) -> None:
         for zone in sorted(set(zone_by_node.values()))
     ]
     stage.show.figures(("ZONE", "NODES", "PODS", "MOST ON A NODE", *_SERVICES), rows)
+    stage.show.line("    a to j: pods of that service in the zone")
+    stage.show.line()
 
 
 def _tell(stage: Stage, spent: Sample, took_s: float) -> None:

@@ -1,0 +1,119 @@
+"""The demo as a user runs it: every story for real, its last line, its exit code, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from scheduler.cli.demo import STORIES, summary
+
+COMMAND = (sys.executable, "-m", "scheduler", "demo")
+LAST_LINE = re.compile(r"demo: (\d+) stories, (\d+) pods placed, 0 rules broken")
+#: What each story must have placed at least; updates that end evenly by chance are repeated and add to it.
+LEAST_PLACED = {1: 9, 2: 72, 3: 16, 4: 10, 5: 1000}
+
+
+@contextlib.asynccontextmanager
+async def demo(*arguments: str, folder: Path) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+    """The command runs, with its temporary files in `folder`; whatever is left of it is killed."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(folder), "TERM": "xterm", "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def lines_until(process: asyncio.subprocess.Process, wanted: str) -> list[str]:
+    """Lines of standard output up to the first that contains `wanted`."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    async for line in process.stdout:
+        lines.append(line.decode().rstrip("\n"))
+        if wanted in lines[-1]:
+            return lines
+    raise AssertionError(f"no line with {wanted!r} in {lines}")
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.parametrize("number", range(1, len(STORIES) + 1))
+async def test_a_story_comes_out_as_told_and_breaks_no_rule(number: int, tmp_path: Path) -> None:
+    async with demo("--story", str(number), folder=tmp_path) as process:
+        out, errors = await process.communicate()
+    text = out.decode()
+    assert (process.returncode, errors.decode()) == (0, ""), text
+    assert all(character.isprintable() or character == "\n" for character in text)
+    found = LAST_LINE.fullmatch(text.splitlines()[-1])
+    assert found is not None, text
+    assert int(found[1]) == 1
+    assert int(found[2]) >= LEAST_PLACED[number]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_serve_keeps_the_cluster_until_interrupted(tmp_path: Path) -> None:
+    async with demo("--story", "1", "--serve", folder=tmp_path) as process:
+        lines = await lines_until(process, "demo:")
+        assert LAST_LINE.fullmatch(lines[-1])
+        kubectl = next(line for line in lines if "kubectl get pods -A -o wide" in line)
+        kubeconfig = Path(kubectl.strip().removeprefix("KUBECONFIG=").split()[0])
+        assert "server: http://127.0.0.1:" in kubeconfig.read_text()
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_interrupting_a_story_ends_both_processes(number: signal.Signals, tmp_path: Path) -> None:
+    async with demo("--story", "1", folder=tmp_path) as process:
+        await lines_until(process, "kubectl apply")
+        children = children_of(process.pid)
+        assert len(children) == 2
+        process.send_signal(number)
+        assert await process.wait() == 130
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
+@pytest.mark.parametrize("which", [0, 1], ids=["devcluster", "scheduler"])
+async def test_a_process_that_dies_fails_the_demo_at_once_and_leaves_its_logs(
+    which: int, tmp_path: Path
+) -> None:
+    async with demo("--story", "1", folder=tmp_path) as process:
+        await lines_until(process, "kubectl apply")
+        os.kill(sorted(children_of(process.pid))[which], signal.SIGKILL)
+        out, errors = await process.communicate()
+    assert process.returncode == 1, out
+    assert out.decode().splitlines()[-1] == "demo: failed"
+    logs = Path(errors.decode().strip().rpartition(" ")[2])
+    assert {path.name for path in logs.iterdir()} >= {"devcluster.log", "scheduler.log"}
+
+
+def test_the_last_line_counts_stories_pods_and_broken_rules() -> None:
+    assert summary(5, 1107, 0) == "demo: 5 stories, 1107 pods placed, 0 rules broken"

@@ -1,0 +1,153 @@
+"""The check that counts broken rules finds each kind of broken rule, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.cli.stories.rules import broken_rules, selects
+from scheduler.cli.stories.seen import Pod
+from tests.demo.build import HOST, ZONE, Requirement, Selector, Spread, Term, app, namespace, node, pod
+
+NODES = [node("n1", "zone-a", rack="r1"), node("n2", "zone-a", rack="r1"), node("n3", "zone-b")]
+NAMESPACES = [namespace("default"), namespace("acme", customer="true"), namespace("trial")]
+
+PER_HOST = [Term(HOST, app("web"))]
+PER_ZONE = [Term(ZONE, app("web"))]
+CUSTOMERS = [Term(HOST, app("web"), namespace_selector=Selector({"customer": "true"}))]
+EVERYWHERE = [Term(HOST, app("web"), namespace_selector=Selector())]
+NEAR_DB = [Term(ZONE, app("db"))]
+NEAR_OWN = [Term(ZONE, app("web"))]
+DB = {"app": "db"}
+
+
+def even(max_skew: int = 1, when: str = "DoNotSchedule") -> list[Spread]:
+    return [Spread(max_skew, HOST, when, app("web"))]
+
+
+@pytest.mark.parametrize(
+    ("pods", "n_broken"),
+    [
+        pytest.param(
+            [pod("a", "n1", away_from=PER_HOST), pod("b", "n2", away_from=PER_HOST)], 0, id="apart by node"
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=PER_HOST), pod("b", "n1", away_from=PER_HOST)],
+            2,
+            id="together, each pod's rule is broken",
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=PER_HOST), pod("b", "n1")], 1, id="one of the two has no rule"
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=PER_ZONE), pod("b", "n2")],
+            1,
+            id="another node of the same zone is too near",
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=PER_ZONE), pod("b", "n3")], 0, id="another zone is far enough"
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=PER_HOST), pod("b", "n1", labels=DB)],
+            0,
+            id="a pod that is not selected",
+        ),
+        pytest.param(
+            [pod("a", away_from=PER_HOST), pod("b", "n1")], 0, id="a pod without a node breaks nothing"
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=PER_HOST), pod("b", "n1", deleted=True)], 0, id="a pod on its way out"
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=PER_HOST), pod("b", "n1", phase="Succeeded")], 0, id="a finished pod"
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=PER_HOST), pod("b", "n1", namespace="acme")],
+            0,
+            id="a rule without namespaces means its own",
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=CUSTOMERS), pod("b", "n1", namespace="acme")],
+            1,
+            id="a namespace selected by its labels",
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=CUSTOMERS), pod("b", "n1", namespace="trial")],
+            0,
+            id="a namespace not selected by its labels",
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=EVERYWHERE), pod("b", "n1", namespace="trial")],
+            1,
+            id="an empty namespace selector means all",
+        ),
+        pytest.param(
+            [pod("a", "n1", away_from=[Term(HOST, None)]), pod("b", "n1")],
+            0,
+            id="no selector selects nothing",
+        ),
+        pytest.param([pod("a", "n1", near=NEAR_DB), pod("b", "n2", labels=DB)], 0, id="near enough"),
+        pytest.param([pod("a", "n3", near=NEAR_DB), pod("b", "n2", labels=DB)], 1, id="in another zone"),
+        pytest.param([pod("a", "n1", near=NEAR_OWN)], 0, id="the first of its kind may be alone"),
+        pytest.param(
+            [pod("a", "n1", near=NEAR_OWN), pod("b", "n3", near=NEAR_OWN)], 2, id="but two must be together"
+        ),
+        pytest.param([pod("a", "n1", spread=even()), pod("b", "n2", spread=even())], 0, id="a skew of one"),
+        pytest.param(
+            [pod("a", "n1", spread=even()), pod("b", "n1", spread=even())], 1, id="a skew of two, once"
+        ),
+        pytest.param(
+            [pod("a", "n1", spread=even(2)), pod("b", "n1", spread=even(2))], 0, id="two are allowed"
+        ),
+        pytest.param(
+            [pod(name, "n1", spread=even(when="ScheduleAnyway")) for name in "ab"], 0, id="only a preference"
+        ),
+        pytest.param(
+            [
+                pod(name, where, spread=even(), node_selector={"rack": "r1"})
+                for name, where in (("a", "n1"), ("b", "n2"), ("c", "n1"), ("d", "n2"))
+            ],
+            0,
+            id="nodes that the pod cannot use do not count for its spread",
+        ),
+        pytest.param(
+            [pod("a", "n3", node_selector={"rack": "r1"})], 1, id="a node that its selector excludes"
+        ),
+        pytest.param([pod("a", "gone")], 1, id="a node that is not there"),
+    ],
+)
+def test_broken_rules_are_found_where_pods_are(pods: list[Pod], n_broken: int) -> None:
+    assert len(broken_rules(pods, NODES, NAMESPACES)) == n_broken
+
+
+def test_a_broken_rule_is_told_with_pod_and_domain() -> None:
+    pods = [pod("a", "n1", away_from=PER_HOST), pod("b", "n1")]
+    assert broken_rules(pods, NODES, NAMESPACES) == [
+        "default/a shares kubernetes.io/hostname=n1 with 1 pods that it must keep away from"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "labels", "is_selected"),
+    [
+        pytest.param("In", ["a"], {"k": "a"}, True, id="in"),
+        pytest.param("In", ["a"], {"k": "b"}, False, id="not in"),
+        pytest.param("In", ["a"], {}, False, id="in needs the label"),
+        pytest.param("NotIn", ["a"], {"k": "b"}, True, id="notin"),
+        pytest.param("NotIn", ["a"], {"k": "a"}, False, id="notin a listed value"),
+        pytest.param("NotIn", ["a"], {}, True, id="notin holds without the label"),
+        pytest.param("Exists", [], {"k": ""}, True, id="exists"),
+        pytest.param("Exists", [], {}, False, id="exists without the label"),
+        pytest.param("DoesNotExist", [], {}, True, id="does not exist"),
+        pytest.param("DoesNotExist", [], {"k": "a"}, False, id="does not exist with the label"),
+    ],
+)
+def test_selectors_select_as_documented(
+    operator: str, values: list[str], labels: dict[str, str], is_selected: bool
+) -> None:
+    selector = Selector(match_expressions=[Requirement("k", operator, values)])
+    assert selects(selector, labels) == is_selected
+
+
+def test_an_operator_nobody_knows_is_not_passed_over() -> None:
+    with pytest.raises(ValueError, match="Near"):
+        selects(Selector(match_expressions=[Requirement("k", "Near")]), {})
