@@ -15,9 +15,10 @@ pods in every cycle, the counts per node are kept by scheduler.state and summed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -30,10 +31,11 @@ from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.arrays import Amounts, Mask
-from scheduler.state.columns import ABSENT, RowCounts
-from scheduler.state.declared import TermKind
-from scheduler.state.selection import PodMatcher, incoming_rule
+from scheduler.state.columns import ABSENT
+from scheduler.state.declared import DeclaredTerm, TermKind
+from scheduler.state.selection import LabelSet, PodMatcher, incoming_rule
 from scheduler.state.snapshot import Snapshot
+from scheduler.state.sums import TermSums
 
 NAME: Final = "InterPodAffinity"
 
@@ -65,6 +67,9 @@ class InterPodAffinity:
     def __init__(self, args: InterPodAffinityArgs) -> None:
         self._args = args
         self._asked = PerSpec(_asked)
+        #: Sums over the terms of running pods that select a label set: those that forbid, and those that score.
+        self._forbidding: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
+        self._scoring: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
 
     def registrations(self) -> Sequence[Registration]:
         """
@@ -88,8 +93,8 @@ class InterPodAffinity:
         if problem := candidate.pod.spec.affinity.problem():
             return unresolvable(f"parsing pod: {problem}")
         asked = self._asked.of(candidate.pod)
-        against = _existing_anti_affinity(candidate, snapshot)
-        if not against and asked.required is None and not asked.anti:
+        against = self._existing_anti_affinity(candidate, snapshot)
+        if against is None and asked.required is None and not asked.anti:
             return SKIP
         return _AffinityFilter(candidate, snapshot, asked, against)
 
@@ -100,31 +105,45 @@ class InterPodAffinity:
         asked = self._asked.of(candidate.pod)
         if self._args.ignore_preferred_terms_of_existing_pods and not asked.preferred:
             return SKIP
-        sums = [
-            (amount, snapshot.per_node(counts, key))
-            for counts, key, amount in self._contributions(candidate, snapshot, asked)
+        own = [
+            (weight, snapshot.per_node(snapshot.selected(matcher), key))
+            for matcher, key, weight in asked.preferred
         ]
-        reaching = [(amount, per_node) for amount, per_node in sums if per_node.any()]
-        if not reaching:
-            return SKIP
-        return _AffinityScorer(reaching, feasible)
+        sums = [(weight, per_node) for weight, per_node in own if per_node.any()]
+        towards = _sums_of(self._scoring, candidate, snapshot).updated(
+            list(self._scoring_terms(candidate, snapshot)), snapshot.n_rows
+        )
+        if towards is not None:
+            sums.append((1, towards))
+        return _AffinityScorer(sums, feasible) if sums else SKIP
 
-    def _contributions(
-        self, candidate: Candidate, snapshot: Snapshot, asked: _Asked
-    ) -> list[tuple[RowCounts, str, int]]:
-        """(pods per row, topology key, signed weight) of every term that may score, of either side."""
-        found = [(snapshot.selected(matcher), key, weight) for matcher, key, weight in asked.preferred]
-        for term in snapshot.declared_terms(candidate.label_set):
+    def _existing_anti_affinity(self, candidate: Candidate, snapshot: Snapshot) -> Amounts | None:
+        """Per node the pods in its domains that declare anti-affinity to this one; None where there are none at all."""
+        terms = [(term, 1) for term in snapshot.forbidding_terms(candidate.label_set)]
+        return _sums_of(self._forbidding, candidate, snapshot).updated(terms, snapshot.n_rows)
+
+    def _scoring_terms(self, candidate: Candidate, snapshot: Snapshot) -> Iterator[tuple[DeclaredTerm, int]]:
+        """Terms of running pods that select the pod, with signed weights."""
+        hard_weight = self._args.hard_pod_affinity_weight
+        for term in snapshot.scoring_terms(candidate.label_set):
             match term.kind:
-                case TermKind.REQUIRED if self._args.hard_pod_affinity_weight > 0:
-                    found.append((term.counts, term.topology_key, self._args.hard_pod_affinity_weight))
+                case TermKind.REQUIRED if hard_weight > 0:
+                    yield term, hard_weight
                 case TermKind.PREFERRED:
-                    found.append((term.counts, term.topology_key, term.weight))
+                    yield term, term.weight
                 case TermKind.PREFERRED_ANTI:
-                    found.append((term.counts, term.topology_key, -term.weight))
+                    yield term, -term.weight
                 case _:
-                    pass  # required anti-affinity never scores
-        return found
+                    pass
+
+
+def _sums_of(
+    kept: WeakKeyDictionary[LabelSet, TermSums], candidate: Candidate, snapshot: Snapshot
+) -> TermSums:
+    sums = kept.get(candidate.label_set)
+    if sums is None:
+        sums = kept[candidate.label_set] = TermSums(snapshot.column)
+    return sums
 
 
 def _asked(pod: Pod) -> _Asked:
@@ -145,22 +164,11 @@ def _matcher(term: AffinityTerm) -> PodMatcher:
     return PodMatcher(((incoming_rule(term), term.selector),))
 
 
-def _existing_anti_affinity(candidate: Candidate, snapshot: Snapshot) -> list[Amounts]:
-    """Per declared anti-affinity term that matches the pod: declaring pods per node's domain; empty ones left out."""
-    found = []
-    for term in snapshot.declared_terms(candidate.label_set):
-        if term.kind is TermKind.REQUIRED_ANTI:
-            per_node = snapshot.per_node(term.counts, term.topology_key)
-            if per_node.any():
-                found.append(per_node)
-    return found
-
-
 class _AffinityFilter:
     """The three rules for one pod, over all nodes."""
 
     def __init__(
-        self, candidate: Candidate, snapshot: Snapshot, asked: _Asked, against: Sequence[Amounts]
+        self, candidate: Candidate, snapshot: Snapshot, asked: _Asked, against: Amounts | None
     ) -> None:
         self._candidate = candidate
         self._snapshot = snapshot
@@ -209,10 +217,9 @@ class _AffinityFilter:
         return broken
 
     def _existing_broken(self) -> Mask:
-        broken = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
-        for per_node in self._against:
-            broken |= per_node > 0
-        return broken
+        if self._against is None:
+            return np.zeros(self._snapshot.n_rows, dtype=np.bool_)
+        return np.greater(self._against, 0)
 
 
 class _AffinityScorer:

@@ -14,6 +14,9 @@ ABSENT: Final = 0
 
 _FIRST_CAPACITY: Final = 64
 
+#: Changes that counts remember; following more of them one by one costs more than a sum over all rows.
+_REMEMBERED_CHANGES: Final = 16
+
 
 class LabelColumn:
     """
@@ -116,9 +119,10 @@ class RowCounts:
     Invariant: equal to a recount over all placed pods after every stimulus (state.audit).
     """
 
-    __slots__ = ("_dense", "_per_node", "_sparse", "total", "version")
+    __slots__ = ("_changes", "_dense", "_per_node", "_sparse", "total", "version")
 
     def __init__(self) -> None:
+        self._changes: list[tuple[int, int]] = []
         self._sparse: dict[int, int] | None = {}
         self._dense: Counts = np.zeros(0, dtype=np.int32)
         self._per_node: dict[str, tuple[int, int, Amounts]] = {}
@@ -130,6 +134,9 @@ class RowCounts:
         """The row has `delta` pods more (or fewer). O(1)."""
         self.version += 1
         self.total += delta
+        self._changes.append((row, delta))
+        if len(self._changes) > 2 * _REMEMBERED_CHANGES:
+            del self._changes[:_REMEMBERED_CHANGES]
         if self._sparse is None:
             if row >= len(self._dense):
                 self._dense = grown(self._dense, max(row + 1, 2 * len(self._dense)))
@@ -140,6 +147,13 @@ class RowCounts:
             self._sparse[row] = count
         else:
             del self._sparse[row]
+
+    def changes_since(self, version: int) -> list[tuple[int, int]] | None:
+        """(row, delta) of each change after `version`, oldest first; None where they are too many to know."""
+        n_changes = self.version - version
+        if n_changes > min(len(self._changes), _REMEMBERED_CHANGES):
+            return None
+        return self._changes[len(self._changes) - n_changes :]
 
     def rows(self, n_rows: int) -> Counts:
         """int32 array of shape (n_rows,): a view, valid until the next stimulus."""

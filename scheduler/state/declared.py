@@ -14,7 +14,7 @@ from enum import Enum
 from scheduler.model.pods import PodSpec
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.columns import RowCounts
-from scheduler.state.selection import LabelSet, PodMatcher, Selection, SelectionIndex, declared_rule
+from scheduler.state.selection import PodMatcher, Selection, SelectionIndex, declared_rule
 
 
 class TermKind(Enum):
@@ -58,23 +58,24 @@ class DeclaredTerms:
             term.counts.add(row, delta)
             if term.counts.total == 0:
                 del self._terms[key]
-                term.selection.terms.remove(term)
+                _listed(term).remove(term)
 
     def _declare(self, key: TermKey) -> DeclaredTerm:
         kind, matcher, topology_key, weight = key
         term = DeclaredTerm(kind, topology_key, weight, self._selections.selection(matcher))
-        term.selection.terms.append(term)
+        _listed(term).append(term)
         self._terms[key] = term
         return term
-
-    def selecting(self, label_set: LabelSet) -> Iterator[DeclaredTerm]:
-        """The declared terms that select pods of the label set. O(selections that match)."""
-        for selection in label_set.selections:
-            yield from selection.terms
 
     def all(self) -> dict[TermKey, DeclaredTerm]:
         """Every declared term by its key, for the audit."""
         return self._terms
+
+
+def _listed(term: DeclaredTerm) -> list[DeclaredTerm]:
+    """The list of its selection that the term belongs in."""
+    forbids = term.kind is TermKind.REQUIRED_ANTI
+    return term.selection.forbidding_terms if forbids else term.selection.scoring_terms
 
 
 def term_keys(spec: PodSpec) -> Iterator[TermKey]:

@@ -93,7 +93,7 @@ class PodMatcher:
         return None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class LabelSet:
     """One distinct (namespace, labels), and where its pods are."""
 
@@ -119,8 +119,9 @@ class Selection:
     counts: RowCounts | None = None
     #: Selected pods that are not terminating: what spread counts (kubernetes#87621).
     live_counts: RowCounts | None = None
-    #: Terms of running pods that select by this matcher.
-    terms: list[DeclaredTerm] = field(default_factory=list)
+    #: Required anti-affinity terms of running pods that select by this matcher, and all their other terms.
+    forbidding_terms: list[DeclaredTerm] = field(default_factory=list)
+    scoring_terms: list[DeclaredTerm] = field(default_factory=list)
     used_at: int = 0
 
 
@@ -217,7 +218,8 @@ class SelectionIndex:
                 del self._label_sets[key]
                 self._forget_label_set(label_set)
         for matcher, selection in list(self._selections.items()):
-            if not selection.terms and selection.used_at < oldest:
+            declared = selection.forbidding_terms or selection.scoring_terms
+            if not declared and selection.used_at < oldest:
                 del self._selections[matcher]
                 for bucket in self._buckets_of(matcher):
                     bucket.remove(selection)

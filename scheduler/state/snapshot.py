@@ -88,9 +88,15 @@ class Snapshot:
         """The counts per row as an array."""
         return counts.rows(self.n_rows)
 
-    def declared_terms(self, label_set: LabelSet) -> Iterator[DeclaredTerm]:
-        """Terms of placed pods that select pods of the label set."""
-        return self._state.declared.selecting(label_set)
+    def forbidding_terms(self, label_set: LabelSet) -> Iterator[DeclaredTerm]:
+        """Required anti-affinity terms of placed pods that select pods of the label set."""
+        for selection in label_set.selections:
+            yield from selection.forbidding_terms
+
+    def scoring_terms(self, label_set: LabelSet) -> Iterator[DeclaredTerm]:
+        """All other terms of placed pods that select pods of the label set."""
+        for selection in label_set.selections:
+            yield from selection.scoring_terms
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Labels of the namespace, None where it is not known."""
