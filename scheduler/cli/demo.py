@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.cli.stories import blue_green, customers, rolling_update, tenants, thousand_pods
-from scheduler.cli.stories.api import ApiSession, Refused
+from scheduler.cli.stories.api import ApiSession
 from scheduler.cli.stories.display import Display
 from scheduler.cli.stories.processes import KUBECONFIG, Child, answers, free_port, known_server, started
 from scheduler.cli.stories.stage import Stage, Story
 from scheduler.cli.stories.watching import PodWatch, StoryFailed
+from scheduler.errors import SchedulerError
 
 STORIES: Final[Sequence[Story]] = (
     blue_green.STORY,
@@ -87,9 +88,12 @@ class _Demo:
         try:
             async with self._cluster() as (api, watch, port):
                 return await self._stories(api, watch, port, began_s)
-        except* (StoryFailed, Refused) as failures:
+        except* SchedulerError as failures:
             for failure in _leaves(failures):
                 self.show.bad(str(failure))
+        except* BrokenPipeError:
+            # The reader has left (`demo | head`): what is still to be written, by Python's exit too, goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         self.show.line("demo: failed")
         return 1
 

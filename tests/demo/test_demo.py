@@ -115,5 +115,25 @@ async def test_a_process_that_dies_fails_the_demo_at_once_and_leaves_its_logs(
     assert {path.name for path in logs.iterdir()} >= {"devcluster.log", "scheduler.log"}
 
 
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_reader_who_leaves_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
+    """As in `affinity-scheduler demo | head`."""
+    reader, writer = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "--story",
+        "1",
+        stdout=writer,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    os.close(writer)
+    os.close(reader)
+    _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert "Traceback" not in errors.decode()
+
+
 def test_the_last_line_counts_stories_pods_and_broken_rules() -> None:
     assert summary(5, 1107, 0) == "demo: 5 stories, 1107 pods placed, 0 rules broken"
