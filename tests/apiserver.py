@@ -118,7 +118,7 @@ class RealApiServer:
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
             f"--token-auth-file={tokens}",
-            "--authorization-mode=AlwaysAllow",
+            "--authorization-mode=RBAC",
             # Nobody makes default service accounts here, so pods must do without; nor does anybody lift the taint
             # that new nodes get.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",

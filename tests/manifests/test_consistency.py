@@ -1,0 +1,183 @@
+"""The manifests fit together, and fit the program: names, selectors, ports, flags, configuration, versions."""
+
+import argparse
+import tomllib
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+import pytest
+
+from scheduler.cli import run
+from scheduler.settings.loading import load_settings
+from scheduler.shell import app, probes
+from tests.build import Json
+from tests.manifests.files import (
+    BASE,
+    MANIFESTS,
+    OWN_NAMESPACE,
+    ROOT,
+    container,
+    documents,
+    kustomization,
+    named,
+    one,
+    resources,
+)
+from tests.manifests.rights import Right, granted
+
+OBJECTS = resources(BASE)
+DEPLOYMENT = one(OBJECTS, "Deployment")
+POD = DEPLOYMENT["spec"]["template"]
+CONTAINER = container(DEPLOYMENT)
+
+#: Every kind there is, and the version that Kubernetes 1.36 (or the operator of Prometheus) serves.
+KINDS = {
+    "ServiceAccount": "v1",
+    "Namespace": "v1",
+    "Service": "v1",
+    "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "Deployment": "apps/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "FlowSchema": "flowcontrol.apiserver.k8s.io/v1",
+    "PrometheusRule": "monitoring.coreos.com/v1",
+    "ServiceMonitor": "monitoring.coreos.com/v1",
+    "Kustomization": "kustomize.config.k8s.io/v1beta1",
+    "KubeSchedulerConfiguration": "kubescheduler.config.k8s.io/v1",
+}
+FILES = sorted(path for path in MANIFESTS.rglob("*.yaml") if "examples" not in path.parts)
+FOLDERS = sorted({path.parent for path in FILES if path.name == "kustomization.yaml"})
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(MANIFESTS)))
+def test_every_object_is_of_a_known_kind_and_version(path):
+    found = documents(path)
+    assert found
+    for document in found:
+        assert document["apiVersion"] == KINDS[document["kind"]]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(MANIFESTS)))
+def test_a_kustomization_lists_every_file_beside_it(folder):
+    content = kustomization(folder)
+    generated = [name for each in content.get("configMapGenerator", []) for name in each["files"]]
+    listed = {PurePosixPath(name.split("=")[-1]) for name in (*content["resources"], *generated)}
+    assert all((folder / name).exists() for name in listed)
+    beside = {PurePosixPath(path.name) for path in folder.iterdir() if path.is_file()}
+    assert beside == {name for name in listed if (folder / name).is_file()} | {
+        PurePosixPath("kustomization.yaml")
+    }
+
+
+def test_bindings_give_existing_roles_to_the_account_that_the_pod_runs_as():
+    (account,) = named(OBJECTS, "ServiceAccount")
+    assert POD["spec"]["serviceAccountName"] == account
+    pairs = (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role"))
+    for binding, role in pairs:
+        bound = one(OBJECTS, binding)
+        assert bound["roleRef"]["kind"] == role
+        assert bound["roleRef"]["name"] in named(OBJECTS, role)
+        assert bound["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+
+
+def test_only_the_pod_gets_a_token():
+    assert one(OBJECTS, "ServiceAccount")["automountServiceAccountToken"] is False
+    assert POD["spec"]["automountServiceAccountToken"] is True
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Service", "PodDisruptionBudget"])
+def test_selectors_match_the_pod(kind):
+    selector = one(OBJECTS, kind)["spec"]["selector"]
+    assert selector
+    wanted = selector.get("matchLabels", selector)
+    assert wanted.items() <= POD["metadata"]["labels"].items()
+
+
+def test_the_arguments_are_the_programs_and_name_the_mounted_configuration():
+    command, *arguments = CONTAINER["args"]
+    assert command == "run"
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    run.add_arguments(parser)
+    parsed = parser.parse_args(arguments)
+    (mount,) = CONTAINER["volumeMounts"]
+    (volume,) = POD["spec"]["volumes"]
+    (generated,) = kustomization(BASE)["configMapGenerator"]
+    assert (mount["name"], mount["readOnly"]) == (volume["name"], True)
+    assert volume["configMap"]["name"] == generated["name"]
+    assert [parsed.config] == [f"{mount['mountPath']}/{name}" for name in generated["files"]]
+    # Probes and Prometheus come from outside of the pod.
+    assert parsed.bind_address == "0.0.0.0"
+    assert [parsed.port] == [port["containerPort"] for port in CONTAINER["ports"]]
+
+
+def test_probes_and_the_service_reach_what_the_program_serves():
+    served = probes.application(render=lambda: b"", configz=lambda: "", ready={})
+    paths = {resource.canonical for resource in served.router.resources()}
+    (port,) = CONTAINER["ports"]
+    asked = {name: probe["httpGet"] for name, probe in CONTAINER.items() if name.endswith("Probe")}
+    assert set(asked) == {"startupProbe", "livenessProbe", "readinessProbe"}
+    for get in asked.values():
+        assert get["path"] in paths
+        assert get["port"] == port["name"]
+    assert asked["readinessProbe"]["path"] == "/readyz"
+    (of_service,) = one(OBJECTS, "Service")["spec"]["ports"]
+    assert (of_service["port"], of_service["targetPort"]) == (port["containerPort"], port["name"])
+
+
+def test_the_configuration_is_the_default_one():
+    shipped = load_settings(str(BASE / "configuration.yaml"))
+    assert shipped == load_settings(str(ROOT / "config" / "affinity-scheduler.yaml"))
+    assert shipped.notes == ()
+
+
+def test_in_a_namespace_of_its_own_only_the_place_of_the_lease_differs():
+    folder = OWN_NAMESPACE / "scheduler"
+    namespace = kustomization(folder)["namespace"]
+    settings = load_settings(str(folder / "configuration.yaml"))
+    base = load_settings(str(BASE / "configuration.yaml"))
+    moved = replace(base.leader_election, resource_namespace=namespace)
+    assert settings == replace(base, leader_election=moved)
+    assert namespace in named(resources(OWN_NAMESPACE), "Namespace")
+
+
+def test_the_lease_of_the_configuration_is_the_one_that_is_granted():
+    election = load_settings(str(BASE / "configuration.yaml")).leader_election
+    assert election.leader_elect
+    assert election.resource_namespace == kustomization(MANIFESTS)["namespace"]
+    rights = set(granted([one(OBJECTS, "Role")]))
+    assert Right("coordination.k8s.io", "leases", "update", election.resource_name) in rights
+
+
+def test_flow_schemas_are_of_the_account_in_its_namespace():
+    schemas = named(resources(OWN_NAMESPACE), "FlowSchema")
+    subject = {
+        "name": POD["spec"]["serviceAccountName"],
+        "namespace": kustomization(OWN_NAMESPACE / "scheduler")["namespace"],
+    }
+    assert len(schemas) == 2
+    for schema in schemas.values():
+        (rule,) = schema["spec"]["rules"]
+        assert rule["subjects"] == [{"kind": "ServiceAccount", "serviceAccount": subject}]
+
+
+def test_the_image_has_the_version_of_the_program():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert CONTAINER["image"] == f"{project['name']}:{project['version']}"
+
+
+def test_kubernetes_waits_for_an_orderly_stop():
+    longest_s = app._STOP_BINDS_S + app._STOP_EVENTS_S + probes._DRAIN_S
+    assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_a_single_instance_never_holds_up_a_drain():
+    budget: Json = one(OBJECTS, "PodDisruptionBudget")["spec"]
+    assert "minAvailable" not in budget
+    assert budget["maxUnavailable"] == 1
+
+
+def test_two_instances_never_run_at_once():
+    assert DEPLOYMENT["spec"]["replicas"] == 1
+    assert DEPLOYMENT["spec"]["strategy"] == {"type": "Recreate"}

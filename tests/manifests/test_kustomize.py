@@ -1,0 +1,38 @@
+"""What kustomize makes of the manifests, which needs no cluster."""
+
+import pytest
+
+from scheduler.settings.loading import parse_settings
+from tests.manifests.files import MANIFESTS, OWN_NAMESPACE, named, one
+from tests.manifests.kubectl import Kubectl
+
+CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"}
+PLACES = [
+    pytest.param(MANIFESTS, "kube-system", id="kube-system"),
+    pytest.param(OWN_NAMESPACE, "affinity-scheduler", id="own namespace"),
+]
+
+
+@pytest.mark.parametrize(("folder", "namespace"), PLACES)
+def test_everything_is_in_one_namespace(folder, namespace):
+    objects = Kubectl().rendered(folder)
+    for each in objects:
+        expected = None if each["kind"] in CLUSTER_SCOPED else namespace
+        assert each["metadata"].get("namespace") == expected, each["kind"]
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        (subject,) = one(objects, kind)["subjects"]
+        assert subject["namespace"] == namespace
+
+
+@pytest.mark.parametrize(("folder", "namespace"), PLACES)
+def test_the_pod_mounts_the_configuration_whose_lease_the_role_names(folder, namespace):
+    """kustomize renames the ConfigMap, and would rename a Lease of the same name in the role with it."""
+    objects = Kubectl().rendered(folder)
+    (volume,) = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    configuration = named(objects, "ConfigMap")[volume["configMap"]["name"]]
+    (text,) = configuration["data"].values()
+    election = parse_settings(text, "ConfigMap").leader_election
+    role = one(objects, "Role")
+    names = {name for rule in role["rules"] for name in rule.get("resourceNames", [])}
+    assert names == {election.resource_name}
+    assert role["metadata"]["namespace"] == election.resource_namespace == namespace

@@ -1,0 +1,251 @@
+"""On a real API server: it takes the manifests, and the program does its whole job with no more than they grant."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import yaml
+
+from scheduler.errors import ApiError, Forbidden
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.kube.requests import Request
+from tests import build
+from tests.apiserver import Address
+from tests.build import Json
+from tests.integration.cluster import Cluster, kubeconfig_text
+from tests.integration.conftest import real
+from tests.integration.daemon import Daemon, refused, running
+from tests.integration.waiting import until
+from tests.manifests.files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
+from tests.manifests.kubectl import Kubectl
+from tests.manifests.rights import all_requests, needed
+
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+
+ACCOUNT = "affinity-scheduler"
+NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """The real server, empty, in a namespace of the test's own."""
+    async with real(tmp_path_factory.mktemp("server"), real_server) as cluster:
+        await cluster.api.enter_namespace()
+        yield cluster
+        await cluster.clear()
+
+
+@pytest.fixture(scope="module")
+def kubectl(server: Cluster) -> Kubectl:
+    return Kubectl(Path(server.kubeconfig))
+
+
+@pytest.fixture
+def in_kube_system(kubectl: Kubectl) -> Iterator[Kubectl]:
+    """manifests/ is applied, as README says."""
+    kubectl("apply", "-k", MANIFESTS)
+    yield kubectl
+    kubectl("delete", "--wait=false", "-k", MANIFESTS)
+
+
+@pytest.fixture
+def in_own_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
+    """manifests/own-namespace is applied."""
+    kubectl("apply", "-k", OWN_NAMESPACE)
+    yield kubectl
+    kubectl("delete", "--wait=false", "--ignore-not-found", "-k", OWN_NAMESPACE)
+
+
+@pytest.fixture
+def account(real_server: Address, tmp_path: Path) -> Callable[[Kubectl, str], Path]:
+    """Writes a kubeconfig that holds a token of the ServiceAccount in a namespace, and no other credentials."""
+
+    def written(kubectl: Kubectl, namespace: str) -> Path:
+        token = kubectl("create", "token", ACCOUNT, "--namespace", namespace).strip()
+        path = tmp_path / "kubeconfig"
+        path.touch(mode=0o600)
+        path.write_text(kubeconfig_text(real_server.url, token=token, ca_file=str(real_server.ca_file)))
+        return path
+
+    return written
+
+
+async def test_the_server_takes_everything_to_the_letter(in_kube_system):
+    """Strict validation refuses an unknown or doubled field, which the server would otherwise drop."""
+    applied = in_kube_system("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS)
+    assert len(applied.splitlines()) == len(in_kube_system.rendered(MANIFESTS))
+    assert "warning" not in applied.lower()
+
+
+async def test_the_daemon_does_its_whole_job_without_one_refused_request(
+    server, in_kube_system, account, tmp_path
+):
+    """Lists, watches, binds, conditions, events and their series, with nothing but the account's own token."""
+    kubeconfig = account(in_kube_system, "kube-system")
+    async with running(kubeconfig, *_arguments(tmp_path)) as daemon:
+        for zone in ("a", "b", "c"):
+            await server.add_node(
+                f"n-{zone}", labels={build.ZONE: zone}, allocatable={"cpu": "4", "pods": "110"}
+            )
+        apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+        for number in range(3):
+            await server.add_pod(f"web-{number}", cpu="1", labels={"app": "web"}, affinity=apart)
+        pods = await server.all_bound(3)
+        assert {pod["spec"]["nodeName"] for pod in pods} == {"n-a", "n-b", "n-c"}
+        for pod in pods:
+            await until(_events(server, pod["metadata"]["name"], "Scheduled"), what="its event")
+
+        await server.add_pod("big", cpu="7")
+        await server.condition("big", NO_ROOM)
+        # Each pod that goes makes room, though never enough: the same failure again becomes a series.
+        for number in range(3):
+            before = await _unschedulable(daemon)
+            await server.delete_pod(f"web-{number}")
+            await until(lambda: _unschedulable(daemon), lambda n, seen=before: n > seen, what="another try")
+        await until(
+            _events(server, "big", "FailedScheduling"),
+            lambda events: any(event.get("series") for event in events),
+            what="a series",
+        )
+        assert await daemon.metric("rest_client_requests_total", code="201") >= 6
+        assert await daemon.metric("rest_client_requests_total", code="403") == 0
+        assert await daemon.metric("rest_client_requests_total", code="401") == 0
+        assert await daemon.metric("affinity_scheduler_events_dropped_total") == 0
+        assert not daemon.logged("forbidden"), daemon.log()
+
+
+async def test_none_of_the_requests_that_the_program_can_make_is_refused(in_kube_system, account):
+    """Also those that a good day does not bring: a pod read after a lost answer, an Event's patch, the Lease."""
+    async with _client(account(in_kube_system, "kube-system")) as client:
+        answers = await asyncio.gather(*(_is_refused(client, request) for request in all_requests()))
+    assert [needed(request) for request, no in zip(all_requests(), answers, strict=True) if no] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "/api/v1/secrets", id="reading secrets"),
+        pytest.param("GET", "/api/v1/namespaces/kube-system/configmaps/x", id="reading a ConfigMap"),
+        pytest.param("GET", "/api/v1/nodes/x", id="reading one node"),
+        pytest.param("DELETE", "/api/v1/namespaces/default/pods/x", id="deleting a pod"),
+        pytest.param("POST", "/api/v1/namespaces/default/pods", id="making a pod"),
+        pytest.param("PATCH", "/api/v1/namespaces/default/pods/x", id="labelling a pod"),
+        pytest.param("PATCH", "/api/v1/nodes/x", id="tainting a node"),
+        pytest.param("POST", "/api/v1/namespaces/default/events", id="events of the core group"),
+        pytest.param(
+            "GET",
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler",
+            id="another scheduler's Lease",
+        ),
+        pytest.param(
+            "POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", id="a Lease elsewhere"
+        ),
+    ],
+)
+async def test_what_the_program_never_does_is_refused(in_kube_system, account, method, path):
+    request = Request(
+        method, path, "get", (), b"" if method in ("GET", "DELETE") else b"{}", "application/json"
+    )
+    async with _client(account(in_kube_system, "kube-system")) as client:
+        assert await _is_refused(client, request)
+
+
+async def test_without_the_roles_it_says_so_in_one_line(server, kubectl, account):
+    kubectl("create", "serviceaccount", ACCOUNT, "--namespace", server.api.namespace)
+    kubeconfig = account(kubectl, server.api.namespace)
+    line = await refused("run", "--kubeconfig", str(kubeconfig), "--port", "0")
+    assert "403 Forbidden" in line
+    assert 'cannot list resource "pods"' in line
+
+
+async def test_its_requests_are_served_before_those_of_ordinary_workloads(
+    in_kube_system, account, real_server
+):
+    level = _priority_level(in_kube_system, account(in_kube_system, "kube-system"), real_server)
+    await until(level, lambda name: name == "workload-high", what="the level of kube-system's accounts")
+
+
+async def test_in_a_namespace_of_its_own_they_are_served_just_as_early(
+    in_own_namespace, account, real_server
+):
+    """The namespace's own policy lets the pod in, and the FlowSchemas lift its requests."""
+    kubectl = in_own_namespace
+    deployment = one(kubectl.rendered(OWN_NAMESPACE), "Deployment")
+    template = deployment["spec"]["template"]
+    metadata = {"name": "p", "namespace": ACCOUNT, **template["metadata"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    kubectl("create", "--dry-run=server", "-f", "-", given=json.dumps(pod))
+    kubeconfig = account(kubectl, ACCOUNT)
+    level = _priority_level(kubectl, kubeconfig, real_server)
+    await until(level, lambda name: name == "workload-high", what="the level of the FlowSchema")
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{ACCOUNT}/leases/{ACCOUNT}"
+    level = _priority_level(kubectl, kubeconfig, real_server, leases)
+    await until(level, lambda name: name == "leader-election", what="the level of the Lease's FlowSchema")
+
+
+def _arguments(folder: Path) -> list[str]:
+    """The Deployment's arguments, but for the address and where the configuration is."""
+    configuration = folder / "configuration.yaml"
+    configuration.write_text((BASE / "configuration.yaml").read_text())
+    given = container(one(resources(BASE), "Deployment"))["args"][1:]
+    ours = ("--config=", "--bind-address=", "--port=")
+    return [f"--config={configuration}", *(each for each in given if not each.startswith(ours))]
+
+
+def _events(server: Cluster, pod: str, reason: str) -> Callable[[], Awaitable[list[Json]]]:
+    return lambda: server.events(pod, reason)
+
+
+async def _unschedulable(daemon: Daemon) -> float:
+    return await daemon.metric("scheduler_schedule_attempts_total", result="unschedulable")
+
+
+@asynccontextmanager
+async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
+    """The program's own client, with the account's token."""
+    credentials = await load_credentials(kubeconfig=str(kubeconfig), master=None, environ={})
+    async with KubeClient(credentials) as client:
+        yield client
+
+
+async def _is_refused(client: KubeClient, request: Request) -> bool:
+    """Whether the server says that the account may not; other failures are about the object."""
+    try:
+        await client.request(request, timeout_s=15.0)
+    except Forbidden:
+        return True
+    except ApiError as error:
+        assert error.status >= 400, str(error)
+    return False
+
+
+def _priority_level(
+    kubectl: Kubectl, kubeconfig: Path, address: Address, path: str = "/api/v1/nodes"
+) -> Callable[[], Awaitable[str]]:
+    """Asks at which level the server serves a request of the account; it says so by UID, in a header."""
+    levels = json.loads(kubectl("get", "prioritylevelconfigurations", "-o", "json"))["items"]
+    name_by_uid = {level["metadata"]["uid"]: level["metadata"]["name"] for level in levels}
+    context = ssl.create_default_context(cafile=str(address.ca_file))
+    headers = {"Authorization": f"Bearer {_token(kubeconfig)}"}
+
+    async def ask() -> str:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
+            session.get(address.url + path, headers=headers) as answer,
+        ):
+            return name_by_uid[answer.headers["X-Kubernetes-PF-PriorityLevel-UID"]]
+
+    return ask
+
+
+def _token(kubeconfig: Path) -> str:
+    (user,) = yaml.safe_load(kubeconfig.read_text())["users"]
+    token: str = user["user"]["token"]
+    return token
