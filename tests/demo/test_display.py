@@ -43,19 +43,19 @@ def test_the_bar_has_the_same_width_in_unicode() -> None:
     ("head", "rows", "lines"),
     [
         pytest.param(
-            ("A", "B"), [("x", "y"), ("long", "z")], ["A      B", "x      y", "long   z"], id="text left"
+            ("A", "B"), [("x", "y"), ("long", "z")], ["A     B", "x     y", "long  z"], id="text left"
         ),
         pytest.param(
             ("A", "N"),
             [("x", "5"), ("y", "1,000")],
-            ["A       N", "x       5", "y   1,000"],
+            ["A      N", "x      5", "y  1,000"],
             id="numbers right",
         ),
         pytest.param(
-            ("N", "T"), [("5", "t"), ("-", "t")], ["N   T", "5   t", "-   t"], id="a dash is no number"
+            ("N", "T"), [("5", "t"), ("-", "t")], ["N  T", "5  t", "-  t"], id="a dash is no number"
         ),
-        pytest.param(("A", "PODS"), [("x", "-")], ["A   PODS", "x   -"], id="dashes alone are text"),
-        pytest.param(("A", "B"), [], ["A   B"], id="no rows"),
+        pytest.param(("A", "PODS"), [("x", "-")], ["A  PODS", "x  -"], id="dashes alone are text"),
+        pytest.param(("A", "B"), [], ["A  B"], id="no rows"),
     ],
 )
 def test_columns_are_aligned(head: tuple[str, ...], rows: list[tuple[str, ...]], lines: list[str]) -> None:
@@ -67,11 +67,11 @@ def test_a_table_names_a_zone_once_and_pods_without_a_node_last() -> None:
     rows = [Row("zone-a", "n1", (BLUE, GREEN)), Row("zone-a", "n2", ()), Row("zone-b", "n3", (BLUE,))]
     Display(out, TERMINAL).table("zone", rows, [GREEN])
     assert out.getvalue().splitlines() == [
-        "    ZONE      NODE   PODS",
-        "    zone-a    n1     B G",
-        "              n2     -",
-        "    zone-b    n3     B",
-        "    no node          G",
+        "    ZONE     NODE  PODS",
+        "    zone-a   n1    B G",
+        "             n2    -",
+        "    zone-b   n3    B",
+        "    no node        G",
         "",
         "    B = blue   G = green",
         "",

@@ -15,6 +15,8 @@ from typing import Final, TextIO
 
 _BAR_WIDTH: Final = 30
 _REDRAW_S: Final = 0.05
+#: Between columns: so that the widest table of all fits into 80 characters.
+_GAP: Final = "  "
 _WIDEST: Final = 110
 _UNBOUNDED: Final = 1_000_000
 _ERASED: Final = "\r\x1b[K"
@@ -167,7 +169,7 @@ class Display:
         """Aligned columns of text and numbers."""
         self.line()
         for text in columns(head, rows):
-            self.line(f"    {text}")
+            self.line(f"  {text}")
         self.line()
 
     # -- how -------------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
             text.rjust(widths[i]) if numeric[i] else text if i == last else text.ljust(widths[i])
             for i, text in enumerate(row)
         ]
-        return "   ".join(parts).rstrip()
+        return _GAP.join(parts).rstrip()
 
     return [laid(head), *map(laid, cells)]
 

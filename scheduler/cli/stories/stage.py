@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from scheduler.cli.stories.api import ApiSession
 from scheduler.cli.stories.display import Display, Group, Row
@@ -31,12 +31,6 @@ _POLL_S: Final = 0.05
 Grouping = Callable[[Pod], Group]
 
 
-class _Metrics(Protocol):
-    async def __call__(self) -> str:
-        """The text of the scheduler's /metrics."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Story:
     """One story: what it tells, and how it goes. `play` raises StoryFailed where it goes otherwise."""
@@ -53,7 +47,8 @@ class Stage:
     api: ApiSession
     watch: PodWatch
     show: Display
-    metrics: _Metrics
+    #: Reads the scheduler's /metrics.
+    metrics: Callable[[], Awaitable[str]]
     #: Namespaces that manifests of this story made, in order.
     namespaces: list[str] = field(default_factory=list)
     #: Node -> labels that this story set.

@@ -83,8 +83,8 @@ async def _draw(stage: Stage, pods: list[Pod]) -> None:
         ]
         for zone in sorted(set(zone_by_node.values()))
     ]
-    stage.show.figures(("ZONE", "NODES", "PODS", "MOST ON A NODE", *_SERVICES), rows)
-    stage.show.line("    a to j: pods of that service in the zone")
+    stage.show.figures(("ZONE", "NODES", "PODS", "FULLEST", *_SERVICES), rows)
+    stage.show.line("  fullest: pods on the zone's fullest node; a to j: pods of that service")
     stage.show.line()
 
 
