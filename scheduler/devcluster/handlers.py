@@ -27,9 +27,10 @@ from scheduler.devcluster.negotiation import (
     shaped_object,
     wanted_form,
 )
-from scheduler.devcluster.patches import PatchType, merge_patched, patched
+from scheduler.devcluster.patches import PatchType, patched
 from scheduler.devcluster.routes import Target
 from scheduler.devcluster.scale import SCALE, scale_of, set_scale
+from scheduler.devcluster.shapes import check_request
 from scheduler.devcluster.store import Store
 from scheduler.devcluster.strategies import strategy_of
 
@@ -59,12 +60,13 @@ class Call:
     def object(self, kind: Kind) -> JsonObject:
         """The object in the body. Raises: StatusError 400 where it is none, or one of another kind."""
         obj = decoded_object(self.body, self.content_type, kind.kind)
-        api_version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind
+        api_version, name = (str(obj.get(key) or "") for key in ("apiVersion", "kind"))
+        api_version, name = api_version or kind.api_version, name or kind.kind
         if (api_version, name) != (kind.api_version, kind.kind):
             why = f'no kind "{name}" is registered for version "{api_version}"'
             if kind_of(api_version, name) is not None:
                 why = f"converting ({api_version}.{name}) to ({kind.kind}): unknown conversion"
-            version = str(api_version).rpartition("/")[2]
+            version = api_version.rpartition("/")[2]
             raise status.bad_request(
                 f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}'
             )
@@ -106,7 +108,7 @@ class Handlers:
     def _get(self, call: Call) -> web.Response:
         target = call.target
         version = call.query.get("resourceVersion", "")
-        if version.isdigit() and int(version) > self._store.resource_version:
+        if version.isdecimal() and int(version) > self._store.resource_version:
             raise status.too_large_resource_version(int(version), self._store.resource_version)
         revision = self._store.revision(target.kind, target.scope, target.name or "")
         if target.subresource == "scale":
@@ -205,12 +207,12 @@ class Handlers:
     def _patch_scale(self, call: Call, patch: Any, patch_type: PatchType) -> web.Response:  # noqa: ANN401 - any JSON
         target = call.target
         stored = scale_of(self._store.get(target.kind, target.scope, target.name or ""))
-        if patch_type is PatchType.JSON:
-            scale = patched(stored, patch, patch_type, SCALE)
-        else:
-            scale = merge_patched(stored, patch)
-        if "resourceVersion" not in ((patch.get("metadata") or {}) if isinstance(patch, dict) else {}):
-            scale["metadata"] = {**scale["metadata"], "resourceVersion": ""}
+        # A patch that names no version is one for whatever is stored.
+        del stored["metadata"]["resourceVersion"]
+        # Scales have no lists, so a strategic patch is a merge patch.
+        merging = PatchType.JSON if patch_type is PatchType.JSON else PatchType.MERGE
+        scale = patched(stored, patch, merging, SCALE)
+        check_request(SCALE.kind, scale)
         result = set_scale(
             self._store, target.kind, target.scope, target.name or "", scale=scale, dry_run=call.dry_run
         )
@@ -288,7 +290,8 @@ def status_response(error: status.StatusError) -> web.Response:
 
 def _check_names(obj: JsonObject, target: Target) -> None:
     """Raises: StatusError 400 where the object is not the one that the URL names; fills in its namespace."""
-    metadata: JsonObject = obj.setdefault("metadata", {})
+    metadata: JsonObject = obj.get("metadata") or {}
+    obj["metadata"] = metadata
     name = metadata.get("name") or ""
     if not name:
         raise status.bad_request(
@@ -317,7 +320,7 @@ def _delete_options(call: Call) -> JsonObject:
     options = decoded_object(call.body, call.content_type, "DeleteOptions") if call.body.strip() else {}
     grace = call.query.get("gracePeriodSeconds")
     if grace and "gracePeriodSeconds" not in options:
-        if not grace.removeprefix("-").isdigit():
+        if not grace.removeprefix("-").isdecimal():
             raise status.bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax')
         options["gracePeriodSeconds"] = int(grace)
     if "propagationPolicy" in call.query:

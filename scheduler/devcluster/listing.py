@@ -53,7 +53,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     if not text:
         return None
-    if not text.isdigit():
+    if not text.isdecimal():
         raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
 
@@ -70,7 +70,7 @@ def parse_options(
     if name is not None:
         field_selector = ",".join(part for part in (field_selector, f"metadata.name={name}") if part)
     version = query.get("resourceVersion", "")
-    if version and not version.isdigit():
+    if version and not version.isdecimal():
         error = fields.invalid(
             "resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
         )

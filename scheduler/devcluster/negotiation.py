@@ -13,6 +13,7 @@ import yaml
 
 from scheduler.devcluster import protobuf, status
 from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.devcluster.shapes import check_request
 from scheduler.devcluster.tables import IncludeObject, table
 
 Form = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
@@ -104,6 +105,7 @@ def decoded_object(body: bytes, content_type: str, kind_name: str) -> JsonObject
         raise _unrecognized(kind_name, str(error)) from error
     if not isinstance(value, dict):
         raise _unrecognized(kind_name, "unexpected end of JSON input" if value is None else "it is no object")
+    check_request(kind_name, value)
     return value
 
 

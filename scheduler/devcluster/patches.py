@@ -157,6 +157,8 @@ def _replace(root: JsonObject, steps: list[str], value: Any) -> None:  # noqa: A
 
 
 def _take(root: JsonObject, steps: list[str]) -> Any:  # noqa: ANN401 - any JSON value
+    if len(steps) == 1:
+        raise _unprocessable()
     parent = _look(root, steps[:-1])
     value = _child(parent, steps[-1])
     if isinstance(parent, dict):
