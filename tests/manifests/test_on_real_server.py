@@ -106,9 +106,8 @@ async def test_the_daemon_does_its_whole_job_without_one_refused_request(
         await server.condition("big", NO_ROOM)
         # Each pod that goes makes room, though never enough: the same failure again becomes a series.
         for number in range(3):
-            before = await _unschedulable(daemon)
             await server.delete_pod(f"web-{number}")
-            await until(lambda: _unschedulable(daemon), lambda n, seen=before: n > seen, what="another try")
+            await _tried(daemon, number + 2)
         await until(
             _events(server, "big", "FailedScheduling"),
             lambda events: any(event.get("series") for event in events),
@@ -203,8 +202,12 @@ def _events(server: Cluster, pod: str, reason: str) -> Callable[[], Awaitable[li
     return lambda: server.events(pod, reason)
 
 
-async def _unschedulable(daemon: Daemon) -> float:
-    return await daemon.metric("scheduler_schedule_attempts_total", result="unschedulable")
+async def _tried(daemon: Daemon, n_times: int) -> None:
+    """Waits until so many attempts found no node."""
+    name = "scheduler_schedule_attempts_total"
+    await until(
+        lambda: daemon.metric(name, result="unschedulable"), lambda n: n >= n_times, what="another try"
+    )
 
 
 @asynccontextmanager
@@ -240,7 +243,9 @@ def _priority_level(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
             session.get(address.url + path, headers=headers) as answer,
         ):
-            return name_by_uid[answer.headers["X-Kubernetes-PF-PriorityLevel-UID"]]
+            uid = answer.headers["X-Kubernetes-PF-PriorityLevel-UID"]
+            name: str = name_by_uid[uid]
+            return name
 
     return ask
 

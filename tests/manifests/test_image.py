@@ -1,0 +1,210 @@
+"""
+The image, as far as it can be known without a container engine.
+
+The commands of its build stages are run in a folder of the test's own, and what they leave is what the image holds.
+"""
+
+import asyncio
+import fnmatch
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import embedded
+from tests.integration.daemon import free_port
+from tests.manifests.dockerfile import Dockerfile
+from tests.manifests.files import BASE, ROOT, container, one, resources
+
+DOCKERFILE = Dockerfile(ROOT / "Dockerfile")
+HOME = "/opt/affinity-scheduler"
+#: Tells every file that a program opens for writing, makes, renames or removes.
+_SPY = """
+import json, os, sys
+def tell(event, args):
+    wrote = event == "open" and args[0] != os.devnull and isinstance(args[0], (str, bytes)) and (
+        args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    if wrote or event in ("os.mkdir", "os.rename", "os.remove", "os.symlink", "shutil.move"):
+        print("WROTE", event, args, file=sys.stderr)
+sys.addaudithook(tell)
+from scheduler.cli.main import main
+sys.exit(main(json.loads(sys.argv[1])))
+"""
+
+
+def test_the_product_is_what_is_built_unless_said_otherwise():
+    assert list(DOCKERFILE.stages)[-1] == "product"
+
+
+@pytest.mark.parametrize(("stage", "command"), [("product", "run"), ("demo", "demo")])
+def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
+    assert DOCKERFILE.last(stage, "ENTRYPOINT").words == ["affinity-scheduler"]
+    assert DOCKERFILE.last(stage, "CMD").words == [command]
+    context = one(resources(BASE), "Deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert DOCKERFILE.last(stage, "USER").text == f"{context['runAsUser']}:{context['runAsGroup']}"
+    assert "PYTHONDONTWRITEBYTECODE=1" in DOCKERFILE.last(stage, "ENV").words
+
+
+def test_nothing_of_a_stage_before_reaches_an_image_but_the_environment():
+    for image in ("product", "demo"):
+        copied = [each.words for each in DOCKERFILE.lineage(image) if each.keyword == "COPY"]
+        assert copied == [[f"--from={image}-build", HOME, HOME]]
+    bases = {stage.base for stage in DOCKERFILE.stages.values()} - set(DOCKERFILE.stages)
+    assert bases == {"python:${PYTHON}-slim"}, "interpreter and environment must be of one image"
+
+
+def test_the_port_is_the_one_of_the_manifests():
+    (port,) = container(one(resources(BASE), "Deployment"))["ports"]
+    assert DOCKERFILE.last("product", "EXPOSE").text == str(port["containerPort"])
+
+
+def test_the_builder_is_sent_what_it_copies_and_little_else():
+    *patterns, no_cache, no_bytecode = [
+        line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")
+    ]
+    assert patterns[0] == "*"
+    let_in = {pattern.removeprefix("!") for pattern in patterns[1:]}
+    copied = {
+        word
+        for stage in DOCKERFILE.stages.values()
+        for each in stage.own
+        if each.keyword == "COPY" and not each.text.startswith("--from")
+        for word in each.words[:-1]
+    }
+    assert let_in == copied
+    assert all((ROOT / path).exists() for path in copied)
+    assert (no_cache, no_bytecode) == ("**/__pycache__", "**/*.pyc")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The environment of the product's image, made by the Dockerfile's own commands with this interpreter."""
+    folder = tmp_path_factory.mktemp("image")
+    source, home = folder / "src", folder / "environment"
+    source.mkdir()
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in ("python", "pip"):
+        (tools / name).write_text(
+            f'#!/bin/sh\nexec {sys.executable} {"-m pip " if name == "pip" else ""}"$@"\n'
+        )
+        (tools / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    environment.pop("PYTHONPATH", None)
+    for each in DOCKERFILE.lineage("product-build"):
+        if each.keyword == "COPY":
+            *names, target = each.words
+            for name in names:
+                _copy(ROOT / name, source / target / ("" if (ROOT / name).is_dir() else name))
+        elif each.keyword == "RUN":
+            # The machine's own cache of packages: the image must not hold one, a test gladly uses it.
+            command = each.text.replace(HOME, str(home)).replace("--no-cache-dir ", "")
+            subprocess.run(
+                ["sh", "-ec", command], check=True, cwd=source, env=environment, capture_output=True
+            )
+    return home
+
+
+@pytest.fixture(scope="module")
+def scheduler(built: Path) -> Path:
+    """The folder of the installed package."""
+    (found,) = built.glob("lib/python3.*/site-packages/scheduler")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+class TestProduct:
+    def test_it_holds_no_embedded_cluster_no_stories_and_no_tests(self, scheduler):
+        files = {str(path.relative_to(scheduler)) for path in scheduler.rglob("*")}
+        for unwanted in ("devcluster*", "cli/devcluster*", "cli/demo*", "cli/stories*", "*test*"):
+            assert fnmatch.filter(files, unwanted) == []
+        assert "cli/run.py" in files
+        assert not (scheduler.parent / "tests").exists()
+        assert not (scheduler.parent / "pip").exists()
+
+    def test_every_module_has_its_bytecode(self, scheduler):
+        modules = list(scheduler.parent.rglob("*.py"))
+        assert len(modules) > 500
+        tag = sys.implementation.cache_tag
+        missing = [m for m in modules if not (m.parent / "__pycache__" / f"{m.stem}.{tag}.pyc").exists()]
+        assert missing == []
+
+    def test_what_the_manifests_ask_of_it_works(self, built, tmp_path):
+        assert "--bind-address" in _run(built, tmp_path, "run", "--help").stdout
+        checked = _run(built, tmp_path, "check-config", str(BASE / "configuration.yaml"))
+        assert (checked.returncode, checked.stderr) == (0, "")
+        refused = _run(built, tmp_path, "run", "--kubeconfig", "absent")
+        assert refused.returncode == 2
+        assert len(refused.stderr.splitlines()) == 1
+
+    @pytest.mark.parametrize("command", ["demo", "devcluster"])
+    def test_commands_that_need_the_embedded_cluster_say_that_there_is_none(self, built, tmp_path, command):
+        said = _run(built, tmp_path, command)
+        assert said.returncode == 2
+        assert said.stderr.splitlines() == [
+            f"affinity-scheduler {command}: found an image without the embedded cluster, "
+            "expected the image of the Dockerfile's demo target"
+        ]
+
+    @pytest.mark.asyncio
+    async def test_it_schedules_and_writes_no_file(self, built, tmp_path):
+        """What runs in the pod, as it runs there: from the image's own files, with no place to write to."""
+        async with embedded(tmp_path, nodes=1) as cluster:
+            await cluster.api.enter_namespace()
+            config = str(BASE / "configuration.yaml")
+            command = [
+                "run",
+                "--config",
+                config,
+                "--kubeconfig",
+                cluster.kubeconfig,
+                "--port",
+                str(free_port()),
+            ]
+            process = await asyncio.create_subprocess_exec(
+                *(built / "bin" / "python", "-c", _SPY, json.dumps(command)),
+                stderr=asyncio.subprocess.PIPE,
+                cwd=tmp_path,
+                env={"PYTHONDONTWRITEBYTECODE": "1"},
+            )
+            await cluster.add_pod("fits")
+            await cluster.add_pod("does-not", cpu="1000")
+            await cluster.node_of("fits")
+            await cluster.condition("does-not", "0/1 nodes are available: 1 Insufficient cpu.")
+            process.send_signal(signal.SIGTERM)
+            _, said = await asyncio.wait_for(process.communicate(), 20)
+        assert process.returncode == 0, said.decode()
+        assert "WROTE" not in said.decode()
+
+    def test_the_spy_sees_what_is_written(self, built, tmp_path):
+        """Else the test above would prove nothing."""
+        spy = _SPY.replace("from scheduler.cli.main import main", "main = lambda _: open('x', 'w').close()")
+        done = subprocess.run(
+            [built / "bin" / "python", "-c", spy, "[]"], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert "WROTE" in done.stderr
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    else:
+        shutil.copy(source, target)
+
+
+def _run(built: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.run(
+        [built / "bin" / "affinity-scheduler", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=60,
+    )
