@@ -99,6 +99,9 @@ class ProductSubject:
         if isinstance(decision, Failed):
             return {"error": decision.message}
         answer = _answer(Candidate(decided, snapshot.label_set(decided)), snapshot, self.profile)
+        if "error" in answer:
+            # A single feasible node is never scored, but the recorded questions score it all the same.
+            return {"error": answer["error"]}
         if isinstance(decision, NoFit):
             answer["message"] = decision.error.message()
         _check_agreement(decision, answer)
@@ -158,7 +161,8 @@ def _scores(candidate: Candidate, snapshot: Snapshot, profile: Profile, mask: Ma
         scorer = weighted.plugin.prescore(candidate, snapshot, feasible)
         if scorer is SKIP:
             continue
-        assert not isinstance(scorer, Status), f"{weighted.plugin.name}: {scorer}"
+        if isinstance(scorer, Status):
+            return {"error": f'running PreScore plugin "{weighted.plugin.name}": {scorer.message}'}
         scores = scorer.normalized(scorer.raw())[feasible.rows].tolist()
         score[weighted.plugin.name] = dict(zip(names, scores, strict=True))
         for name, points in zip(names, scores, strict=True):
