@@ -173,14 +173,17 @@ class TestProduct:
                 cwd=tmp_path,
                 env={"PYTHONDONTWRITEBYTECODE": "1"},
             )
-            await cluster.add_pod("fits")
-            await cluster.add_pod("does-not", cpu="1000")
-            await cluster.node_of("fits")
-            await cluster.condition("does-not", "0/1 nodes are available: 1 Insufficient cpu.")
-            process.send_signal(signal.SIGTERM)
-            _, said = await asyncio.wait_for(process.communicate(), 20)
-        assert process.returncode == 0, said.decode()
-        assert "WROTE" not in said.decode()
+            try:
+                await cluster.add_pod("fits")
+                await cluster.add_pod("does-not", cpu="1000")
+                await cluster.node_of("fits")
+                await cluster.condition("does-not", "0/1 nodes are available: 1 Insufficient cpu.")
+            finally:
+                process.send_signal(signal.SIGTERM)
+                said = (await asyncio.wait_for(process.communicate(), 20))[1].decode()
+                print(said)  # shown if it fails
+        assert process.returncode == 0
+        assert "WROTE" not in said
 
     def test_the_spy_sees_what_is_written(self, built, tmp_path):
         """Else the test above would prove nothing."""
