@@ -11,7 +11,7 @@ from scheduler.model import wire
 from scheduler.model.affinity import label_selector
 from scheduler.model.labels import Selector, SelectorError, parse_selector
 from scheduler.model.pods import MalformedObjectError
-from scheduler.model.quantity import QuantityError, parse_quantity
+from scheduler.model.quantity import QuantityError, non_negative_quantity
 from scheduler.model.terms import Taint
 
 
@@ -91,7 +91,7 @@ def decode_node(data: bytes | msgspec.Raw) -> Node:
 
 
 def _units(name: str, text: wire.QuantityText) -> int:
-    quantity = parse_quantity(0 if text is None else text)
+    quantity = non_negative_quantity(text)
     return quantity.milli_value() if name == "cpu" else quantity.value()
 
 

@@ -120,6 +120,19 @@ def parse_quantity(value: str | int | float) -> Quantity:
     return _parse_text(repr(value))
 
 
+def non_negative_quantity(value: str | int | float | None) -> Quantity:
+    """
+    As `parse_quantity`, for amounts of resources: null counts as 0, and there is no less than nothing.
+
+    Raises:
+        QuantityError: as `parse_quantity`, and for an amount below 0, which no API server stores.
+    """
+    quantity = parse_quantity(0 if value is None else value)
+    if quantity.nano < 0:
+        raise QuantityError(f"found {str(value)[:64]!r}, expected an amount of at least 0")
+    return quantity
+
+
 @lru_cache(maxsize=4096)
 def _parse_text(text: str) -> Quantity:
     if len(text) > MAX_TEXT:

@@ -10,12 +10,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted
+from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
 from scheduler.kube.reflecting import Reflector
 from scheduler.kube.requests import LIVE_PODS, Resource
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import PodDecoder
+from scheduler.model.pods import PodDecoder, term_problem
 from scheduler.model.stimuli import (
     NamespaceGone,
     NamespaceSeen,
@@ -32,6 +32,9 @@ from scheduler.shell.inbox import Inbox
 
 T = TypeVar("T")
 
+#: Malformed objects of a kind whose complaint is remembered; with more, some are told again.
+_MAX_COMPLAINTS: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Watched(Generic[T]):
@@ -42,6 +45,8 @@ class Watched(Generic[T]):
     decode: Callable[[msgspec.Raw], T]
     seen: Callable[[T], Stimulus]
     gone: Callable[[Deleted], Stimulus]
+    #: What is wrong with a part of an object that can be decoded; the part counts as if it were not there.
+    flaw: Callable[[T], str | None] = lambda _: None
 
 
 def always_watched() -> tuple[Watched[object], ...]:
@@ -57,7 +62,9 @@ def always_watched() -> tuple[Watched[object], ...]:
             NamespaceSeen,
             lambda gone: NamespaceGone(gone.key.name),
         ),
-        _watched("Pod", LIVE_PODS, PodDecoder().decode, PodSeen, lambda gone: PodGone(gone.uid)),
+        _watched(
+            "Pod", LIVE_PODS, PodDecoder().decode, PodSeen, lambda gone: PodGone(gone.uid), term_problem
+        ),
     )
 
 
@@ -89,9 +96,10 @@ def _watched(
     decode: Callable[[msgspec.Raw], T],
     seen: Callable[[T], Stimulus],
     gone: Callable[[Deleted], Stimulus],
+    flaw: Callable[[T], str | None] = lambda _: None,
 ) -> Watched[object]:
-    # `seen` only ever gets what `decode` returned; a tuple of different kinds has no narrower common type.
-    return Watched(kind, resource, decode, seen, gone)  # type: ignore[arg-type]
+    # The functions only ever get what `decode` returned; a tuple of different kinds has no narrower common type.
+    return Watched(kind, resource, decode, seen, gone, flaw)  # type: ignore[arg-type]
 
 
 def _workload_gone(kind: str, gone: Deleted) -> Stimulus:
@@ -117,6 +125,8 @@ class Informer:
         self._log = log
         self._on_malformed = on_malformed
         self._on_interrupted = on_interrupted
+        #: What was last wrong with an object, so that it is told once and not with every version.
+        self._complaints: dict[Key | None, str] = {}
         #: Whether the initial list has been handed to the machine.
         self.synced = False
 
@@ -134,12 +144,14 @@ class Informer:
                 synced = False
                 for change in changes:
                     match change:
-                        case Upserted(object=seen):
+                        case Upserted(key=key, object=seen):
                             stimuli.append(self._watched.seen(seen))
-                        case Deleted():
+                            self._judge(key, self._watched.flaw(seen))
+                        case Deleted(key=key):
                             stimuli.append(self._watched.gone(change))
-                        case Malformed():
-                            self._report_malformed(change)
+                            self._judge(key, None)
+                        case Malformed(key=key, error=error):
+                            self._judge(key, error)
                         case Synced():
                             synced = True
                         case Interrupted():
@@ -149,10 +161,18 @@ class Informer:
                     self.synced = True
                     self._inbox.nudge()
 
-    def _report_malformed(self, malformed: Malformed) -> None:
-        self._on_malformed(self.kind)
-        name = "?" if malformed.key is None else str(malformed.key)
-        self._log.error("Malformed object ignored", kind=self.kind, object=name, err=malformed.error)
+    def _judge(self, key: Key | None, complaint: str | None) -> None:
+        """A new complaint about an object is counted and logged; None ends the old one."""
+        if complaint is None:
+            if self._complaints:
+                self._complaints.pop(key, None)
+        elif self._complaints.get(key) != complaint:
+            if len(self._complaints) >= _MAX_COMPLAINTS:
+                del self._complaints[next(iter(self._complaints))]
+            self._complaints[key] = complaint
+            self._on_malformed(self.kind)
+            name = "?" if key is None else str(key)
+            self._log.error("Malformed object ignored", kind=self.kind, object=name, err=complaint)
 
     def _report_interrupted(self, interrupted: Interrupted) -> None:
         self._on_interrupted(self.kind)

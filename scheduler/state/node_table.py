@@ -190,7 +190,13 @@ class NodeTable:
 
     def take(self, row: int, usage: Usage) -> None:
         """A pod of this usage came to the row. O(resources it names)."""
-        self._move(row, usage, 1)
+        self.usage_log.note(row)
+        self._pod_count[row] += 1
+        self._non_zero[0, row] += usage.non_zero[0]
+        self._non_zero[1, row] += usage.non_zero[1]
+        for resource, amount in usage.requested.items():
+            index = self._resource(resource)  # first: it may replace the array
+            self._requested[index, row] += amount
         for port in usage.host_ports:
             held = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
             held[port.ip] = held.get(port.ip, 0) + 1
@@ -202,7 +208,13 @@ class NodeTable:
         Ports are counted. Upstream's live cache keeps a set, so that of two pods which hold the same port (only
         possible past a scheduler) the first to go frees it until the cache is rebuilt; we decide as after the rebuild.
         """
-        self._move(row, usage, -1)
+        self.usage_log.note(row)
+        self._pod_count[row] -= 1
+        # Subtracted, not added negated: amounts wrap as int64 does, and -2^63 has no counterpart.
+        self._non_zero[0, row] -= usage.non_zero[0]
+        self._non_zero[1, row] -= usage.non_zero[1]
+        for resource, amount in usage.requested.items():
+            self._requested[self._resource(resource), row] -= amount
         for port in usage.host_ports:
             rows = self.ports[port.protocol, port.port]
             held = rows[row]
@@ -214,15 +226,6 @@ class NodeTable:
             if not rows:
                 del self.ports[port.protocol, port.port]
         self._release(row)
-
-    def _move(self, row: int, usage: Usage, sign: int) -> None:
-        self.usage_log.note(row)
-        self._pod_count[row] += sign
-        self._non_zero[0, row] += sign * usage.non_zero[0]
-        self._non_zero[1, row] += sign * usage.non_zero[1]
-        for resource, amount in usage.requested.items():
-            index = self._resource(resource)  # first: it may replace the array
-            self._requested[index, row] += sign * amount
 
     def _release(self, row: int) -> None:
         """Free a row that has neither node nor pods."""

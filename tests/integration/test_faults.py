@@ -1,0 +1,318 @@
+"""An API server that misbehaves: no pod is lost, none is bound twice, no room is given away twice."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.server import DevCluster
+from tests import build
+from tests.integration.cluster import Cluster
+from tests.integration.conftest import embedded
+from tests.integration.daemon import Daemon, running
+from tests.integration.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BINDINGS = "/binding$"
+STATUS = "/status$"
+EVENTS = "/events"
+WATCHED = ("pods", "nodes", "namespaces")
+#: Longer than any pause that follows a fault here, backoff of the pods included.
+LONG_S = 30.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """An embedded cluster that remembers little, so that old versions expire."""
+    folder = tmp_path_factory.mktemp("server")
+    async with embedded(folder, controllers=True, history_capacity=100, bookmark_interval_s=0.5) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def devcluster(cluster: Cluster) -> DevCluster:
+    """The server, to be told what to do wrong."""
+    assert cluster.devcluster is not None
+    return cluster.devcluster
+
+
+@pytest.fixture(autouse=True)
+def _bound_once(devcluster: DevCluster) -> Iterator[None]:
+    """Faults end with their test; no pod ever got two nodes."""
+    yield
+    devcluster.faults.clear()
+    assert devcluster.writes is not None
+    nodes = Counter(
+        one.uid for one in devcluster.writes.writes if one.kind == "pods" and "node=" in one.summary
+    )
+    # A deletion says `node=None`, so that a bound and deleted pod has two.
+    deleted = {one.uid for one in devcluster.writes.writes if one.verb == "delete"}
+    assert all(n == 1 or uid in deleted for uid, n in nodes.items())
+
+
+async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:
+    """So many pods, each of one CPU."""
+    await asyncio.gather(*(cluster.add_pod(f"{prefix}{number}", cpu="1") for number in range(n_pods)))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault(action=Action.END_STREAM, after_events=3), id="ended"),
+        pytest.param(Fault(action=Action.CUT_STREAM, after_events=3), id="cut within an object"),
+        pytest.param(Fault(action=Action.EXPIRE_STREAM, after_events=3), id="410 inside"),
+        pytest.param(Fault(action=Action.STALL_STREAM, after_events=3, delay_s=0.5), id="delayed"),
+    ],
+)
+async def test_a_broken_stream_loses_no_pod(cluster: Cluster, devcluster: DevCluster, fault: Fault) -> None:
+    """Watches break in the middle of a burst, of each kind one; everything is caught up with."""
+    for number in range(4):
+        await cluster.add_node(f"n{number}")
+    broken = [Fault(action=fault.action, kind=k, after_events=3, delay_s=fault.delay_s) for k in WATCHED]
+    devcluster.faults.add(*broken)
+    await burst(cluster, 30)
+    await cluster.add_node("late", labels={"late": "yes"})
+    await cluster.add_pod("last", node_selector={"late": "yes"})
+    await cluster.all_bound(31, timeout_s=LONG_S)
+
+
+async def test_410_on_resume_lists_anew(cluster: Cluster, devcluster: DevCluster, daemon: Daemon) -> None:
+    """What went while nobody watched is forgotten, what came is seen."""
+    await cluster.add_node("a", allocatable={"cpu": "5"})
+    await burst(cluster, 5, "old")
+    await cluster.all_bound(5)
+    before = await daemon.metric("affinity_scheduler_watch_restarts_total", kind="Pod")
+    # The next watch waits while more happens than the server remembers, so that its version is too old then.
+    devcluster.faults.add(
+        Fault(action=Action.DELAY, kind="pods", verb="watch", delay_s=1.0),
+        Fault(action=Action.END_STREAM, kind="pods"),
+    )
+    for number in range(5):
+        await cluster.delete_pod(f"old{number}")
+    for _ in range(60):
+        await cluster.add_pod("passing", cpu="9")
+        await cluster.delete_pod("passing")
+    await burst(cluster, 5, "new")
+    await cluster.all_bound(5, timeout_s=LONG_S)
+    assert await daemon.metric("affinity_scheduler_watch_restarts_total", kind="Pod") > before
+
+
+async def test_410_as_a_status_lists_anew(cluster: Cluster, devcluster: DevCluster) -> None:
+    """Refused at once instead of inside the stream."""
+    await cluster.add_node("a")
+    devcluster.faults.add(
+        *(Fault(action=Action.RESPOND, kind=kind, verb="watch", code=410) for kind in WATCHED),
+        *(Fault(action=Action.END_STREAM, kind=kind) for kind in WATCHED),
+    )
+    await burst(cluster, 5)
+    await cluster.all_bound(5, timeout_s=LONG_S)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(
+            Fault(action=Action.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5), id="429"
+        ),
+        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=500, times=5), id="500"),
+        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=503, times=5), id="503"),
+        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=504, times=5), id="504"),
+        pytest.param(Fault(action=Action.DROP, path=BINDINGS, times=5), id="dropped"),
+        pytest.param(Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5), id="answer lost"),
+        pytest.param(
+            Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5), id="answer lost late"
+        ),
+    ],
+)
+async def test_a_bind_that_goes_wrong_is_settled(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon, fault: Fault
+) -> None:
+    """Exactly as many pods are placed as there is room for, and every one of them is announced as placed once."""
+    await cluster.add_node("a", allocatable={"cpu": "4"})
+    await cluster.add_node("b", allocatable={"cpu": "4"})
+    before = await _attempts(daemon, "scheduled")
+    devcluster.faults.add(fault)
+    await burst(cluster, 10)
+
+    async def n_bound() -> int:
+        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
+
+    async def n_announced() -> int:
+        events = [await cluster.events(f"p{number}", "Scheduled") for number in range(10)]
+        return sum(map(len, events))
+
+    await until(n_bound, lambda n: n == 8, timeout_s=LONG_S, what="8 pods bound")
+    await until(lambda: _attempts(daemon, "scheduled"), lambda n: n - before == 8, what="8 attempts")
+    if fault.code != 429:  # events are shed while the server asks for quiet
+        await until(n_announced, lambda n: n == 8, what="8 events")
+    assert await daemon.metric("scheduler_cache_size", type="pods") == 8
+
+
+async def _attempts(daemon: Daemon, result: str) -> float:
+    return await daemon.metric("scheduler_schedule_attempts_total", result=result)
+
+
+async def test_a_refused_bind_gives_the_room_back(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
+) -> None:
+    """The pod is told why, retries after its backoff, and is placed."""
+    await cluster.add_node("a", allocatable={"cpu": "1"})
+    devcluster.faults.add(Fault(action=Action.RESPOND, path=BINDINGS, code=403))
+    await cluster.add_pod("p", cpu="1")
+    condition = await cluster.condition("p", 'running Bind plugin "DefaultBinder": a fault was asked for')
+    assert condition["reason"] == "SchedulerError"
+    await cluster.node_of("p")
+    assert await _attempts(daemon, "error") >= 1
+
+
+async def test_the_watch_lags_behind_the_binds(cluster: Cluster, devcluster: DevCluster) -> None:
+    """Pods whose bind was answered count although the watch does not show it yet."""
+    for number in range(3):
+        await cluster.add_node(f"n{number}", allocatable={"cpu": "3"})
+    await burst(cluster, 4, "first")
+    devcluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=1.5, after_events=12))
+    await burst(cluster, 10, "second")
+
+    async def n_bound() -> int:
+        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
+
+    await until(n_bound, lambda n: n == 9, timeout_s=LONG_S, what="9 pods bound")
+    await cluster.assert_sound()
+
+
+async def test_conditions_and_events_that_fail_hold_up_nobody(
+    cluster: Cluster, devcluster: DevCluster
+) -> None:
+    """5xx on status and events: pods are placed, and the condition is there once the server is well again."""
+    await cluster.add_node("a", allocatable={"cpu": "1"})
+    devcluster.faults.add(
+        Fault(action=Action.RESPOND, path=STATUS, method="patch", code=500, times=3),
+        Fault(action=Action.RESPOND, path=EVENTS, method="post", code=500, times=3),
+    )
+    await cluster.add_pod("large", cpu="2")
+    await cluster.add_pod("small", cpu="1")
+    assert await cluster.node_of("small") == "a"
+    await cluster.condition("large", "0/1 nodes are available: 1 Insufficient cpu.")
+
+
+async def test_a_stranger_that_binds_first_wins(cluster: Cluster, devcluster: DevCluster) -> None:
+    """Somebody else binds the pod while our bind is on its way: the pod stays where it is, and its room is counted."""
+    await cluster.add_node("a", allocatable={"cpu": "1"})
+    await cluster.add_node("b", allocatable={"cpu": "1"})
+    devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5))
+    pod = await cluster.add_pod("p", cpu="1")
+
+    async def theirs() -> int:
+        target = {"apiVersion": "v1", "kind": "Node", "name": "b"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
+        return (await cluster.api.post(f"{cluster.api.pods('p')}/binding", binding)).code
+
+    await until(theirs, lambda code: code in (201, 409), what="a bind by somebody else")
+    assert await cluster.node_of("p") == "b"
+    await cluster.add_pod("q", cpu="1")
+    assert await cluster.node_of("q", timeout_s=LONG_S) == "a"
+    assert (await cluster.pod("p"))["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_the_server_goes_away_and_comes_back(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
+) -> None:
+    """The listener is closed until every watch has failed more than once; then all goes on, without a restart."""
+    await cluster.add_node("a", allocatable={"cpu": "10"})
+    await burst(cluster, 5, "before")
+    await cluster.all_bound(5)
+    before = len(daemon.logged("List and watch interrupted", "ConnectionRefused"))
+    await devcluster.stop()
+
+    async def failures() -> int:
+        return len(daemon.logged("List and watch interrupted", "ConnectionRefused")) - before
+
+    await until(failures, lambda n: n >= 12, timeout_s=LONG_S, what="repeated failures")
+    await devcluster.start()
+    await burst(cluster, 5, "after")
+    await cluster.all_bound(10, timeout_s=LONG_S)
+
+
+async def test_the_server_goes_away_while_binds_are_in_flight(
+    cluster: Cluster, devcluster: DevCluster
+) -> None:
+    """Half of the answers are lost with the server; each bind is settled when it is back."""
+    await cluster.add_node("a", allocatable={"cpu": "6"})
+    devcluster.faults.add(
+        Fault(action=Action.LOSE_ANSWER, path=BINDINGS, delay_s=5.0, times=3),
+        Fault(action=Action.DELAY, path=BINDINGS, delay_s=5.0, times=3),
+    )
+    await burst(cluster, 10)
+
+    async def n_bound() -> int:
+        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
+
+    await until(n_bound, lambda n: n == 3, what="3 binds that took effect")
+    await devcluster.stop()
+    await devcluster.start()
+    await until(n_bound, lambda n: n == 6, timeout_s=LONG_S, what="6 pods bound")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_storm_of_faults_ends_in_a_sound_cluster(
+    cluster: Cluster, devcluster: DevCluster, seed: int
+) -> None:
+    """Everything at once, pods coming and going: when it is over every pod that fits has its node."""
+    chance = random.Random(seed)
+    for number in range(5):
+        await cluster.add_node(f"n{number}", labels={build.ZONE: str(number % 2)}, allocatable={"cpu": "8"})
+    devcluster.faults.add(*(_any_fault(chance) for _ in range(15)))
+    alone = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=alone"))])
+
+    async def live(number: int) -> None:
+        name = f"p{number}"
+        if number % 8 == 0:
+            await cluster.add_pod(name, cpu="1", labels={"app": "alone"}, affinity=alone)
+        else:
+            await cluster.add_pod(name, cpu="1")
+        if number % 3 == 0:
+            await cluster.api.delete(cluster.api.pods(name))
+
+    await asyncio.gather(*(live(number) for number in range(48)))
+    devcluster.faults.add(*(_any_fault(chance) for _ in range(5)))
+    # 0, 24 are deleted of the six that want a node for themselves, four are left for five nodes.
+    await until(cluster.pods, lambda pods: len(pods) == 32, timeout_s=LONG_S, what="32 pods left")
+    await cluster.all_bound(32, timeout_s=LONG_S)
+
+
+def _any_fault(chance: random.Random) -> Fault:
+    kind = chance.choice(WATCHED)
+    return chance.choice(
+        [
+            Fault(action=Action.END_STREAM, kind=kind, after_events=chance.randrange(9)),
+            Fault(action=Action.CUT_STREAM, kind=kind, after_events=chance.randrange(9)),
+            Fault(action=Action.EXPIRE_STREAM, kind=kind, after_events=chance.randrange(9)),
+            Fault(action=Action.STALL_STREAM, kind=kind, after_events=chance.randrange(9), delay_s=0.1),
+            Fault(action=Action.RESPOND, kind=kind, verb="watch", code=chance.choice([410, 500, 503])),
+            Fault(action=Action.RESPOND, path=BINDINGS, code=chance.choice([500, 503, 504])),
+            Fault(action=Action.LOSE_ANSWER, path=BINDINGS, delay_s=chance.choice([0.0, 0.2])),
+            Fault(action=Action.DROP, path=BINDINGS),
+            Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.2),
+            Fault(action=Action.LOSE_ANSWER, path=STATUS, method="patch"),
+        ]
+    )
+
+
+async def test_faults_before_the_first_sync_only_delay_it(cluster: Cluster, devcluster: DevCluster) -> None:
+    """Initial lists fail, break and expire; the daemon becomes ready and knows every pod."""
+    await cluster.add_node("a")
+    await burst(cluster, 5)
+    devcluster.faults.add(
+        Fault(action=Action.CUT_STREAM, kind="pods", after_events=2),
+        Fault(action=Action.EXPIRE_STREAM, kind="nodes"),
+        Fault(action=Action.RESPOND, kind="namespaces", code=503, times=2),
+    )
+    async with running(Path(cluster.kubeconfig)) as second:
+        assert await second.metric("scheduler_cache_size", type="nodes") == 1
+    await cluster.all_bound(5)
