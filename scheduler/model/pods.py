@@ -17,7 +17,7 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import parse_affinity, parse_node_rule, parse_preferred_nodes, parse_spread
-from scheduler.model.quantity import Quantity, QuantityError, parse_quantity
+from scheduler.model.quantity import Quantity, QuantityError, non_negative_quantity
 from scheduler.model.terms import (
     NodeRule,
     PodAffinity,
@@ -292,7 +292,7 @@ def _container(raw: wire.Container) -> Container:
 def _quantities(raw: Mapping[str, wire.QuantityText] | None) -> Requests:
     if not raw:
         return _NO_REQUESTS
-    return {name: parse_quantity(0 if text is None else text) for name, text in raw.items()}
+    return {name: non_negative_quantity(text) for name, text in raw.items()}
 
 
 def _owner(references: tuple[wire.OwnerReference, ...] | None) -> Owner | None:
