@@ -24,7 +24,8 @@ from scheduler.model.stimuli import (
     TimePassed,
 )
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import built_profiles, queue_for
+from scheduler.settings.resolved import Settings
+from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -36,10 +37,10 @@ NAME = "affinity-scheduler"
 class Driver:
     """Stimuli from JSON, a clock that moves by hand, and every instruction kept."""
 
-    def __init__(self, seed: int = 1) -> None:
-        settings = default_settings()
-        self.state = ClusterState()
-        profiles = built_profiles(settings, Snapshot(self.state).default_selector)
+    def __init__(self, seed: int = 1, settings: Settings | None = None) -> None:
+        settings = default_settings() if settings is None else settings
+        self.state = ClusterState(exempt_namespaces(settings))
+        profiles = built_profiles(settings, Snapshot(self.state))
         self.queue = queue_for(profiles, settings, max_in_unschedulable_s=300.0)
         self.machine = Machine(
             state=self.state, queue=self.queue, profiles=profiles, chance=random.Random(seed)

@@ -64,10 +64,15 @@ class NodeResourcesBalancedAllocationArgs:
 
 @dataclass(frozen=True, slots=True)
 class InterPodAffinityArgs:
-    """`hard_pod_affinity_weight` (0 to 100): what a required affinity counts as a preference in reverse."""
+    """
+    `hard_pod_affinity_weight` (0 to 100): what a required affinity counts as a preference in reverse.
+
+    `exempt_namespaces`: pods there are invisible to required anti-affinity, in both directions. Not upstream's.
+    """
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
+    exempt_namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

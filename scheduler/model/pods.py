@@ -17,6 +17,14 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import parse_affinity, parse_node_rule, parse_preferred_nodes, parse_spread
+from scheduler.model.annotations import (
+    AFFINITY,
+    MODE,
+    Extra,
+    combined_affinity,
+    combined_node_rule,
+    parse_extra,
+)
 from scheduler.model.quantity import Quantity, QuantityError, non_negative_quantity
 from scheduler.model.terms import (
     NodeRule,
@@ -88,7 +96,6 @@ class PodSpec:
     node_rule: NodeRule
     preferred_nodes: tuple[PreferredNodeTerm, ...] | None
     affinity: PodAffinity
-    has_affinity_fields: bool
     spread: tuple[SpreadConstraint, ...]
     tolerations: tuple[Toleration, ...]
     containers: tuple[Container, ...]
@@ -99,6 +106,8 @@ class PodSpec:
     claims: tuple[str, ...]
     ephemeral_volumes: tuple[str, ...]
     resource_claims: tuple[str, ...]
+    #: Why the affinity annotation does not parse; it counts as absent then. None where it does or is not there.
+    annotation_problem: str | None
     host_network: bool
     host_users_denied: bool
 
@@ -185,7 +194,7 @@ class PodDecoder:
             resource_version=meta.resource_version,
             generation=meta.generation,
             labels=meta.labels or {},
-            spec=self._spec(meta.namespace, spec),
+            spec=self._spec(meta, meta.namespace, spec),
             scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
             node_name=spec.node_name or "",
             nominated_node_name=status.nominated_node_name or "",
@@ -199,11 +208,16 @@ class PodDecoder:
             resize=_resize(spec, status),
         )
 
-    def _spec(self, namespace: str, raw: wire.PodSpec) -> PodSpec:
+    def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
         key = _spec_key(namespace, raw)
+        annotations = meta.annotations or {}
+        if AFFINITY in annotations:
+            # The label keys of its terms take their values from the pod, so that its labels belong to the key too.
+            labels = frozenset((meta.labels or {}).items())
+            key = (*key, annotations[AFFINITY], annotations.get(MODE), labels)
         spec = self._specs.get(key)
         if spec is None:
-            spec = _parse_spec(namespace, raw)
+            spec = _parse_spec(namespace, raw, parse_extra(namespace, meta.labels or {}, annotations))
             self._specs[key] = spec
         return spec
 
@@ -240,17 +254,28 @@ def _container_key(raw: wire.Container) -> tuple[object, ...]:
     )
 
 
-def _parse_spec(namespace: str, raw: wire.PodSpec) -> PodSpec:
+def _parse_spec(namespace: str, raw: wire.PodSpec, extra: Extra | Problem | None) -> PodSpec:
     affinity = wire.decode_affinity(raw.affinity)
+    node_rule = parse_node_rule(wire.decode_labels(raw.node_selector), affinity)
+    preferred_nodes = parse_preferred_nodes(affinity.node_affinity if affinity else None)
+    pod_affinity = parse_affinity(namespace, affinity)
+    problem = extra.cause if isinstance(extra, Problem) else None
+    if isinstance(extra, Extra):
+        both = combined_node_rule(node_rule, extra)
+        if isinstance(both, Problem):
+            problem = both.cause
+        else:
+            node_rule = both
+            pod_affinity = combined_affinity(pod_affinity, extra)
+            own = () if extra.replaces else preferred_nodes or ()
+            preferred_nodes = (*own, *extra.preferred_nodes) or preferred_nodes
     pod_resources = wire.decode_resources(raw.resources)
     volumes = [v for v in raw.volumes or () if v.is_read]
     return PodSpec(
         namespace=namespace,
-        node_rule=parse_node_rule(wire.decode_labels(raw.node_selector), affinity),
-        preferred_nodes=parse_preferred_nodes(affinity.node_affinity if affinity else None),
-        affinity=parse_affinity(namespace, affinity),
-        has_affinity_fields=affinity is not None
-        and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None),
+        node_rule=node_rule,
+        preferred_nodes=preferred_nodes,
+        affinity=pod_affinity,
         spread=tuple(
             parse_spread(constraint) for constraint in wire.decode_spread(raw.topology_spread_constraints)
         ),
@@ -268,6 +293,7 @@ def _parse_spec(namespace: str, raw: wire.PodSpec) -> PodSpec:
         claims=tuple(v.claim_name for v in volumes if v.claim_name),
         ephemeral_volumes=tuple(v.name for v in volumes if v.is_ephemeral),
         resource_claims=tuple(claim.name for claim in wire.decode_named(raw.resource_claims)),
+        annotation_problem=problem,
         host_network=raw.host_network is True,
         host_users_denied=raw.host_users is False,
     )

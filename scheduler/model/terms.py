@@ -30,6 +30,8 @@ class AffinityTerm:
 
     `namespaces` is the explicit set, or the declaring pod's own namespace where neither a list nor a selector is
     given; `namespace_selector` is NOTHING for nil. The term covers the union of both. `weight` is 0 for required terms.
+    Only an annotation sets `max_pods` (pods of a domain that required anti-affinity lets be, this one included) and
+    `enforced` (the rule has to hold while the pod runs).
     """
 
     selector: Selector
@@ -37,6 +39,8 @@ class AffinityTerm:
     namespace_selector: Selector
     topology_key: str
     weight: int = 0
+    max_pods: int = 1
+    enforced: bool = False
 
 
 #: A parsed list of terms, or why it did not parse (the first bad term empties its whole list).

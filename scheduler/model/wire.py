@@ -39,6 +39,7 @@ class Metadata(_Wire, frozen=True):
     resource_version: str = ""
     generation: int = 0
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
     creation_timestamp: str | None = None
     owner_references: tuple[OwnerReference, ...] | None = None

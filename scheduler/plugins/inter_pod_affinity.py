@@ -6,6 +6,9 @@ Filter, in this order, on every node:
      pod is in any domain at all, a pod that matches its own terms may be the first;
   2. no required anti-affinity term has a matching pod in the node's domain;
   3. no pod in any of the node's domains declares a required anti-affinity term that matches this pod.
+An annotation may raise the limit of an anti-affinity term from one pod per domain to N: rule 2 then counts up to N,
+and rule 3 keeps out whom a pod's term would count past its N. Pods of exempt namespaces neither keep out nor are kept
+out by anti-affinity. Neither exists upstream; without them every decision is upstream's.
 Score: the weights of preferred terms, the pod's own and those of running pods that match it; every required affinity
 of a running pod counts as a preference in reverse (hardPodAffinityWeight).
 
@@ -15,7 +18,7 @@ pods in every cycle, the counts per node are kept by scheduler.state and summed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -33,7 +36,7 @@ from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
-from scheduler.state.selection import LabelSet, PodMatcher, incoming_rule
+from scheduler.state.selection import LabelSet, PodMatcher, declared_rule, incoming_rule
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import TermSums
 
@@ -47,6 +50,10 @@ EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
 _REFUSALS: Final = (AFFINITY_NOT_MET, ANTI_AFFINITY_BROKEN, EXISTING_ANTI_AFFINITY_BROKEN)
 
 
+#: Labels of a namespace, None where it is not known.
+NamespaceLabels = Callable[[str], Mapping[str, str] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A spec's own terms as questions to the counts."""
@@ -54,7 +61,8 @@ class _Asked:
     #: One matcher for all required affinity terms: a pod must match every one of them.
     required: PodMatcher | None
     required_keys: tuple[str, ...]
-    anti: tuple[tuple[PodMatcher, str], ...]
+    #: Matcher, topology key, and selected pods that a domain may have with this one.
+    anti: tuple[tuple[PodMatcher, str, int], ...]
     #: Matcher, topology key and signed weight.
     preferred: tuple[tuple[PodMatcher, str, int], ...]
 
@@ -64,9 +72,11 @@ class InterPodAffinity:
 
     name = NAME
 
-    def __init__(self, args: InterPodAffinityArgs) -> None:
+    def __init__(self, args: InterPodAffinityArgs, namespace_labels: NamespaceLabels) -> None:
         self._args = args
-        self._asked = PerSpec(_asked)
+        self._namespace_labels = namespace_labels
+        self._exempt = frozenset(args.exempt_namespaces)
+        self._asked = PerSpec(lambda pod: _asked(pod, self._exempt))
         #: Sums over the terms of running pods that select a label set: those that forbid, and those that score.
         self._forbidding: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
         self._scoring: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
@@ -83,14 +93,19 @@ class InterPodAffinity:
                 Resource.NAMESPACE, Action.ADD | Action.UPDATE | Action.DELETE, _hint_after_namespace_change
             ),
             Registration(
-                Resource.POD, Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE, _hint_after_pod_change
+                Resource.POD,
+                Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE,
+                self._hint_after_pod_change,
             ),
             Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, _hint_after_node_change),
         )
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
         """Nothing to do where neither the pod nor a running pod's anti-affinity towards it asks for anything."""
-        if problem := candidate.pod.spec.affinity.problem():
+        spec = candidate.pod.spec
+        if spec.annotation_problem is not None:
+            return unresolvable(spec.annotation_problem)
+        if problem := spec.affinity.problem():
             return unresolvable(f"parsing pod: {problem}")
         asked = self._asked.of(candidate.pod)
         against = self._existing_anti_affinity(candidate, snapshot)
@@ -118,9 +133,16 @@ class InterPodAffinity:
         return _AffinityScorer(sums, feasible) if sums else SKIP
 
     def _existing_anti_affinity(self, candidate: Candidate, snapshot: Snapshot) -> Amounts | None:
-        """Per node the pods in its domains that declare anti-affinity to this one; None where there are none at all."""
+        """Per node the pods in its domains whose anti-affinity keeps this one out; None where there are none at all."""
+        if candidate.pod.namespace in self._exempt:
+            return None
         terms = [(term, 1) for term in snapshot.forbidding_terms(candidate.label_set)]
-        return _sums_of(self._forbidding, candidate, snapshot).updated(terms, snapshot.n_rows)
+        against = _sums_of(self._forbidding, candidate, snapshot).updated(terms, snapshot.n_rows)
+        for term in snapshot.limiting_terms(candidate.label_set):
+            full = _filled(term, snapshot)
+            if full.any():
+                against = full.astype(np.int64) if against is None else against + full
+        return against
 
     def _scoring_terms(self, candidate: Candidate, snapshot: Snapshot) -> Iterator[tuple[DeclaredTerm, int]]:
         """Terms of running pods that select the pod, with signed weights."""
@@ -136,6 +158,39 @@ class InterPodAffinity:
                 case _:
                     pass
 
+    def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        """
+        Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36).
+
+        Upstream reads no namespace labels here, and of several anti-affinity terms wants the pod to match all; what it
+        misses so waits for the flush. Here a pod is woken by whatever one of its terms selects.
+        """
+        changed = new if new is not None else old
+        if changed is None or changed.uid == pod.uid:
+            return Hint.QUEUE
+        if not changed.node_name and not changed.nominated_node_name:
+            return Hint.SKIP
+        near, far = usable(pod.spec.affinity.required), usable(pod.spec.affinity.required_anti)
+        if old is not None and new is not None:
+            starts = self._all_select(near, new) and not self._all_select(near, old)
+            stops = any(self._selects(term, old) and not self._selects(term, new) for term in far)
+            return Hint.QUEUE if starts or stops else Hint.SKIP
+        if new is not None:
+            return Hint.QUEUE if self._all_select(near, new) else Hint.SKIP
+        declared = usable(changed.spec.affinity.required_anti)
+        freed = self._any_selects(far, changed) or self._any_selects(declared, pod)
+        return Hint.QUEUE if freed else Hint.SKIP
+
+    def _all_select(self, terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+        return bool(terms) and all(self._selects(term, pod) for term in terms)
+
+    def _any_selects(self, terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+        return any(self._selects(term, pod) for term in terms)
+
+    def _selects(self, term: AffinityTerm, pod: Pod) -> bool:
+        covered = declared_rule(term).covers(pod.namespace, self._namespace_labels(pod.namespace))
+        return covered and term.selector.matches(pod.labels)
+
 
 def _sums_of(
     kept: WeakKeyDictionary[LabelSet, TermSums], candidate: Candidate, snapshot: Snapshot
@@ -146,13 +201,25 @@ def _sums_of(
     return sums
 
 
-def _asked(pod: Pod) -> _Asked:
+def _filled(term: DeclaredTerm, snapshot: Snapshot) -> Mask:
+    """
+    Domains in which one more selected pod would be one too many for a pod that declares the term.
+
+    A declaring pod that its own term selects is not counted against itself. bool array of shape (n_rows,). O(n_rows).
+    """
+    declared = snapshot.per_node(term.counts, term.topology_key)
+    selected = snapshot.per_node(snapshot.selected(term.selection.matcher), term.topology_key)
+    return (declared > 0) & (selected - int(term.selects_itself) >= term.max_pods - 1)
+
+
+def _asked(pod: Pod, exempt: frozenset[str]) -> _Asked:
     affinity = pod.spec.affinity
+    anti = () if pod.namespace in exempt else usable(affinity.required_anti)
     required = usable(affinity.required)
     return _Asked(
         required=PodMatcher(tuple((incoming_rule(t), t.selector) for t in required)) if required else None,
         required_keys=tuple(dict.fromkeys(t.topology_key for t in required)),
-        anti=tuple((_matcher(t), t.topology_key) for t in usable(affinity.required_anti)),
+        anti=tuple((_matcher(t, exempt), t.topology_key, t.max_pods) for t in anti),
         preferred=(
             *((_matcher(t), t.topology_key, t.weight) for t in usable(affinity.preferred)),
             *((_matcher(t), t.topology_key, -t.weight) for t in usable(affinity.preferred_anti)),
@@ -160,8 +227,8 @@ def _asked(pod: Pod) -> _Asked:
     )
 
 
-def _matcher(term: AffinityTerm) -> PodMatcher:
-    return PodMatcher(((incoming_rule(term), term.selector),))
+def _matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:
+    return PodMatcher(((incoming_rule(term), term.selector),), exempt)
 
 
 class _AffinityFilter:
@@ -212,8 +279,8 @@ class _AffinityFilter:
 
     def _anti_affinity_broken(self) -> Mask:
         broken = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
-        for matcher, key in self._asked.anti:
-            broken |= self._snapshot.per_node(self._snapshot.selected(matcher), key) > 0
+        for matcher, key, max_pods in self._asked.anti:
+            broken |= self._snapshot.per_node(self._snapshot.selected(matcher), key) >= max_pods
         return broken
 
     def _existing_broken(self) -> Mask:
@@ -247,37 +314,6 @@ class _AffinityScorer:
         if span <= 0:
             return np.zeros_like(raw)
         return (100.0 * ((raw - lowest).astype(np.float64) / float(span))).astype(np.int64)
-
-
-def _hint_after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-    """
-    Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36).
-
-    Quirk: terms are not unrolled here and namespace labels are nil, so positive namespace selectors do not match;
-    such a pod waits for another event or the flush.
-    """
-    changed = new if new is not None else old
-    if changed is None or changed.uid == pod.uid:
-        return Hint.QUEUE
-    if not changed.node_name and not changed.nominated_node_name:
-        return Hint.SKIP
-    near, far = usable(pod.spec.affinity.required), usable(pod.spec.affinity.required_anti)
-    if old is not None and new is not None:
-        starts = _matches_all(near, new) and not _matches_all(near, old)
-        stops = _matches_all(far, old) and not _matches_all(far, new)
-        return Hint.QUEUE if starts or stops else Hint.SKIP
-    if new is not None:
-        return Hint.QUEUE if _matches_all(near, new) else Hint.SKIP
-    declared = usable(changed.spec.affinity.required_anti)
-    return Hint.QUEUE if _matches_all(far, changed) or _matches_all(declared, pod) else Hint.SKIP
-
-
-def _matches_all(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-    return bool(terms) and all(
-        (pod.namespace in term.namespaces or term.namespace_selector.matches({}))
-        and term.selector.matches(pod.labels)
-        for term in terms
-    )
 
 
 def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:

@@ -47,6 +47,10 @@ def _no_selector(_pod: Pod) -> Selector | None:
     return None
 
 
+def _no_labels(_namespace: str) -> Mapping[str, str] | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class PluginContext:
     """
@@ -59,6 +63,7 @@ class PluginContext:
     args: Mapping[str, PluginArgs] = field(default_factory=dict)
     gates: FeatureGates = field(default_factory=FeatureGates)
     default_selector: Callable[[Pod], Selector | None] = _no_selector
+    namespace_labels: Callable[[str], Mapping[str, str] | None] = _no_labels
 
     def args_of(self, name: str, kind: type[_Args]) -> _Args:
         """The plugin's arguments. Raises InvariantViolation where they are another plugin's."""
@@ -75,7 +80,7 @@ PluginFactory = Callable[[PluginContext], object]
 
 def _inter_pod_affinity(context: PluginContext) -> object:
     args = context.args_of(inter_pod_affinity.NAME, InterPodAffinityArgs)
-    return inter_pod_affinity.InterPodAffinity(args)
+    return inter_pod_affinity.InterPodAffinity(args, context.namespace_labels)
 
 
 def _node_affinity(context: PluginContext) -> object:

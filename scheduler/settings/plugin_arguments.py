@@ -51,7 +51,7 @@ def read_inter_pod_affinity(reader: ObjectReader) -> InterPodAffinityArgs:
     weight = 1 if weight is None else weight
     if not 0 <= weight <= 100:
         reader.problems.invalid(reader.at("hardPodAffinityWeight"), weight, "not in valid range [0, 100]")
-    return InterPodAffinityArgs(weight, ignore or False)
+    return InterPodAffinityArgs(weight, ignore or False, reader.texts("exemptNamespaces"))
 
 
 def read_node_affinity(reader: ObjectReader) -> NodeAffinityArgs:

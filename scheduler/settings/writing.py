@@ -116,9 +116,11 @@ def _profile(profile: ProfileSettings) -> _Fields:
 def _args(args: PluginArgs) -> _Fields:
     match args:
         case InterPodAffinityArgs():
+            exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
             return {
                 "hardPodAffinityWeight": args.hard_pod_affinity_weight,
                 "ignorePreferredTermsOfExistingPods": args.ignore_preferred_terms_of_existing_pods,
+                **exempt,
             }
         case NodeAffinityArgs():
             return {} if args.added_affinity is None else {"addedAffinity": args.added_affinity}

@@ -35,7 +35,7 @@ from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer, always_watched, watched_for_default_spreading
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.probes import Probes
-from scheduler.shell.profiles import built_profiles, queue_for, uses_default_spreading
+from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for, uses_default_spreading
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.state.cluster import ClusterState
@@ -104,8 +104,8 @@ class Scheduler:
         self._metrics = metrics
         self._log = log
         settings = options.settings
-        self._state = ClusterState()
-        profiles = built_profiles(settings, Snapshot(self._state).default_selector)
+        self._state = ClusterState(exempt_namespaces(settings))
+        profiles = built_profiles(settings, Snapshot(self._state))
         self._queue = queue_for(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
         self._machine = Machine(

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from scheduler.framework.feature_gates import FeatureGates
-from scheduler.framework.plugin_args import PodTopologySpreadArgs
+from scheduler.framework.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
 from scheduler.framework.profile import Profile
-from scheduler.model.labels import Selector
-from scheduler.model.pods import Pod
+from scheduler.plugins.inter_pod_affinity import NAME as AFFINITY
 from scheduler.plugins.pod_topology_spread import NAME as SPREAD
 from scheduler.plugins.registry import PluginContext, build_profile
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.settings.resolved import ProfileSettings, Settings
+from scheduler.state.snapshot import Snapshot
 
 
-def built_profiles(
-    settings: Settings, default_selector: Callable[[Pod], Selector | None]
-) -> Mapping[str, Profile]:
-    """Every profile of the configuration by its schedulerName."""
+def built_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profile]:
+    """Every profile of the configuration by its schedulerName; hints read default selectors and namespaces there."""
     gates = _gates(settings.feature_gates)
     return {
-        profile.scheduler_name: _built(profile, settings, gates, default_selector)
-        for profile in settings.profiles
+        profile.scheduler_name: _built(profile, settings, gates, snapshot) for profile in settings.profiles
     }
 
 
@@ -46,6 +43,20 @@ def queue_for(
     )
 
 
+def exempt_namespaces(settings: Settings) -> frozenset[str]:
+    """
+    Namespaces whose pods required anti-affinity does not see, of all profiles together.
+
+    Running pods have no profile of ours, so what they declare is exempt for all or for none.
+    """
+    found: set[str] = set()
+    for profile in settings.profiles:
+        args = profile.args_by_plugin.get(AFFINITY)
+        if isinstance(args, InterPodAffinityArgs):
+            found.update(args.exempt_namespaces)
+    return frozenset(found)
+
+
 def uses_default_spreading(profile: ProfileSettings) -> bool:
     """Whether pods of the profile can get default constraints, for which services and owners must be watched."""
     args = profile.args_by_plugin.get(SPREAD)
@@ -57,7 +68,7 @@ def _built(
     profile: ProfileSettings,
     settings: Settings,
     gates: FeatureGates,
-    default_selector: Callable[[Pod], Selector | None],
+    snapshot: Snapshot,
 ) -> Profile:
     percentage = profile.percentage_of_nodes_to_score
     return build_profile(
@@ -65,7 +76,9 @@ def _built(
         filters=profile.plugins_by_point["filter"],
         scorers=[(name, profile.weight_by_plugin[name]) for name in profile.plugins_by_point["score"]],
         pre_enqueue=profile.plugins_by_point["preEnqueue"],
-        context=PluginContext(profile.args_by_plugin, gates, default_selector),
+        context=PluginContext(
+            profile.args_by_plugin, gates, snapshot.default_selector, snapshot.namespace_labels
+        ),
         percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
         if percentage is None
         else percentage,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from scheduler.state.cluster import ClusterState
-from scheduler.state.declared import TermKey, term_keys
+from scheduler.state.declared import TermKey
 from scheduler.state.selection import Selection
 
 
@@ -76,7 +76,7 @@ def _compared(
 def _declared_differences(state: ClusterState) -> Iterator[str]:
     recounted: dict[TermKey, Counter[int]] = {}
     for placed in state.placed.values():
-        for key in term_keys(placed.pod.spec):
+        for key in state.declared.keys(placed.label_set, placed.pod.spec):
             recounted.setdefault(key, Counter())[placed.row] += 1
     kept = {key: dict(term.counts.items()) for key, term in state.declared.all().items()}
     for key in {*recounted, *kept}:

@@ -13,7 +13,7 @@ recounted is recounted by `state.audit` and equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,7 @@ from scheduler.errors import InvariantViolation
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
-from scheduler.state.declared import DeclaredTerms
+from scheduler.state.declared import DeclaredTerm, DeclaredTerms
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.selection import LabelSet, SelectionIndex
@@ -36,17 +36,18 @@ class PlacedPod:
     row: int
     label_set: LabelSet
     usage: Usage
+    declared: tuple[DeclaredTerm, ...]
     assumed: bool
 
 
 class ClusterState:
     """Everything known about the cluster, as columns and counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, exempt_namespaces: frozenset[str] = frozenset()) -> None:
         self.nodes = NodeTable()
         self.masks = NodeMasks(self.nodes)
         self.selections = SelectionIndex()
-        self.declared = DeclaredTerms(self.selections)
+        self.declared = DeclaredTerms(self.selections, exempt_namespaces)
         self.workloads = Workloads()
         #: Every placed or assumed pod by UID.
         self.placed: dict[str, PlacedPod] = {}
@@ -70,11 +71,19 @@ class ClusterState:
     def upsert_namespace(self, namespace: Namespace) -> None:
         """The namespace has these labels from now on."""
         if self.selections.namespace_labels.get(namespace.name) != namespace.labels:
-            self.selections.relabel_namespace(namespace.name, namespace.labels)
+            self._relabel_namespace(namespace.name, namespace.labels)
 
     def remove_namespace(self, name: str) -> None:
         """The namespace is gone: its pods, if any, are in an unknown namespace."""
-        self.selections.relabel_namespace(name, None)
+        self._relabel_namespace(name, None)
+
+    def _relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        self.selections.relabel_namespace(name, labels)
+        for placed in self.placed.values():
+            # Whether such a pod counts among those that it limits may have changed. O(placed pods), like few others.
+            if placed.pod.namespace == name and self.declared.has_limits(placed.pod.spec):
+                self.declared.lift(placed.declared, placed.row)
+                placed.declared = self.declared.place(placed.label_set, placed.pod.spec, placed.row)
 
     def upsert_workload(self, workload: Workload) -> None:
         """The workload selects these pods."""
@@ -160,18 +169,19 @@ class ClusterState:
             row=self.nodes.row_for(node_name),
             label_set=self.selections.label_set(pod.namespace, pod.labels),
             usage=self.usage_of(pod),
+            declared=(),
             assumed=assumed,
         )
         self.placed[pod.uid] = placed
         self.n_assumed += assumed
         self.nodes.take(placed.row, placed.usage)
         self.selections.place(placed.label_set, placed.row, live=not pod.terminating, delta=1)
-        self.declared.place(pod.spec, placed.row, 1)
+        placed.declared = self.declared.place(placed.label_set, pod.spec, placed.row)
 
     def _lift(self, placed: PlacedPod) -> None:
         del self.placed[placed.pod.uid]
         self.n_assumed -= placed.assumed
-        self.declared.place(placed.pod.spec, placed.row, -1)
+        self.declared.lift(placed.declared, placed.row)
         self.selections.place(placed.label_set, placed.row, live=not placed.pod.terminating, delta=-1)
         self.nodes.give_back(placed.row, placed.usage)
 

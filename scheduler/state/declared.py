@@ -14,7 +14,7 @@ from enum import Enum
 from scheduler.model.pods import PodSpec
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.columns import RowCounts
-from scheduler.state.selection import PodMatcher, Selection, SelectionIndex, declared_rule
+from scheduler.state.selection import LabelSet, PodMatcher, Selection, SelectionIndex, declared_rule
 
 
 class TermKind(Enum):
@@ -34,37 +34,69 @@ class DeclaredTerm:
     topology_key: str
     weight: int
     selection: Selection
+    #: Selected pods that a domain may have, and whether a pod that declares the term is among them.
+    max_pods: int = 1
+    selects_itself: bool = False
     counts: RowCounts = field(default_factory=RowCounts)
 
 
-TermKey = tuple[TermKind, PodMatcher, str, int]
+#: Kind, who is selected, topology key, weight, limit, and (where the limit is above 1) whether the declarer counts.
+TermKey = tuple[TermKind, PodMatcher, str, int, int, bool]
 
 
 class DeclaredTerms:
     """All terms that at least one placed pod declares."""
 
-    def __init__(self, selections: SelectionIndex) -> None:
+    def __init__(self, selections: SelectionIndex, exempt_namespaces: frozenset[str] = frozenset()) -> None:
         self._selections = selections
+        self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, DeclaredTerm] = {}
 
-    def place(self, spec: PodSpec, row: int, delta: int) -> None:
-        """A pod of the spec came to the row (delta 1) or left it (delta -1). O(terms of the spec)."""
-        if not spec.has_affinity_fields:
-            return
-        for key in term_keys(spec):
-            term = self._terms.get(key)
-            if term is None:
-                term = self._declare(key)
-            term.counts.add(row, delta)
-            if term.counts.total == 0:
-                del self._terms[key]
+    def place(self, label_set: LabelSet, spec: PodSpec, row: int) -> tuple[DeclaredTerm, ...]:
+        """A pod came to the row. Returns the terms it declares, to be handed to `lift`. O(terms of the spec)."""
+        declared = tuple(self._term(key) for key in self.keys(label_set, spec))
+        for term in declared:
+            term.counts.add(row, 1)
+        return declared
+
+    def lift(self, declared: tuple[DeclaredTerm, ...], row: int) -> None:
+        """The pod that declared these terms left the row."""
+        for term in declared:
+            term.counts.add(row, -1)
+            if term.counts.total == 0 and self._terms.pop(_key(term), None) is not None:
                 _listed(term).remove(term)
 
-    def _declare(self, key: TermKey) -> DeclaredTerm:
-        kind, matcher, topology_key, weight = key
-        term = DeclaredTerm(kind, topology_key, weight, self._selections.selection(matcher))
-        _listed(term).append(term)
-        self._terms[key] = term
+    def keys(self, label_set: LabelSet, spec: PodSpec) -> Iterator[TermKey]:
+        """The key of each term that the pod declares; a list that does not parse declares nothing."""
+        affinity = spec.affinity
+        for term in usable(affinity.required):
+            yield TermKind.REQUIRED, declared_matcher(term), term.topology_key, 0, 1, False
+        # Pods of exempt namespaces are invisible to required anti-affinity: they declare none and are not selected.
+        if spec.namespace not in self._exempt_namespaces:
+            for term in usable(affinity.required_anti):
+                matcher = declared_matcher(term, self._exempt_namespaces)
+                selects_itself = term.max_pods > 1 and self._selects(matcher, label_set)
+                yield TermKind.REQUIRED_ANTI, matcher, term.topology_key, 0, term.max_pods, selects_itself
+        for term in usable(affinity.preferred):
+            yield TermKind.PREFERRED, declared_matcher(term), term.topology_key, term.weight, 1, False
+        for term in usable(affinity.preferred_anti):
+            yield TermKind.PREFERRED_ANTI, declared_matcher(term), term.topology_key, term.weight, 1, False
+
+    def has_limits(self, spec: PodSpec) -> bool:
+        """Whether the spec lets more than one pod be in a domain; its keys then depend on namespace labels."""
+        return any(term.max_pods > 1 for term in usable(spec.affinity.required_anti))
+
+    def _selects(self, matcher: PodMatcher, label_set: LabelSet) -> bool:
+        return label_set in self._selections.selection(matcher).label_sets
+
+    def _term(self, key: TermKey) -> DeclaredTerm:
+        term = self._terms.get(key)
+        if term is None:
+            kind, matcher, topology_key, weight, max_pods, selects_itself = key
+            selection = self._selections.selection(matcher)
+            term = DeclaredTerm(kind, topology_key, weight, selection, max_pods, selects_itself)
+            _listed(term).append(term)
+            self._terms[key] = term
         return term
 
     def all(self) -> dict[TermKey, DeclaredTerm]:
@@ -74,23 +106,22 @@ class DeclaredTerms:
 
 def _listed(term: DeclaredTerm) -> list[DeclaredTerm]:
     """The list of its selection that the term belongs in."""
-    forbids = term.kind is TermKind.REQUIRED_ANTI
-    return term.selection.forbidding_terms if forbids else term.selection.scoring_terms
+    if term.kind is not TermKind.REQUIRED_ANTI:
+        return term.selection.scoring_terms
+    return term.selection.forbidding_terms if term.max_pods == 1 else term.selection.limiting_terms
 
 
-def term_keys(spec: PodSpec) -> Iterator[TermKey]:
-    """The key of each term that a pod of the spec declares; a list that does not parse declares nothing."""
-    affinity = spec.affinity
-    for kind, terms in (
-        (TermKind.REQUIRED, affinity.required),
-        (TermKind.REQUIRED_ANTI, affinity.required_anti),
-        (TermKind.PREFERRED, affinity.preferred),
-        (TermKind.PREFERRED_ANTI, affinity.preferred_anti),
-    ):
-        for term in usable(terms):
-            yield kind, declared_matcher(term), term.topology_key, term.weight
+def _key(term: DeclaredTerm) -> TermKey:
+    return (
+        term.kind,
+        term.selection.matcher,
+        term.topology_key,
+        term.weight,
+        term.max_pods,
+        term.selects_itself,
+    )
 
 
-def declared_matcher(term: AffinityTerm) -> PodMatcher:
+def declared_matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:
     """Who a running pod's term selects."""
-    return PodMatcher(((declared_rule(term), term.selector),))
+    return PodMatcher(((declared_rule(term), term.selector),), exempt)

@@ -65,12 +65,14 @@ class PodMatcher:
     """Selects the pods that every part selects; a part is a namespace rule and a label selector."""
 
     parts: tuple[tuple[NamespaceRule, Selector], ...]
+    #: Namespaces whose pods are never selected, whatever the parts say.
+    exempt: frozenset[str] = frozenset()
 
     def matches(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
     ) -> bool:
         """Whether a pod with these labels in that namespace is selected."""
-        return all(
+        return namespace not in self.exempt and all(
             selector.matches(labels) and rule.covers(namespace, namespace_labels)
             for rule, selector in self.parts
         )
@@ -119,8 +121,10 @@ class Selection:
     counts: RowCounts | None = None
     #: Selected pods that are not terminating: what spread counts (kubernetes#87621).
     live_counts: RowCounts | None = None
-    #: Required anti-affinity terms of running pods that select by this matcher, and all their other terms.
+    #: Terms of running pods that select by this matcher: required anti-affinity, the same with a higher limit than
+    #: one pod per domain, and all others.
     forbidding_terms: list[DeclaredTerm] = field(default_factory=list)
+    limiting_terms: list[DeclaredTerm] = field(default_factory=list)
     scoring_terms: list[DeclaredTerm] = field(default_factory=list)
     used_at: int = 0
 
@@ -218,7 +222,7 @@ class SelectionIndex:
                 del self._label_sets[key]
                 self._forget_label_set(label_set)
         for matcher, selection in list(self._selections.items()):
-            declared = selection.forbidding_terms or selection.scoring_terms
+            declared = selection.forbidding_terms or selection.limiting_terms or selection.scoring_terms
             if not declared and selection.used_at < oldest:
                 del self._selections[matcher]
                 for bucket in self._buckets_of(matcher):

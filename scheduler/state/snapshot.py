@@ -93,6 +93,11 @@ class Snapshot:
         for selection in label_set.selections:
             yield from selection.forbidding_terms
 
+    def limiting_terms(self, label_set: LabelSet) -> Iterator[DeclaredTerm]:
+        """Required anti-affinity terms that let more than one pod be in a domain and select pods of the label set."""
+        for selection in label_set.selections:
+            yield from selection.limiting_terms
+
     def scoring_terms(self, label_set: LabelSet) -> Iterator[DeclaredTerm]:
         """All other terms of placed pods that select pods of the label set."""
         for selection in label_set.selections:

@@ -72,7 +72,7 @@ class LoadedMachine:
         self.scene = scene
         self.state = ClusterState()
         self.pods = NewPods()
-        self.profiles = built_profiles(settings, Snapshot(self.state).default_selector)
+        self.profiles = built_profiles(settings, Snapshot(self.state))
         self.machine = Machine(
             state=self.state,
             queue=queue_for(self.profiles, settings, max_in_unschedulable_s=300.0),

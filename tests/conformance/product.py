@@ -80,7 +80,7 @@ class ProductSubject:
     def __init__(self, config: Json | None) -> None:
         settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
         self.cluster = LiveCluster()
-        profiles = built_profiles(settings, self.cluster.snapshot().default_selector)
+        profiles = built_profiles(settings, self.cluster.snapshot())
         self.profile = profiles[settings.profiles[0].scheduler_name]
 
     def apply(self, obj: Json) -> None:

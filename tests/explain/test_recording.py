@@ -33,7 +33,7 @@ def placed(nodes: list[build.Json], pod: build.Json) -> tuple[Placement, Cluster
     state = ClusterState()
     for node in nodes:
         state.upsert_node(decode_node(msgspec.json.encode(node)))
-    profile = built_profiles(default_settings(), Snapshot(state).default_selector)[NAME]
+    profile = built_profiles(default_settings(), Snapshot(state))[NAME]
     decision = decide(decoded(pod), Snapshot(state), profile, random.Random(1), Unobserved())
     assert isinstance(decision, Placement)
     return decision, state
@@ -104,7 +104,7 @@ def test_an_annotation_that_is_none_of_ours_is_no_record(text: str) -> None:
 def test_binds_carry_the_record_where_it_is_wanted(records: bool) -> None:
     """The setting decides; the record is that of the decision just made."""
     state, settings = ClusterState(), default_settings()
-    profiles = built_profiles(settings, Snapshot(state).default_selector)
+    profiles = built_profiles(settings, Snapshot(state))
     machine = Machine(
         state=state,
         queue=queue_for(profiles, settings, max_in_unschedulable_s=300.0),

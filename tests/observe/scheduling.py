@@ -25,7 +25,7 @@ class Observed:
     def __init__(self, *, sampled: float = 0.1, seed: int = 1) -> None:
         self.metrics = Metrics(version="1.2.3")
         self.driver = Driver()
-        profiles = built_profiles(default_settings(), Snapshot(self.driver.state).default_selector)
+        profiles = built_profiles(default_settings(), Snapshot(self.driver.state))
         self.observer = self.metrics.cycle_observer(profiles, seed=seed, sampled=sampled)
         self.driver.machine = Machine(
             state=self.driver.state,

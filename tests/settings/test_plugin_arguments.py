@@ -160,7 +160,8 @@ def test_arguments_are_completed(name, args, expected):
             [
                 f'{ARGS}.hardPodAffinityWeight: found "much", expected an integer',
                 f"{ARGS}.foo: found an unknown field, expected one of "
-                "apiVersion, hardPodAffinityWeight, ignorePreferredTermsOfExistingPods, kind",
+                "apiVersion, exemptNamespaces, hardPodAffinityWeight, "
+                "ignorePreferredTermsOfExistingPods, kind",
             ],
             id="wrong type, unknown field",
         ),

@@ -1,0 +1,274 @@
+"""Affinity by annotation, limits per domain and exempt namespaces: what goes beyond the upstream rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.stimuli import PodSeen
+from scheduler.settings.loading import parse_settings
+from tests import build
+from tests.build import HOSTNAME, ZONE, selector, term
+from tests.driving import NAME, Driver, bind_of, condition_of
+
+ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.audit()
+
+
+def see(driver: Driver, name: str, annotation: Any = None, *, mode: str = "", **keywords: Any) -> build.Json:
+    """A pod of our profile with the affinity annotation; a text is taken as it is."""
+    document = build.pod(name, **keywords)
+    document["spec"]["schedulerName"] = NAME
+    annotations = {}
+    if annotation is not None:
+        text = annotation if isinstance(annotation, str) else json.dumps(annotation)
+        annotations["affinity-scheduler.io/affinity"] = text
+    if mode:
+        annotations["affinity-scheduler.io/affinity-mode"] = mode
+    document["metadata"]["annotations"] = annotations
+    driver.handle(PodSeen(driver.decoded(document)))
+    return document
+
+
+def anti(key: str, selects: build.Json, *, which: str = REQUIRED, **more: Any) -> build.Json:
+    return {"podAntiAffinity": {which: [{**term(key, selects), **more}]}}
+
+
+def outcome(driver: Driver) -> str:
+    """Node of the bind, or the message of the refusal."""
+    told = driver.cycle()
+    names = [type(i).__name__ for i in told]
+    return bind_of(told).node_name if "Bind" in names else condition_of(told).message
+
+
+@pytest.mark.parametrize("which", [REQUIRED, ENFORCED])
+def test_a_required_term_by_annotation_keeps_pods_apart(cluster: Driver, which: str) -> None:
+    """As if it stood in the spec, in both directions."""
+    cluster.node("a")
+    see(cluster, "first", anti(HOSTNAME, selector("app=web"), which=which), labels={"app": "web"})
+    assert outcome(cluster) == "a"
+    see(cluster, "second", labels={"app": "web"})
+    assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
+
+
+def test_terms_are_added_to_the_specs(cluster: Driver) -> None:
+    """Both have to hold."""
+    cluster.node("a", labels={ZONE: "z1"})
+    cluster.node("b", labels={ZONE: "z1"})
+    see(cluster, "db", labels={"app": "db"}, node="a")
+    see(cluster, "web", labels={"app": "web"}, node="b")
+    near = build.affinity(required=[term(ZONE, selector("app=db"))])
+    see(cluster, "p", anti(HOSTNAME, selector("app=web")), affinity=near)
+    assert outcome(cluster) == "a"
+
+
+def test_replace_mode_takes_the_specs_place(cluster: Driver) -> None:
+    """What the spec says about neighbours no longer counts; its nodeSelector does."""
+    cluster.node("a")
+    cluster.node("b")
+    see(cluster, "web", labels={"app": "web"}, node="a")
+    apart = build.affinity(anti_required=[term(HOSTNAME, selector("app=web"))])
+    see(cluster, "p", {}, mode="replace", affinity=apart, node_selector={HOSTNAME: "a"})
+    assert outcome(cluster) == "a"
+
+
+def test_label_keys_take_the_pods_own_values(cluster: Driver) -> None:
+    """matchLabelKeys in an annotation need no API server that merges."""
+    cluster.node("a")
+    own = anti(HOSTNAME, selector("app=web"), matchLabelKeys=["rev"])
+    see(cluster, "old", own, labels={"app": "web", "rev": "1"}, node="a")
+    see(cluster, "same", own, labels={"app": "web", "rev": "1"})
+    assert "anti-affinity" in outcome(cluster)
+    see(cluster, "next", own, labels={"app": "web", "rev": "2"})
+    assert outcome(cluster) == "a"
+
+
+def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
+    """Alternatives are combined pairwise."""
+    cluster.node("a", labels={"disk": "ssd", "gpu": "no"})
+    cluster.node("b", labels={"disk": "ssd", "gpu": "yes"})
+    extra = {"nodeAffinity": build.node_affinity(required=[build.node_term("gpu in yes")])}
+    see(cluster, "p", extra, affinity=build.affinity(node_required=[build.node_term("disk in ssd")]))
+    assert outcome(cluster) == "b"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "told"),
+    [
+        pytest.param("{", "$: Input data was truncated", id="no JSON"),
+        pytest.param([], "$: Expected `object`, got `array`", id="not an object"),
+        pytest.param({"podAfinity": {}}, "$: Object contains unknown field `podAfinity`", id="misspelt"),
+        pytest.param(
+            {"podAntiAffinity": {REQUIRED: [{"topologyKey": 5}]}},
+            f"$.podAntiAffinity.{REQUIRED}[0].topologyKey: Expected `str`, got `int`",
+            id="wrong type",
+        ),
+        pytest.param(
+            {"podAntiAffinity": {REQUIRED: [{"topologyKey": ""}]}},
+            f"$.podAntiAffinity.{REQUIRED}[0].topologyKey: can not be empty",
+            id="no key",
+        ),
+        pytest.param(
+            anti(HOSTNAME, selector("app=a b")),
+            f"$.podAntiAffinity.{REQUIRED}[0].labelSelector: values[0][app]: Invalid value",
+            id="bad selector",
+        ),
+        pytest.param(
+            anti(HOSTNAME, selector("app=a"), maxPodsPerDomain=0),
+            f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: found 0, expected 1 or more",
+            id="no pod at all",
+        ),
+        pytest.param(
+            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "maxPodsPerDomain": 2}]}},
+            f"$.podAffinity.{REQUIRED}[0].maxPodsPerDomain: only required anti-affinity takes it",
+            id="a limit on affinity",
+        ),
+        pytest.param(
+            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "matchLabelKeys": ["a"]}]}},
+            f"$.podAffinity.{REQUIRED}[0].matchLabelKeys: must not be specified when labelSelector is not set",
+            id="keys without a selector",
+        ),
+        pytest.param(
+            {"podAffinity": {PREFERRED: [{"weight": 101, "podAffinityTerm": {"topologyKey": ZONE}}]}},
+            f"$.podAffinity.{PREFERRED}[0].weight: found 101, expected 1 to 100",
+            id="weight",
+        ),
+    ],
+)
+def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
+    cluster: Driver, annotation: Any, told: str
+) -> None:
+    """The incoming pod is not placed; on a running pod the annotation counts as absent."""
+    cluster.node("a")
+    see(cluster, "running", annotation, labels={"app": "a"}, node="a")
+    see(cluster, "p", annotation, labels={"app": "a"})
+    message = outcome(cluster)
+    assert message.startswith("0/1 nodes are available: annotation affinity-scheduler.io/affinity: ")
+    assert told in message
+    see(cluster, "q", labels={"app": "a"})
+    assert outcome(cluster) == "a"
+
+
+def test_an_unknown_mode_is_named(cluster: Driver) -> None:
+    """The other annotation."""
+    cluster.node("a")
+    see(cluster, "p", {}, mode="merge")
+    assert 'affinity-mode: found "merge", expected "add" or "replace"' in outcome(cluster)
+
+
+def test_at_most_n_pods_share_a_domain(cluster: Driver) -> None:
+    """maxPodsPerDomain 2: the third pod of a rack is refused, by its own rule."""
+    for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        cluster.node(name, labels={ZONE: zone})
+    two = anti(ZONE, selector("app=db"), maxPodsPerDomain=2)
+    for name, node in (("p1", "a1"), ("p2", "a2")):
+        see(cluster, name, two, labels={"app": "db"}, node=node)
+    see(cluster, "p3", two, labels={"app": "db"})
+    assert outcome(cluster) == "b1"
+    see(cluster, "p4", two, labels={"app": "db"})
+    assert outcome(cluster) == "b1"
+    see(cluster, "p5", two, labels={"app": "db"})
+    assert outcome(cluster) == "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
+
+
+def test_a_newcomer_that_would_raise_somebodys_count_is_kept_out(cluster: Driver) -> None:
+    """Symmetric: the newcomer declares nothing, and the running pod's limit holds all the same."""
+    cluster.node("a", labels={ZONE: "a"})
+    see(cluster, "strict", anti(ZONE, selector("app=db"), maxPodsPerDomain=2), labels={"app": "db"}, node="a")
+    see(cluster, "one", labels={"app": "db"})
+    assert outcome(cluster) == "a"
+    see(cluster, "two", labels={"app": "db"})
+    assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
+
+
+def exempting() -> Driver:
+    config = build.configuration({"InterPodAffinity": {"exemptNamespaces": ["daemons"]}})
+    config["profiles"][0]["schedulerName"] = NAME
+    return Driver(settings=parse_settings(json.dumps(config), "test"))
+
+
+@pytest.mark.parametrize(
+    ("running", "incoming"),
+    [
+        pytest.param("daemons", "default", id="an exempt pod keeps nobody out"),
+        pytest.param("default", "daemons", id="an exempt pod is kept out by nobody"),
+        pytest.param("daemons", "daemons", id="exempt pods among themselves"),
+    ],
+)
+def test_exempt_namespaces_are_invisible_to_required_anti_affinity(running: str, incoming: str) -> None:
+    """In both directions, whoever declares the term."""
+    apart = build.affinity(anti_required=[term(HOSTNAME, selector(), namespace_selector={})])
+    for first, second in ((apart, None), (None, apart), (apart, apart)):
+        driver = exempting()
+        driver.node("a")
+        driver.pod("r", namespace=running, affinity=first, node="a")
+        driver.pod("p", namespace=incoming, affinity=second)
+        assert outcome(driver) == "a"
+        driver.audit()
+
+
+def test_exempt_pods_count_for_everything_else() -> None:
+    """Affinity and room see them."""
+    driver = exempting()
+    driver.node("a")
+    driver.node("b")
+    driver.pod("r", namespace="daemons", labels={"app": "agent"}, node="a")
+    near = build.affinity(required=[term(HOSTNAME, selector("app=agent"), namespaces=["daemons"])])
+    driver.pod("p", affinity=near)
+    assert outcome(driver) == "a"
+    driver.audit()
+
+
+limits = st.integers(1, 3)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from("xy"), limits), min_size=1, max_size=10))
+def test_limits_hold_for_everybody_and_nobody_is_refused_without_reason(
+    pods: list[tuple[str, str, int]],
+) -> None:
+    """Against a plain recount: (own label, label it limits, limit) of pods that come one after the other."""
+    driver = Driver()
+    zones = {"n1": "a", "n2": "a", "n3": "b"}
+    for name, zone in zones.items():
+        driver.node(name, labels={ZONE: zone})
+    placed: list[tuple[str, str, int, str]] = []
+
+    def allowed(app: str, limited: str, most: int, zone: str) -> bool:
+        there = [pod for pod in placed if pod[3] == zone]
+        if sum(other == limited for other, *_ in there) > most - 1:
+            return False
+        for mine, selects, highest, _ in there:
+            others = sum(other == selects for other, *_ in there) - (mine == selects)
+            if selects == app and others + 1 > highest - 1:
+                return False
+        return True
+
+    for number, (app, limited, most) in enumerate(pods):
+        see(
+            driver,
+            f"p{number}",
+            anti(ZONE, selector(f"app={limited}"), maxPodsPerDomain=most),
+            labels={"app": app},
+        )
+        node = outcome(driver)
+        possible = {zone for zone in ("a", "b") if allowed(app, limited, most, zone)}
+        if node in zones:
+            assert zones[node] in possible
+            placed.append((app, limited, most, zones[node]))
+        else:
+            assert not possible
+    driver.audit()
