@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint bench bench-full bench-check clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +19,16 @@ lint: $(VENV)/.installed ## ruff, mypy --strict and the import contracts.
 	@$(BIN)/ruff format --check scheduler tests
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.installed ## Measure what scheduling costs, in a few minutes (ARGS="--shape basic --nodes 1000").
+	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+bench-full: ## The same with upstream's counts, up to 100,000 nodes and 1,000,000 pods.
+	@$(MAKE) --no-print-directory bench ARGS="--full $(ARGS)"
+
+bench-check: $(VENV)/.installed ## Fail where a ratio of costs has grown by more than 25 %.
+	@$(BIN)/python -m tests.bench --check $(ARGS)
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; found " + sys.version.split()[0] + " (make PYTHON=python3.12 ... picks another)")'

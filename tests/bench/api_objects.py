@@ -65,21 +65,22 @@ class Objects:
     async def create_cluster(self, scene: Scene) -> None:
         """Everything but the pods that a scheduler is to see: namespaces, nodes, services, running pods."""
         for namespace in scene.namespaces:
-            await self._ask("POST", "/api/v1/namespaces", _new(namespace), accepted={201, 409})
-        await self._ask("POST", "/api/v1/namespaces", _new(_named("default")), accepted={201, 409})
+            await self._ask("POST", "/api/v1/namespaces", as_new(namespace), accepted={201, 409})
+        await self._ask("POST", "/api/v1/namespaces", as_new(_named("default")), accepted={201, 409})
         await self._each(scene.nodes, self._create_node)
         for service in scene.services:
             service["spec"] |= {"ports": [{"port": 80}]}
             path = f"/api/v1/namespaces/{service['metadata']['namespace']}/services"
-            await self._ask("POST", path, _new(service))
+            await self._ask("POST", path, as_new(service))
         await self.create_pods(scene.running, scheduler="nobody")
 
-    async def create_pods(self, pods: Iterable[Planned], *, scheduler: str) -> None:
+    async def create_pods(self, pods: Iterable[Planned], *, scheduler: str, suffix: str = "") -> None:
         """The pods exist, for this scheduler."""
 
         async def create(pod: Planned) -> None:
-            document = pod.template.pod(pod.namespace, pod.name, node=pod.node, scheduler=scheduler)
-            await self._ask("POST", f"/api/v1/namespaces/{pod.namespace}/pods", _new(document))
+            name = pod.name + suffix
+            document = pod.template.pod(pod.namespace, name, node=pod.node, scheduler=scheduler)
+            await self._ask("POST", f"/api/v1/namespaces/{pod.namespace}/pods", as_new(document))
 
         await self._each(pods, create)
 
@@ -100,9 +101,22 @@ class Objects:
         """The object is gone, or never was."""
         await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 202, 404})
 
-    async def post(self, path: str, document: Json) -> None:
-        """The object exists."""
-        await self._ask("POST", path, _new(document))
+    async def post(self, path: str, body: Json | list[Json]) -> None:
+        """The server has taken the body."""
+        await self._ask("POST", path, body)
+
+    async def get(self, url: str) -> bytes:
+        """What is at a URL of any server."""
+        async with self._session.get(url) as answer:
+            return await answer.read()
+
+    async def is_ok(self, url: str) -> bool:
+        """Whether the URL answers with 200; not where nobody listens yet."""
+        try:
+            async with self._session.get(url) as answer:
+                return answer.status == 200
+        except aiohttp.ClientConnectionError:
+            return False
 
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
         """Node name, or nothing, by namespace and name of every pod."""
@@ -164,7 +178,7 @@ class Objects:
 
     async def _create_node(self, node: Json) -> None:
         name = node["metadata"]["name"]
-        await self._ask("POST", "/api/v1/nodes", _new(node))
+        await self._ask("POST", "/api/v1/nodes", as_new(node))
         await self._ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": node["status"]}, headers=_MERGE)
 
     async def _each(self, wanted: Iterable[T], carry_out: Callable[[T], Awaitable[None]]) -> None:
@@ -182,7 +196,7 @@ class Objects:
         self,
         method: str,
         path: str,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         *,
         headers: dict[str, str] | None = None,
         accepted: set[int] | None = None,
@@ -214,7 +228,7 @@ def _named(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def _new(document: Json) -> Json:
+def as_new(document: Json) -> Json:
     """The object as a client creates it: without what the server fills in."""
     meta = {field: value for field, value in document["metadata"].items() if field != "uid"}
     return {**{field: value for field, value in document.items() if field != "status"}, "metadata": meta}

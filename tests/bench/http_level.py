@@ -16,7 +16,7 @@ import msgspec
 
 from tests import build
 from tests.bench import templates
-from tests.bench.api_objects import Objects, objects_of
+from tests.bench.api_objects import Objects, as_new, objects_of
 from tests.bench.checks import broken_rules
 from tests.bench.measuring import peak_bytes
 from tests.bench.scene import Planned, Scene
@@ -115,7 +115,7 @@ async def _churn(objects: Objects, contender: Contender) -> None:
     while True:
         await objects.create_node(node)
         await objects.create_pods([pod], scheduler=contender.name)
-        await objects.post("/api/v1/namespaces/default/services", service)
+        await objects.post("/api/v1/namespaces/default/services", as_new(service))
         await asyncio.sleep(_CHURN_PERIOD_S)
         await objects.delete("/api/v1/nodes/churning")
         await objects.delete("/api/v1/namespaces/default/pods/churning")

@@ -16,6 +16,8 @@ from tests.build import Json
 
 #: Pods of 100m that a node of 4 CPUs holds.
 PODS_PER_NODE: Final = 40
+#: Idle pods where not upstream's counts are asked for.
+REDUCED_IDLE: Final = 2000
 #: Controllers that the other half of a crowd comes from.
 N_APPLICATIONS: Final = 2000
 
@@ -39,6 +41,7 @@ class Size:
     n_nodes: int
     n_pods: int
     n_crowd: int = 0
+    n_idle_max: int = REDUCED_IDLE
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int
     if not 0 < pods <= room:
         expected = f"1 to {room} pods" if room > 0 else "more nodes or fewer running pods"
         raise SettingsError("--pods", shape.name, f"{pods} on {nodes} nodes", expected)
-    return Size(nodes, pods, n_crowd)
+    return Size(
+        nodes, pods, n_crowd, n_idle_max=max(g.n for g in shape.idle) if full and shape.idle else REDUCED_IDLE
+    )
 
 
 def build_scene(shape: Shape, size: Size) -> Scene:
@@ -105,7 +110,7 @@ def build_scene(shape: Shape, size: Size) -> Scene:
         idle=[
             Planned(group.template, templates.INIT_NAMESPACE, f"idle-{index}")
             for group in shape.idle
-            for index in range(_scaled(group, shape, size.n_nodes))
+            for index in range(min(size.n_idle_max, _scaled(group, shape, size.n_nodes)))
         ],
         measured=[
             Planned(shape.measured, shape.measured_namespace, f"measured-{index}")

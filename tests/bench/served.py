@@ -157,9 +157,9 @@ def _owner(template: Template) -> Json:
 
 
 def _managed(manager: str, spec: Json) -> Json:
-    fields = {f"f:{name}": {} for name in (*spec, *_DEFAULTS)}
+    fields: Json = {f"f:{name}": {} for name in (*spec, *_DEFAULTS)}
     fields["f:containers"] = {'k:{"name":"c"}': {f"f:{name}": {} for name in (".", "image", *_CONTAINER)}}
-    owner = {"f:ownerReferences": {".": {}, 'k:{"uid":"6f1d2c3b-0000-4000-8000-000000000000"}': {}}}
+    owner: Json = {"f:ownerReferences": {".": {}, 'k:{"uid":"6f1d2c3b-0000-4000-8000-000000000000"}': {}}}
     return {
         "manager": manager,
         "operation": "Update",

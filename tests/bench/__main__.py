@@ -1,0 +1,126 @@
+"""
+`python -m tests.bench`: what scheduling costs, shape by shape, in the core, from bytes, and over HTTP.
+
+Prints one table; writes JSON and a picture under build/bench/. With `--check` compares ratios with the committed ones.
+Exit code: 0, 1 where a run fails or a ratio has grown by more than 25 %, 2 on bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+from scheduler.errors import SettingsError
+from tests.bench import picture, ratios, report, results
+from tests.bench.results import Results
+from tests.bench.runs import Asked, check_sizes, run
+from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape
+
+_BUILD: Final = Path("build/bench")
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]  # ends the process, as the original does
+        self.exit(2, f"{message}\n")
+
+
+def main(argv: list[str]) -> int:
+    """Run the command and return its exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        asked = _asked(args)
+        check_sizes(asked)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    try:
+        measured = run(asked, _say)
+        _publish(measured, args.json)
+        if args.write_ratios:
+            ratios.write(ratios.ratios_of(measured))
+        return _checked(measured, asked) if args.check else 0
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _publish(measured: Results, path: Path) -> None:
+    print(report.table(measured))
+    results.write(measured, path)
+    try:
+        picture.draw(measured, path.with_suffix(".png"))
+    except ImportError:
+        print("no picture: matplotlib is not installed (the extra `bench` has it)", file=sys.stderr)
+
+
+def _checked(measured: Results, asked: Asked) -> int:
+    """The exit code of a comparison; what looks dearer is measured a second time, and the lower ratio counts."""
+    committed, found = ratios.read(), ratios.ratios_of(measured)
+    if ratios.regressions(found, committed):
+        _say("a ratio has grown: measured once more")
+        found = ratios.lower(found, ratios.ratios_of(run(asked, _say)))
+    lines = ratios.regressions(found, committed)
+    print("\n".join(["", *(f"regression {line}" for line in lines)]) if lines else "\nno ratio has grown")
+    return 1 if lines else 0
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    """Raises SettingsError for what a person can mend."""
+    for flag, number in (("--nodes", args.nodes), ("--pods", args.pods)):
+        if number is not None and number < 1:
+            raise SettingsError(flag, "", str(number), "a number from 1 up")
+    if args.scheduler_binary is not None and not args.scheduler_binary.is_file():
+        raise SettingsError("--scheduler-binary", "", str(args.scheduler_binary), "a file")
+    return Asked(
+        level=args.level,
+        shapes=tuple(_shape(name) for name in args.shape),
+        n_nodes=args.nodes,
+        n_pods=args.pods,
+        full=args.full,
+        scheduler_binary=args.scheduler_binary,
+    )
+
+
+def _shape(name: str) -> Shape:
+    if name not in SHAPE_BY_NAME:
+        raise SettingsError("--shape", "", name, f"one of {', '.join(shape.name for shape in SHAPES)}")
+    return SHAPE_BY_NAME[name]
+
+
+def _say(what: str) -> None:
+    print(f"... {what}", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _OneLineParser(
+        prog="python -m tests.bench", description="What scheduling costs, shape by shape."
+    )
+    parser.add_argument("--level", choices=("core", "bytes", "http", "all"), default="all")
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME", help="may be repeated")
+    parser.add_argument("--nodes", type=int, metavar="N", help="nodes (default 5000, or upstream's)")
+    parser.add_argument("--pods", type=int, metavar="N", help="measured pods (default 1000, or upstream's)")
+    parser.add_argument(
+        "--full", action="store_true", help="upstream's counts, memory, loop holds, 100,000 nodes"
+    )
+    parser.add_argument(
+        "--scheduler-binary",
+        type=Path,
+        metavar="PATH",
+        help="a kube-scheduler to run on the same real server",
+    )
+    parser.add_argument(
+        "--json", type=Path, default=_BUILD / "bench.json", metavar="FILE", help="%(default)s"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="fail where a ratio has grown by more than 25 %%"
+    )
+    parser.add_argument("--write-ratios", action="store_true", help="commit this run's ratios to ratios.json")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""
+What is compared between versions: ratios of costs measured in one run, never times.
+
+core    decision of a shape : decision of `basic` (p50)
+flat    decision with the largest crowd : with the smallest, of one shape (p50)
+bytes   a pod event of a shape : of `basic`
+http    scheduler's CPU per pod of a shape : of `basic`, on the embedded cluster
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from tests.bench.results import Results
+
+COMMITTED: Final = Path(__file__).with_name("ratios.json")
+#: A ratio may grow by so much before it counts as a regression.
+TOLERANCE: Final = 0.25
+_BASIC: Final = "basic"
+
+Ratios = Mapping[str, float]
+T = TypeVar("T")
+
+
+def ratios_of(results: Results) -> dict[str, float]:
+    """Every ratio that the run gives, by row: `level/shape`."""
+    ours = [r for r in results.http if r.scheduler == "ours" and r.server == "devcluster"]
+    return {
+        **_against_basic("core", results.core, lambda r: r.shape, lambda r: r.decision.p50),
+        **_flatness(results),
+        **_against_basic("bytes", results.bytes, lambda r: r.shape, lambda r: r.event_us),
+        **_against_basic("http", ours, lambda r: r.shape, lambda r: r.cpu_ms_per_pod),
+    }
+
+
+def _against_basic(
+    level: str, rows: Iterable[T], shape: Callable[[T], str], cost: Callable[[T], float]
+) -> dict[str, float]:
+    costs = {shape(row): cost(row) for row in rows}
+    basic = costs.pop(_BASIC, 0.0)
+    return {f"{level}/{name}": round(one / basic, 3) for name, one in costs.items()} if basic else {}
+
+
+def _flatness(results: Results) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for shape in dict.fromkeys(row.shape for row in results.flatness):
+        rows = sorted((r for r in results.flatness if r.shape == shape), key=lambda r: r.n_running)
+        if len(rows) > 1:
+            found[f"flat/{shape}"] = round(rows[-1].decision.p50 / rows[0].decision.p50, 3)
+    return found
+
+
+def regressions(measured: Ratios, committed: Ratios) -> list[str]:
+    """One line for each row that is more than 25 % dearer than committed, or that has no committed ratio."""
+    lines = []
+    for row, ratio in measured.items():
+        known = committed.get(row)
+        if known is None:
+            lines.append(f"{row}: {ratio:.2f}, nothing committed to compare with")
+        elif ratio > known * (1 + TOLERANCE):
+            lines.append(f"{row}: {ratio:.2f}, committed {known:.2f}, at most {known * (1 + TOLERANCE):.2f}")
+    return lines
+
+
+def lower(first: Ratios, second: Ratios) -> dict[str, float]:
+    """Row by row the lower ratio of two runs: what disturbs a measurement makes it dearer."""
+    return {row: min(ratio, second.get(row, ratio)) for row, ratio in first.items()}
+
+
+def read(path: Path = COMMITTED) -> dict[str, float]:
+    """The committed ratios; none where there is no file."""
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, float]) if path.exists() else {}
+
+
+def write(ratios: Ratios, path: Path = COMMITTED) -> None:
+    """The file holds what it held, and these in place of those of the same rows."""
+    merged = dict(sorted({**read(path), **ratios}.items()))
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(merged), indent=2) + b"\n")

@@ -1,0 +1,62 @@
+"""Everything that one run measured, as it is written to the JSON file."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from tests.bench.bytes_level import BytesResult
+from tests.bench.capacity import CapacityResult
+from tests.bench.core_level import CoreResult
+from tests.bench.holds import HoldResult
+from tests.bench.http_level import HttpResult
+
+SCHEMA_VERSION = 1
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Where it ran. `load` is the one-minute load average when it began: more than its own work disturbs times."""
+
+    cpu: str
+    n_cpus: int
+    python: str
+    numpy: str
+    load: float
+
+
+class Results(msgspec.Struct):
+    """One run. Empty lists were not asked for."""
+
+    machine: Machine
+    conformance: str = ""
+    schema_version: int = SCHEMA_VERSION
+    core: list[CoreResult] = []
+    #: The same shapes with crowds of several sizes.
+    flatness: list[CoreResult] = []
+    bytes: list[BytesResult] = []
+    http: list[HttpResult] = []
+    capacity: list[CapacityResult] = []
+    holds: list[HoldResult] = []
+
+
+def this_machine() -> Machine:
+    """The machine and interpreter of this process."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return Machine(
+        cpu=names[0] if names else platform.machine(),
+        n_cpus=os.cpu_count() or 1,
+        python=platform.python_version(),
+        numpy=np.__version__,
+        load=round(os.getloadavg()[0], 2),
+    )
+
+
+def write(results: Results, path: Path) -> None:
+    """The file holds the run as indented JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")

@@ -1,0 +1,144 @@
+"""Which measurements a run is made of."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from tests.bench.bytes_level import measure_bytes
+from tests.bench.capacity import CapacityResult, measure_capacity
+from tests.bench.core_level import measure_core
+from tests.bench.holds import measure_holds
+from tests.bench.http_level import measure_http
+from tests.bench.results import Results, this_machine
+from tests.bench.scene import Scene, Size, build_scene, sized
+from tests.bench.schedulers import OURS, kube_scheduler
+from tests.bench.servers import available
+from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape
+from tests.conformance.__main__ import main as conformance
+
+Level = Literal["core", "bytes", "http", "all"]
+
+DATA: Final = Path(__file__).parents[1] / "data"
+#: Running pods beside a shape's own when it is asked whether their number matters.
+_CROWDS: Final = (1000, 150_000)
+_CROWDS_FULL: Final = (1000, 10_000, 50_000, 150_000)
+#: What stands for all shapes where a run is to take minutes.
+_FLAT_SHAPES: Final = (
+    "basic",
+    "anti-affinity",
+    "affinity-zone",
+    "preferred-anti-affinity",
+    "ns-anti-affinity",
+    "spread-hard",
+    "spread-soft",
+)
+_HTTP_SHAPES: Final = ("basic", "anti-affinity", "affinity-zone", "ns-anti-affinity", "spread-hard")
+_HOLD_IDLE: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says. No shapes: those that the level has by default."""
+
+    level: Level = "all"
+    shapes: tuple[Shape, ...] = ()
+    n_nodes: int | None = None
+    n_pods: int | None = None
+    full: bool = False
+    scheduler_binary: Path | None = None
+
+    def runs(self, level: str) -> bool:
+        """Whether this level is part of the run."""
+        return self.level in (level, "all")
+
+    def size(self, shape: Shape, n_crowd: int = 0) -> Size:
+        """The shape's size. Raises SettingsError where its pods cannot all find a node."""
+        full = self.full and not n_crowd
+        return sized(shape, n_nodes=self.n_nodes, n_pods=self.n_pods, n_crowd=n_crowd, full=full)
+
+    def scene(self, shape: Shape, n_crowd: int = 0) -> Scene:
+        """The shape's objects."""
+        return build_scene(shape, self.size(shape, n_crowd))
+
+    def chosen(self, by_default: Sequence[str]) -> Sequence[Shape]:
+        """The shapes asked for; else all in a full run, and `by_default` in another."""
+        return self.shapes or (SHAPES if self.full else [SHAPE_BY_NAME[name] for name in by_default])
+
+
+def check_sizes(asked: Asked) -> None:
+    """Raises SettingsError before anything is measured where a shape cannot have the size asked for."""
+    for shape in asked.shapes or SHAPES:
+        asked.size(shape)
+
+
+def run(asked: Asked, say: Callable[[str], None]) -> Results:
+    """Everything asked for. Raises RuntimeError where a decision differs from the recorded ones, or a run fails."""
+    results = Results(this_machine(), conformance=_conformance(say))
+    if asked.runs("core"):
+        _run_core(asked, results, say)
+    if asked.runs("bytes"):
+        for shape in asked.shapes or SHAPES:
+            say(f"bytes {shape.name}")
+            results.bytes.append(measure_bytes(asked.scene(shape)))
+    if asked.runs("http"):
+        _run_http(asked, results, say)
+    return results
+
+
+def _conformance(say: Callable[[str], None]) -> str:
+    say("conformance")
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        code = conformance([str(path) for path in sorted(DATA.glob("*.jsonl.gz"))])
+    last = output.getvalue().splitlines()[-1]
+    if code:
+        raise RuntimeError(f"conformance: {last}")
+    return last
+
+
+def _run_core(asked: Asked, results: Results, say: Callable[[str], None]) -> None:
+    for shape in asked.shapes or SHAPES:
+        say(f"core {shape.name}")
+        results.core.append(measure_core(asked.scene(shape)))
+    n_nodes = asked.n_nodes or 5000
+    # A crowd has to fit on the nodes: 30 of the 40 pods that each holds.
+    crowds = [n * n_nodes // 5000 for n in (_CROWDS_FULL if asked.full else _CROWDS)]
+    for shape in asked.chosen(_FLAT_SHAPES):
+        for n_crowd in crowds:
+            say(f"core {shape.name} beside {n_crowd} running pods")
+            results.flatness.append(measure_core(asked.scene(shape, n_crowd), with_shares=False))
+    if asked.full and not asked.shapes:
+        results.capacity += _capacity(n_nodes, say)
+
+
+def _capacity(n_nodes: int, say: Callable[[str], None]) -> list[CapacityResult]:
+    found = []
+    for nodes, pods, kind in (
+        (n_nodes, 30 * n_nodes, "templates"),
+        (n_nodes, 30 * n_nodes, "own-labels"),
+        (20 * n_nodes, 200 * n_nodes, "templates"),
+    ):
+        say(f"memory and start at {nodes} nodes, {pods} pods, {kind}")
+        found.append(measure_capacity(nodes, pods, "own-labels" if kind == "own-labels" else "templates"))
+    return found
+
+
+def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> None:
+    contenders = [OURS]
+    if asked.scheduler_binary is not None:
+        contenders.append(kube_scheduler(asked.scheduler_binary))
+    for server in available():
+        # Of a kube-scheduler the embedded cluster serves too little; where it is given, so is a real server.
+        against = contenders if server == "kube-apiserver" else [OURS]
+        for shape in asked.chosen(_HTTP_SHAPES):
+            say(f"http {server} {shape.name}")
+            results.http += measure_http(asked.scene(shape), server, against)
+    if asked.full and not asked.shapes:
+        say("loop holds")
+        size = Size(asked.n_nodes or 5000, 1000, n_idle_max=_HOLD_IDLE)
+        results.holds += measure_holds(build_scene(SHAPE_BY_NAME["unschedulable"], size))

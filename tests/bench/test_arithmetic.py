@@ -1,0 +1,87 @@
+"""Percentiles, and how ratios are made and compared."""
+
+import msgspec
+import pytest
+
+from tests.bench.core_level import CoreResult
+from tests.bench.measuring import Spread, percentile, spread_us
+from tests.bench.ratios import COMMITTED, lower, ratios_of, read, regressions, write
+from tests.bench.report import table
+from tests.bench.results import Results, this_machine
+from tests.bench.results import write as write_results
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (0.995, 100), (1.0, 100), (0.001, 1)])
+def test_a_percentile_is_the_entry_that_so_many_do_not_exceed(share, expected):
+    assert percentile(range(1, 101), share) == expected
+
+
+@pytest.mark.parametrize(("entries", "share"), [([], 0.5), ([1.0], 0.0), ([1.0], 1.5)])
+def test_a_percentile_of_nothing_or_beyond_all_is_refused(entries, share):
+    with pytest.raises(ValueError, match="percentile"):
+        percentile(entries, share)
+
+
+def test_durations_are_summed_up_in_microseconds():
+    assert spread_us([3000, 1000, 2000]) == Spread(p50=2.0, p99=3.0, highest=3.0, mean=2.0, n=3)
+
+
+def _core(shape: str, p50: float, n_running: int = 0) -> CoreResult:
+    spread = Spread(p50, p50, p50, p50, 1)
+    return CoreResult(shape, 10, n_running, 1, spread, spread, 1.0, 1.0, {}, 0.0)
+
+
+def _results(**lists) -> Results:
+    return Results(this_machine(), **lists)
+
+
+def test_ratios_are_of_costs_within_one_run():
+    found = ratios_of(
+        _results(
+            core=[_core("basic", 100.0), _core("affinity-zone", 150.0)],
+            flatness=[_core("basic", 120.0, 150_000), _core("basic", 100.0, 1000)],
+        )
+    )
+    assert found == {"core/affinity-zone": 1.5, "flat/basic": 1.2}
+
+
+def test_without_the_basic_shape_there_is_nothing_to_compare_with():
+    assert ratios_of(_results(core=[_core("affinity-zone", 150.0)])) == {}
+
+
+@pytest.mark.parametrize(
+    ("measured", "lines"),
+    [
+        pytest.param(1.25, [], id="a quarter more"),
+        pytest.param(0.2, [], id="cheaper"),
+        pytest.param(1.26, ["core/x: 1.26, committed 1.00, at most 1.25"], id="dearer"),
+    ],
+)
+def test_a_ratio_may_grow_by_a_quarter(measured, lines):
+    assert regressions({"core/x": measured}, {"core/x": 1.0}) == lines
+
+
+def test_a_row_that_nothing_is_committed_for_is_named():
+    assert regressions({"core/new": 1.0}, {}) == ["core/new: 1.00, nothing committed to compare with"]
+
+
+def test_of_two_runs_the_lower_ratio_counts():
+    assert lower({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 2.0, "b": 1.0}) == {"a": 1.0, "b": 1.0, "c": 3.0}
+
+
+def test_written_ratios_replace_those_of_the_same_rows(tmp_path):
+    path = tmp_path / "ratios.json"
+    write({"b": 1.0, "a": 1.0}, path)
+    write({"b": 2.0}, path)
+    assert read(path) == {"a": 1.0, "b": 2.0}
+
+
+def test_the_committed_ratios_can_be_read():
+    assert all(ratio > 0 for ratio in read(COMMITTED).values())
+
+
+def test_a_run_is_printed_and_written(tmp_path):
+    results = _results(core=[_core("basic", 100.0), _core("affinity-zone", 150.0)])
+    write_results(results, tmp_path / "run.json")
+    assert msgspec.json.decode((tmp_path / "run.json").read_bytes(), type=Results) == results
+    assert "affinity-zone     10        0     1  150" in table(results)

@@ -1,0 +1,72 @@
+"""Every shape at a small size: what it is made of, and that all of it can be scheduled with no rule broken."""
+
+import pytest
+
+from scheduler.errors import SettingsError
+from tests.bench.bytes_level import measure_bytes
+from tests.bench.checks import broken_rules
+from tests.bench.core_level import measure_core
+from tests.bench.scene import Size, build_scene, room_for, sized
+from tests.bench.shapes import SHAPE_BY_NAME, SHAPES
+
+_ALL = [pytest.param(shape, id=shape.name) for shape in SHAPES]
+
+
+@pytest.mark.parametrize("shape", _ALL)
+def test_every_measured_pod_of_every_shape_is_bound_and_no_rule_is_broken(shape):
+    measured = measure_core(build_scene(shape, Size(150, 10, n_crowd=300)), with_shares=False)
+    assert measured.decision.n == 10
+
+
+@pytest.mark.parametrize("name", ["anti-affinity", "spread-default", "unschedulable"])
+def test_every_measured_pod_is_bound_from_the_bytes_of_watches(name):
+    measured = measure_bytes(build_scene(SHAPE_BY_NAME[name], Size(60, 10)))
+    assert set(measured.us_by_event) >= {"pod pending", "pod bound", "pod running"}
+    assert 2000 < measured.bytes_per_pod < 4000
+
+
+@pytest.mark.parametrize("shape", _ALL)
+def test_a_full_shape_has_upstreams_counts(shape):
+    scene = build_scene(shape, sized(shape, n_nodes=None, n_pods=None, full=True))
+    assert len(scene.nodes) == shape.n_nodes
+    assert len(scene.measured) == shape.n_measured
+    assert len(scene.running) == sum(group.n for group in shape.init) * shape.n_namespaces
+    assert len(scene.idle) == sum(group.n for group in shape.idle)
+
+
+@pytest.mark.parametrize("shape", _ALL)
+def test_running_pods_break_no_rule_beforehand(shape):
+    scene = build_scene(shape, Size(150, 1, n_crowd=2000))
+    found = broken_rules(scene, {})
+    assert found == ["1 of 1 measured pods are not bound"]
+
+
+def test_more_pods_than_there_is_room_for_are_refused():
+    shape = SHAPE_BY_NAME["ns-anti-affinity"]
+    room = room_for(shape, 150)
+    assert sized(shape, n_nodes=150, n_pods=room, full=False).n_pods == room
+    with pytest.raises(SettingsError, match=f"1 to {room} pods"):
+        sized(shape, n_nodes=150, n_pods=room + 1, full=False)
+
+
+def _all_on(name: str, node: str, size: Size) -> list[str]:
+    scene = build_scene(SHAPE_BY_NAME[name], size)
+    return broken_rules(scene, dict.fromkeys(scene.measured_keys, node))
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "line"),
+    [
+        pytest.param("basic", "node-000000", "node-000000: 4100m of 4000m CPU in use", id="room"),
+        pytest.param("basic", "elsewhere", "elsewhere: no such node", id="unknown node"),
+        pytest.param(
+            "anti-affinity", "node-000002", "anti-affinity of anti-affinity broken by 2", id="anti-affinity"
+        ),
+        pytest.param("matching-anti-affinity", "node-000000", "broken by 40 labelled", id="of others"),
+        pytest.param("spread-hard", "node-000000", "skew 40 over topology.kubernetes.io/zone", id="spread"),
+        pytest.param("node-inclusion", "node-000009", "pods that do not tolerate its taint", id="taint"),
+    ],
+)
+def test_a_broken_rule_is_found(name, node, line):
+    n_pods = 2 if name == "anti-affinity" else 40
+    assert any(line in found for found in _all_on(name, node, Size(10, n_pods)))
