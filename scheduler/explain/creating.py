@@ -1,0 +1,244 @@
+"""
+From a manifest to the pods that it would create, as the API server and the controllers would make them now.
+
+Label keys are merged, limits become requests, host ports and tolerations are filled in; a Deployment's pods belong to
+a new revision. What needs more than the manifest is not known here: limit ranges, priority and runtime classes.
+
+Source: pkg/apis/core/v1/defaults.go, DefaultTolerationSeconds, pkg/controller/{deployment,statefulset,job} (1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.model.merging import Json, merged_affinity, merged_spread
+
+#: Kinds that make pods, and the apiVersion of each.
+KINDS: Final = {
+    "Pod": "v1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "Job": "batch/v1",
+}
+#: The revision that a Deployment's new pods are labelled with; the real hash is not known before.
+NEW_REVISION: Final = "new-revision"
+
+_HASH_LABEL: Final = "pod-template-hash"
+_NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_EVICTION_AFTER_S: Final = 300
+
+
+class ManifestError(ValueError):
+    """A document from which no pod can be made. Caught by commands, which name the file."""
+
+    def __init__(self, field: str, found: str, expected: str) -> None:
+        self.field, self.found, self.expected = field, found, expected
+        super().__init__(f"{field}: found {found}, expected {expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """
+    What one document would create.
+
+    `owner`: the controller of the pods as JSON, whose selector default spreading uses; None for a bare Pod.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    n_replicas: int
+    labels: Json
+    annotations: Json
+    spec: Json
+    owner: Json | None
+    gates: Mapping[str, bool]
+
+    def pod(self, number: int) -> Json:
+        """The pod of this ordinal, counted from 0, as JSON that the API server could have stored."""
+        name = self.name if self.kind == "Pod" else f"{self.name}-{number}"
+        labels = {**self.labels, **self._own_labels(name, number)}
+        metadata: dict[str, object] = {
+            "name": name,
+            "namespace": self.namespace,
+            "uid": f"not-created/{self.namespace}/{name}",
+            "labels": labels,
+            "annotations": self.annotations,
+        }
+        if self.owner is not None:
+            metadata["ownerReferences"] = [_reference(self.owner)]
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": _stored_spec(self.spec, labels, self.gates),
+            "status": {"phase": "Pending"},
+        }
+
+    def _own_labels(self, name: str, number: int) -> dict[str, str]:
+        """Labels that differ from one pod of a controller to the next."""
+        if self.kind != "StatefulSet":
+            return {}
+        return {
+            "statefulset.kubernetes.io/pod-name": name,
+            "apps.kubernetes.io/pod-index": str(number),
+        }
+
+
+def planned(document: object, *, namespace: str, gates: Mapping[str, bool]) -> Plan:
+    """
+    What the document would create; `namespace` counts where it names none. Raises ManifestError.
+
+    `gates`: feature gates by upstream's name.
+    """
+    whole = _mapping(document, "")
+    kind = whole.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ManifestError("kind", _shown(kind), f"one of {', '.join(KINDS)}")
+    if whole.get("apiVersion") != KINDS[kind]:
+        raise ManifestError("apiVersion", _shown(whole.get("apiVersion")), KINDS[kind])
+    metadata = _mapping(whole.get("metadata"), "metadata")
+    name = metadata.get("name") or metadata.get("generateName")
+    if not isinstance(name, str) or not name:
+        raise ManifestError("metadata.name", _shown(name), "a name")
+    is_pod = kind == "Pod"
+    spec = {} if is_pod else _mapping(whole.get("spec"), "spec")
+    template = whole if is_pod else _mapping(spec.get("template"), "spec.template")
+    path = "" if is_pod else "spec.template."
+    own = _mapping(template.get("metadata") or {}, f"{path}metadata")
+    labels = _mapping(own.get("labels") or {}, f"{path}metadata.labels")
+    namespace = str(metadata.get("namespace") or namespace)
+    return Plan(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        n_replicas=1 if is_pod else _replicas(spec, "parallelism" if kind == "Job" else "replicas"),
+        labels={**labels, **_controllers_labels(kind, name)},
+        annotations=_mapping(own.get("annotations") or {}, f"{path}metadata.annotations"),
+        spec=_mapping(template.get("spec"), f"{path}spec"),
+        owner=None if is_pod else _owner(kind, namespace, name, spec),
+        gates=gates,
+    )
+
+
+def _controllers_labels(kind: str, name: str) -> dict[str, str]:
+    """Labels that the controller gives all its pods."""
+    if kind == "Deployment":
+        return {_HASH_LABEL: NEW_REVISION}
+    return {"batch.kubernetes.io/job-name": name, "job-name": name} if kind == "Job" else {}
+
+
+def _replicas(spec: Json, field: str) -> int:
+    found = spec.get(field, 1)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise ManifestError(f"spec.{field}", _shown(found), "a number of pods")
+    return found
+
+
+def _owner(kind: str, namespace: str, name: str, spec: Json) -> Json:
+    """The object that controls the pods: a Deployment's is its new ReplicaSet."""
+    selector = spec.get("selector") or {}
+    if kind == "Deployment":
+        name, kind = f"{name}-{NEW_REVISION}", "ReplicaSet"
+        selected = _mapping(selector, "spec.selector")
+        pairs = _mapping(selected.get("matchLabels") or {}, "spec.selector.matchLabels")
+        selector = {**selected, "matchLabels": {**pairs, _HASH_LABEL: NEW_REVISION}}
+    return {
+        "apiVersion": KINDS[kind],
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": selector},
+    }
+
+
+def _reference(owner: Json) -> Json:
+    metadata = _mapping(owner["metadata"], "metadata")
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": f"not-created/{metadata['name']}",
+        "controller": True,
+    }
+
+
+def _stored_spec(spec: Json, labels: Json, gates: Mapping[str, bool]) -> Json:
+    """The spec of a pod as the API server stores it, as far as a scheduler reads it."""
+    stored: dict[str, object] = dict(spec)
+    affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
+    if isinstance(affinity, Mapping):
+        stored["affinity"] = merged_affinity(
+            affinity, labels, enabled=gates.get("MatchLabelKeysInPodAffinity", True)
+        )
+    if isinstance(constraints, list):
+        stored["topologySpreadConstraints"] = [
+            merged_spread(
+                constraint,
+                labels,
+                enabled=gates.get("MatchLabelKeysInPodTopologySpread", True),
+                merged=gates.get("MatchLabelKeysInPodTopologySpreadSelectorMerge", True),
+            )
+            if isinstance(constraint, Mapping)
+            else constraint
+            for constraint in constraints
+        ]
+    on_host = spec.get("hostNetwork") is True
+    for field in ("containers", "initContainers"):
+        containers = spec.get(field)
+        if isinstance(containers, list):
+            stored[field] = [_stored_container(container, on_host=on_host) for container in containers]
+    stored["tolerations"] = _with_default_tolerations(spec.get("tolerations") or [])
+    return stored
+
+
+def _stored_container(container: object, *, on_host: bool) -> object:
+    if not isinstance(container, Mapping):
+        return container  # what is wrong with it is for the decoder to say
+    stored = dict(container)
+    resources = container.get("resources")
+    if isinstance(resources, Mapping) and isinstance(resources.get("limits"), Mapping):
+        # A limit without a request is the request.
+        stored["resources"] = {
+            **resources,
+            "requests": {**resources["limits"], **(resources.get("requests") or {})},
+        }
+    ports = container.get("ports")
+    if on_host and isinstance(ports, list):
+        stored["ports"] = [
+            {"hostPort": port.get("containerPort"), **port} if isinstance(port, Mapping) else port
+            for port in ports
+        ]
+    return stored
+
+
+def _with_default_tolerations(tolerations: object) -> object:
+    """A pod stays five minutes on a node that is not ready or unreachable, unless it says otherwise."""
+    if not isinstance(tolerations, list) or not all(isinstance(one, Mapping) for one in tolerations):
+        return tolerations
+    added = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _EVICTION_AFTER_S}
+        for key in _NOT_READY
+        if not any(
+            (one.get("key") or key) == key and (one.get("effect") or "NoExecute") == "NoExecute"
+            for one in tolerations
+        )
+    ]
+    return [*tolerations, *added]
+
+
+def _mapping(value: object, field: str) -> Json:
+    if isinstance(value, Mapping):
+        return value
+    raise ManifestError(field, _shown(value), "an object")
+
+
+def _shown(value: object) -> str:
+    """A value in at most a few words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (list, Mapping)):
+        return "a list" if isinstance(value, list) else "an object"
+    return repr(value)[:60]

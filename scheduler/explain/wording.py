@@ -1,0 +1,69 @@
+"""Selectors, namespaces, taints and amounts in the words that kubectl and manifests use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.model.labels import Requirement, Selector
+from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from scheduler.model.terms import NodeRequirement
+from scheduler.state.selection import NamespaceRule
+
+_BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
+_BINARY: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+_COMPARISONS: Final = {"Gt": ">", "Lt": "<"}
+
+
+def selector_text(selector: Selector) -> str:
+    """As `kubectl -l` reads it; a selector that is absent or empty in words."""
+    if selector.is_nothing:
+        return "no pod (there is no labelSelector)"
+    if selector.is_empty:
+        return "every pod"
+    return ",".join(requirement_text(requirement) for requirement in selector.requirements)
+
+
+def requirement_text(requirement: Requirement | NodeRequirement) -> str:
+    """One requirement on a label."""
+    key, values = requirement.key, requirement.values
+    match requirement.operator:
+        case "In" if len(values) == 1:
+            return f"{key}={values[0]}"
+        case "NotIn" if len(values) == 1:
+            return f"{key}!={values[0]}"
+        case "In" | "NotIn":
+            return f"{key} {requirement.operator.lower()} ({','.join(values)})"
+        case "DoesNotExist":
+            return f"!{key}"
+        case "Gt" | "Lt":
+            return f"{key}{_COMPARISONS[requirement.operator]}{values[0]}"
+        case _:
+            return key
+
+
+def namespaces_text(rule: NamespaceRule) -> str:
+    """Which namespaces a term covers, to stand after `in`."""
+    named = sorted(rule.names)
+    parts = [f"namespace{'s' if len(named) > 1 else ''} {', '.join(named)}"] if named else []
+    if rule.selector.is_empty:
+        return "every namespace"
+    if not rule.selector.is_nothing:
+        parts.append(f"namespaces with {selector_text(rule.selector)}")
+    return " and ".join(parts) or "no namespace"
+
+
+def taint_text(key: str, value: str, effect: str) -> str:
+    """As `kubectl taint` takes it."""
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount in scheduler units as a quantity: exact, or rounded up to tenths of a binary unit."""
+    if resource == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        for suffix, size in _BINARY:
+            if amount >= size:
+                tenths = -(-amount * 10 // size)
+                return f"{tenths // 10}{suffix}" if tenths % 10 == 0 else f"{tenths / 10:.1f}{suffix}"
+    return str(amount)
