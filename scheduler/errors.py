@@ -82,6 +82,10 @@ class Unreachable(ApiError):
     """No answer: refused, reset, time-out. Retried with backoff; a lost write is settled by reading."""
 
 
+class LeadershipLost(SchedulerError):
+    """Another instance may schedule now. Raised by `shell.leadership`; caught by the app, which ends with exit 1."""
+
+
 class InvariantViolation(SchedulerError):
     """
     Our own state contradicts itself: a bug. Raised by audits, caught by nobody: the process stops.

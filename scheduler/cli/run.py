@@ -12,12 +12,15 @@ from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
-from scheduler.settings.resolved import Settings
+from scheduler.settings.resolved import LeaderElection, Settings
 from scheduler.shell.app import Options, serve
+from scheduler.shell.leadership import ElectionSettings
 
 _LOOPBACK: Final = "127.0.0.1"
 #: kube-scheduler's port.
 _PORT: Final = 10259
+#: A deadline shorter than this many retry periods would be missed by jitter alone (client-go, JitterFactor).
+_RETRIES_IN_DEADLINE: Final = 1.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="log verbosity, 0 to 10 (default %(default)s)",
     )
+    parser.add_argument(
+        "--leader-elect",
+        choices=("true", "false"),
+        default=None,
+        help="overrides the configuration's leaderElection.leaderElect, which is true by default",
+    )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
     parser.add_argument(
         "--decision-annotations",
@@ -88,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
         raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
     options = Options(
         settings=_with_kubeconfig(settings, args.kubeconfig),
+        election=_election(settings.leader_election, args.leader_elect),
         master=args.master,
         bind_address=args.bind_address,
         port=args.port,
@@ -98,6 +108,26 @@ def run(args: argparse.Namespace) -> int:
         decision_annotations=args.decision_annotations == "true",
     )
     return asyncio.run(serve(options, os.environ))
+
+
+def _election(settings: LeaderElection, flag: str | None) -> ElectionSettings | None:
+    """The Lease to be elected on; the flag overrides the file, as kube-scheduler's does."""
+    if flag == "false" or (flag is None and not settings.leader_elect):
+        return None
+    if settings.renew_deadline_s <= _RETRIES_IN_DEADLINE * settings.retry_period_s:
+        raise SettingsError(
+            "leaderElection",
+            "renewDeadline",
+            f"{settings.renew_deadline_s:g}s",
+            f"more than {_RETRIES_IN_DEADLINE} times the retryPeriod of {settings.retry_period_s:g}s",
+        )
+    return ElectionSettings(
+        namespace=settings.resource_namespace,
+        name=settings.resource_name,
+        lease_duration_s=settings.lease_duration_s,
+        renew_deadline_s=settings.renew_deadline_s,
+        retry_period_s=settings.retry_period_s,
+    )
 
 
 def _with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:

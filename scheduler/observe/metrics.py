@@ -12,7 +12,7 @@ here: `event_handling_duration_seconds` names our stimuli, and see `instrument` 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from prometheus_client import (
@@ -146,6 +146,12 @@ LOOP_LAG: Final = Family(
     "How late the event loop ran a task that was due: what others made it wait.",
     bounds=exponential(0.001, 2, 12),
 )
+LEADER: Final = Family(
+    "leader_election_master_status",
+    "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. "
+    "'name' is the string used to identify the lease. Please make sure to group by name.",
+    ("name",),
+)
 BUILD_INFO: Final = Family(
     "affinity_scheduler_build_info",
     "Always 1; the labels are the versions of the scheduler and of Python.",
@@ -197,6 +203,10 @@ class Metrics:
         self._scalars.register(Reading(QUEUE_INCOMING, lambda: queue.incoming))
         self._scalars.register(Reading(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by))
         self._scalars.register(Reading(CACHE_SIZE, lambda: _cache_sizes(state)))
+
+    def watch_leadership(self, name: str, leads: Callable[[], bool]) -> None:
+        """Whether this instance holds the Lease is part of every scrape from now on. Call once."""
+        self._scalars.register(Reading(LEADER, lambda: {name: int(leads())}))
 
     def cycle_observer(
         self, profiles: Mapping[str, Profile], *, seed: int, sampled: float = 0.1

@@ -14,12 +14,13 @@ import random
 import signal
 import socket
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.machine import Machine
-from scheduler.errors import ApiError, SettingsError
+from scheduler.errors import ApiError, LeadershipLost, SettingsError
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.kube.requests import LIVE_PODS, list_page
@@ -33,6 +34,7 @@ from scheduler.shell.binder import Binder
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer, always_watched, watched_for_default_spreading
+from scheduler.shell.leadership import ElectionSettings, Leadership
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.probes import Probes
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for, uses_default_spreading
@@ -56,6 +58,8 @@ class Options:
     """What the command line adds to the configuration."""
 
     settings: Settings
+    #: None where no election is held: this instance alone schedules.
+    election: ElectionSettings | None
     master: str | None
     bind_address: str
     port: int
@@ -82,7 +86,14 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         on_request=metrics.on_request,
     ) as client:
         await _check_reachable(client, credentials)
-        return await Scheduler(options, client, metrics, log).run()
+        if options.election is None:
+            return await Scheduler(options, client, metrics, log).run()
+        # Connections of its own: no bind, however slow, keeps the Lease from being renewed.
+        async with KubeClient(credentials, max_connections=2, on_request=metrics.on_request) as lease_client:
+            identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+            leadership = Leadership(lease_client, options.election, identity, log=log)
+            metrics.watch_leadership(options.election.name, lambda: leadership.holds)
+            return await Scheduler(options, client, metrics, log, leadership).run()
 
 
 async def _check_reachable(client: KubeClient, credentials: Credentials) -> None:
@@ -98,8 +109,16 @@ async def _check_reachable(client: KubeClient, credentials: Credentials) -> None
 class Scheduler:
     """One running scheduler: the machine and everything around it."""
 
-    def __init__(self, options: Options, client: KubeClient, metrics: Metrics, log: Logger) -> None:
+    def __init__(
+        self,
+        options: Options,
+        client: KubeClient,
+        metrics: Metrics,
+        log: Logger,
+        leadership: Leadership | None = None,
+    ) -> None:
         self._options = options
+        self._leadership = leadership
         self._client = client
         self._metrics = metrics
         self._log = log
@@ -153,14 +172,18 @@ class Scheduler:
         try:
             async with asyncio.TaskGroup() as group:
                 await self._schedule(group)
+        except* LeadershipLost as lost:
+            self._log.error("Leaderelection lost", err=str(lost.exceptions[0]))
         finally:
             await probes.stop()
+        if not self._stopping:
+            return 1
         self._log.info(0, "Requested to terminate, exiting")
         return 0
 
     async def _schedule(self, group: asyncio.TaskGroup) -> None:
         """Everything runs in the group until a signal; then it is taken down in order."""
-        binder = Binder(self._client, on_throttled=self._recorder.be_quiet)
+        binder = Binder(self._client, on_throttled=self._recorder.be_quiet, may_write=self._leads)
         conditions = ConditionWriter(binder, clock_s=time.time, on_failed=self._condition_failed)
         outbox = ClusterOutbox(
             binds=group,
@@ -175,7 +198,7 @@ class Scheduler:
             self._machine,
             self._inbox,
             outbox,
-            is_ready=self._is_synced,
+            is_ready=lambda: self._is_synced() and self._leads(),
             max_binding=_MAX_BINDING,
             now_s=time.monotonic,
             on_handled=self._metrics.on_event_handled,
@@ -186,6 +209,10 @@ class Scheduler:
             group.create_task(conditions.run(), name="conditions"),
             *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
         ]
+        if self._leadership is not None:
+            background.append(
+                group.create_task(self._leadership.run(self._inbox.nudge), name="leader election")
+            )
         self._on_signals(loop)
         await loop.run()
         for pod in outbox.abandon_binds():
@@ -193,6 +220,11 @@ class Scheduler:
         await self._recorder.drain(_STOP_EVENTS_S)
         for task in background:
             task.cancel()
+        if self._leadership is not None:
+            await self._leadership.release()
+
+    def _leads(self) -> bool:
+        return self._leadership is None or self._leadership.holds
 
     async def _watch_lag(self) -> None:
         """Measures how late the event loop is, for as long as it runs."""

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from scheduler.errors import ApiError, Conflict, NotFound, ServerFault, Throttled, Unreachable
+from scheduler.errors import ApiError, Conflict, Invalid, NotFound, ServerFault, Throttled, Unreachable
 from scheduler.kube import requests
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import PodCondition
@@ -82,6 +82,7 @@ class Binder:
     Args:
         client: sends the requests.
         on_throttled: told the seconds of every pause that the server asked for, so that others slow down too.
+        may_write: whether this instance may bind now; asked before every bind is sent.
         sleep: waits between attempts.
         chance: draws from [0, 1) for jitter.
     """
@@ -91,11 +92,13 @@ class Binder:
         client: KubeClient,
         *,
         on_throttled: Callable[[float], None] | None = None,
+        may_write: Callable[[], bool] = lambda: True,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
         self._on_throttled = on_throttled
+        self._may_write = may_write
         self._sleep = sleep
         self._chance = chance
 
@@ -118,6 +121,8 @@ class Binder:
         )
         last = Refused(0, "not tried")
         for tried in range(1, MAX_POSTS + 1):
+            if not self._may_write():
+                return Refused(0, "this instance does not hold the Lease")
             try:
                 await self._client.request(request, timeout_s=TIMEOUT_S)
                 return Bound()
@@ -141,9 +146,10 @@ class Binder:
         *,
         namespace: str,
         name: str,
+        uid: str,
         condition: PodCondition | None,
         nominated_node_name: str | None = None,
-    ) -> Patched | Refused:
+    ) -> Patched | PodGone | Refused:
         """
         Whether the condition, and the nomination unless None, are written.
 
@@ -151,7 +157,11 @@ class Binder:
         unavailable, conflict and refused connections; 429 as client-go's own transport does.
         """
         request = requests.patch_pod_status(
-            namespace=namespace, name=name, condition=condition, nominated_node_name=nominated_node_name
+            namespace=namespace,
+            name=name,
+            uid=uid,
+            condition=condition,
+            nominated_node_name=nominated_node_name,
         )
         last = Refused(0, "not tried")
         for tried in range(1, PATCH_TRIES + 1):
@@ -159,6 +169,8 @@ class Binder:
                 await self._client.request(request, timeout_s=TIMEOUT_S)
                 return Patched()
             except ApiError as error:
+                if _is_of_another_pod(error):
+                    return PodGone()
                 last = Refused(error.status, error.message)
                 if not _patch_again(error):
                     return last
@@ -199,6 +211,11 @@ def _settled(place: PodPlace | None, uid: str, node_name: str) -> BindOutcome | 
     if not place.spec.node_name:
         return None
     return Bound() if place.spec.node_name == node_name else BoundElsewhere(place.spec.node_name)
+
+
+def _is_of_another_pod(error: ApiError) -> bool:
+    """Whether a patch that names a uid found no such pod; a server says that its uid can't be changed."""
+    return isinstance(error, NotFound) or (isinstance(error, Invalid) and "metadata.uid" in error.message)
 
 
 def _patch_again(error: ApiError) -> bool:
