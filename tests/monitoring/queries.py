@@ -1,0 +1,101 @@
+"""Every query of the dashboard and the alerts, and what they are made of."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tests.manifests.files import MANIFESTS, documents
+
+FOLDER = MANIFESTS / "monitoring"
+DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
+(RULES,) = documents(FOLDER / "rules.yaml")
+ALERTS: list[dict[str, Any]] = [rule for group in RULES["spec"]["groups"] for rule in group["rules"]]
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\s*\{([^}]*)\}")
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+_RANGE = re.compile(r"\[[^\]]*\]")
+_NAME = re.compile(r"\b([a-zA-Z_:][\w:]*)\b(?!\s*\()")
+_KEYWORDS = {"and", "or", "unless", "bool", "offset", "sum", "max", "min", "count", "by", "on"}
+_THRESHOLD = re.compile(r"\s(?:>|<|>=|<=|==|!=)\s*-?[\d.]+\s*$")
+
+
+class Query(NamedTuple):
+    """An expression, and where it stands."""
+
+    where: str
+    expression: str
+
+
+class Selection(NamedTuple):
+    """A series' name and the labels that are asked of it."""
+
+    metric: str
+    labels: frozenset[str]
+
+
+def panels() -> list[dict[str, Any]]:
+    """The panels that show something."""
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def of_dashboard() -> list[Query]:
+    """Every query of a panel."""
+    return [
+        Query(f"{panel['title']} {target['refId']}", target["expr"])
+        for panel in panels()
+        for target in panel["targets"]
+    ]
+
+
+def of_alerts() -> list[Query]:
+    """Every alert's expression."""
+    return [Query(rule["alert"], rule["expr"]) for rule in ALERTS]
+
+
+def selections(expression: str) -> list[Selection]:
+    """What an expression selects, by the grammar of PromQL as far as ours use it."""
+    # Texts can hold anything, so they go first.
+    bare = _STRING.sub('""', expression)
+    found = [
+        Selection(name, frozenset(re.split("[=!]", part)[0].strip() for part in inner.split(",") if part))
+        for name, inner in _SELECTOR.findall(bare)
+    ]
+    rest = _RANGE.sub("", _GROUPING.sub("", _SELECTOR.sub("", bare)))
+    rest = re.sub(r"\boffset\s+\w+", "", rest)
+    return [*found, *(Selection(name, frozenset()) for name in _NAME.findall(rest) if name not in _KEYWORDS)]
+
+
+def groupings(expression: str) -> set[str]:
+    """The labels by which an expression groups and matches."""
+    found = _GROUPING.findall(_STRING.sub('""', expression))
+    return {label.strip() for labels in found for label in labels.split(",")}
+
+
+def without_thresholds(expression: str) -> Iterator[str]:
+    """
+    The parts of an alert that always have an answer: what is compared, not what comes out.
+
+    `A > 1 and B > 2` gives A and B; `absent(A == 1)` gives A.
+    """
+    for part in _operands(" ".join(expression.split())):
+        inner = re.fullmatch(r"absent\((.*)\)", part)
+        yield _THRESHOLD.sub("", inner[1] if inner else part)
+
+
+def _operands(expression: str) -> list[str]:
+    """The operands of `and` and `unless` outside of parentheses and braces."""
+    depth, start, operands = 0, 0, []
+    for token in re.finditer(
+        r'"(?:[^"\\]|\\.)*"|[({\[]|[)}\]]|\b(?:and|unless)\b(?: on \([^)]*\))?', expression
+    ):
+        text = token.group()
+        if text in "({[":
+            depth += 1
+        elif text in ")}]":
+            depth -= 1
+        elif depth == 0 and not text.startswith('"'):
+            operands.append(expression[start : token.start()].strip())
+            start = token.end()
+    return [*operands, expression[start:].strip()]

@@ -1,0 +1,155 @@
+"""Every query names series, and labels of them, that the program exports; the dashboard is as Grafana wants it."""
+
+from itertools import combinations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler.observe import metrics
+from scheduler.observe.series import Family
+from tests.manifests.files import BASE, documents, kustomization, one, resources
+from tests.monitoring.queries import (
+    ALERTS,
+    DASHBOARD,
+    FOLDER,
+    Query,
+    groupings,
+    of_alerts,
+    of_dashboard,
+    panels,
+    selections,
+    without_thresholds,
+)
+
+#: What Prometheus adds to every sample.
+TARGET = {"job", "instance"}
+QUERIES = [*of_dashboard(), *of_alerts()]
+
+
+def exported() -> dict[str, set[str]]:
+    """The labels of every series by name: ours as they are declared, the process's own as they are written."""
+    labels = {"up": set(TARGET)}
+    for family in vars(metrics).values():
+        if isinstance(family, Family):
+            names = (
+                [f"{family.name}_{part}" for part in ("bucket", "sum", "count")]
+                if family.type == "histogram"
+                else [family.name]
+            )
+            for name in names:
+                labels[name] = {*family.labels, *TARGET, *(["le"] if name.endswith("_bucket") else [])}
+    for written in text_string_to_metric_families(metrics.Metrics().render().decode()):
+        for sample in written.samples:
+            labels.setdefault(sample.name, {*sample.labels, *TARGET})
+    return labels
+
+
+EXPORTED = exported()
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.where)
+def test_a_query_names_series_and_labels_that_are_exported(query: Query):
+    found = selections(query.expression)
+    assert found
+    for metric, labels in found:
+        assert metric in EXPORTED
+        assert labels <= EXPORTED[metric], metric
+    assert any(groupings(query.expression) <= EXPORTED[metric] for metric, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        pytest.param("a_total", {("a_total", ())}, id="bare"),
+        pytest.param('sum by (x) (rate(a{y="}",z!~"b"}[5m]))', {("a", ("y", "z"))}, id="braces in a text"),
+        pytest.param("a offset 30m - (b or 0 * c)", {("a", ()), ("b", ()), ("c", ())}, id="arithmetic"),
+        pytest.param("a > 1 and on (k) b < 0.5", {("a", ()), ("b", ())}, id="matching"),
+    ],
+)
+def test_what_an_expression_selects_is_found(expression, expected):
+    """Else the test above would pass over what it does not see."""
+    assert {(name, tuple(sorted(labels))) for name, labels in selections(expression)} == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "parts"),
+    [
+        pytest.param("absent(up{j='x'} == 1)", ["up{j='x'}"], id="absent"),
+        pytest.param("a > 5", ["a"], id="one"),
+        pytest.param("sum(a) > 0 and on (k) f((b > 2)) < 0.5", ["sum(a)", "f((b > 2))"], id="two"),
+        pytest.param("a > 0 unless b > 0", ["a", "b"], id="unless"),
+    ],
+)
+def test_thresholds_are_taken_off(expression, parts):
+    assert list(without_thresholds(expression)) == parts
+
+
+@pytest.mark.parametrize("query", of_alerts(), ids=lambda query: query.where)
+def test_alerts_look_at_this_program_alone(query):
+    """Most names are kube-scheduler's too."""
+    job = 'job="affinity-scheduler"'
+    assert query.expression.count(job) == len(selections(query.expression))
+
+
+@pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
+def test_panels_look_at_the_chosen_job_and_instances(query):
+    chosen = 'job="$job",instance=~"$instance"'
+    assert query.expression.count(chosen) == len(selections(query.expression))
+    assert "[" not in query.expression.replace("[$__rate_interval]", "").replace('"0[.]', "")
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_says_what_is_wrong_and_what_to_do(rule):
+    assert rule["alert"].startswith("AffinityScheduler")
+    assert rule["labels"]["severity"] in ("critical", "warning", "info")
+    for name in ("summary", "description", "runbook"):
+        assert rule["annotations"][name].endswith((".", "'"))
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+
+
+def test_alerts_have_names_of_their_own():
+    assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
+
+
+def test_the_dashboard_is_found_and_fits_any_grafana():
+    (generated,) = kustomization(FOLDER)["configMapGenerator"]
+    assert generated["options"]["labels"]["grafana_dashboard"] == "1"
+    assert DASHBOARD["uid"] == "affinity-scheduler"
+    # Inputs would be asked of whoever imports it by hand, and never be answered by the sidecar.
+    assert {"__inputs", "__requires", "id"}.isdisjoint(DASHBOARD)
+    variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
+    assert list(variables) == ["datasource", "job", "instance"]
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    for panel in panels():
+        assert panel["datasource"] == chosen
+        assert all(target["datasource"] == chosen for target in panel["targets"])
+    for name in ("job", "instance"):
+        assert variables[name]["datasource"] == chosen
+        assert {each.metric for each in selections(variables[name]["query"]["query"])} - {name} <= set(
+            EXPORTED
+        )
+
+
+def test_panels_have_their_own_place_number_and_queries():
+    numbers = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    for panel in DASHBOARD["panels"]:
+        assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
+    for one_, other in combinations((panel["gridPos"] for panel in DASHBOARD["panels"]), 2):
+        beside = one_["x"] + one_["w"] <= other["x"] or other["x"] + other["w"] <= one_["x"]
+        below = one_["y"] + one_["h"] <= other["y"] or other["y"] + other["h"] <= one_["y"]
+        assert beside or below
+    for panel in panels():
+        letters = [target["refId"] for target in panel["targets"]]
+        assert letters
+        assert len(set(letters)) == len(letters)
+        assert panel["fieldConfig"]["defaults"]["unit"]
+
+
+def test_the_monitor_finds_the_service_and_gives_it_the_job_that_alerts_select():
+    (monitor,) = documents(FOLDER / "service-monitor.yaml")
+    service = one(resources(BASE), "Service")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "affinity-scheduler"
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
