@@ -23,7 +23,7 @@ from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.state.audit import differences
 from tests.bench.checks import broken_rules
 from tests.bench.churn import Churn
-from tests.bench.loaded import LoadedMachine
+from tests.bench.loaded import LoadedMachine, Profiles
 from tests.bench.measuring import Spread, spread_us
 from tests.bench.scene import Scene
 
@@ -84,7 +84,7 @@ def measure_core(scene: Scene, *, with_shares: bool = True) -> CoreResult:
     Raises RuntimeError where a pod stays unbound, a rule is broken, or counts differ from a recount.
     """
     stopwatch = _Stopwatch()
-    loaded = LoadedMachine(scene, stopwatch)
+    loaded = LoadedMachine(scene, lambda _profiles: stopwatch)
     loaded.load()
     loaded.await_measured()
     try:
@@ -150,17 +150,7 @@ def _assert_success(loaded: LoadedMachine) -> None:
 def looked_into(scene: Scene) -> tuple[dict[str, float], float]:
     """Share of each plugin in a decision's time, and KiB that one decision takes for a while."""
     histogram = Histogram(Family("plugins", "", ("plugin", "point", "status"), (1.0,)))
-    algorithm = HistogramSeries((1.0,))
-    observer = CycleObserver(
-        LoadedMachine(scene).profiles.values(),
-        algorithm=algorithm,
-        points=Histogram(Family("points", "", ("point", "status", "profile"), (1.0,))),
-        plugins=histogram,
-        sampled=1.0,
-        now_s=time.process_time,
-        seed=0,
-    )
-    loaded = LoadedMachine(scene, observer)
+    loaded = LoadedMachine(scene, lambda profiles: _timing_plugins(profiles, histogram))
     loaded.load()
     loaded.await_measured()
     try:
@@ -179,6 +169,19 @@ def looked_into(scene: Scene) -> tuple[dict[str, float], float]:
         loaded.close()
     shares["core"] = 1.0 - sum(shares.values())
     return {name: round(share, 4) for name, share in shares.items() if share > 0}, transient_kib
+
+
+def _timing_plugins(profiles: Profiles, histogram: Histogram) -> CycleObserver:
+    """The observer that the daemon has, with every cycle sampled, in CPU time."""
+    return CycleObserver(
+        profiles.values(),
+        algorithm=HistogramSeries((1.0,)),
+        points=Histogram(Family("points", "", ("point", "status", "profile"), (1.0,))),
+        plugins=histogram,
+        sampled=1.0,
+        now_s=time.process_time,
+        seed=0,
+    )
 
 
 def _sums(histogram: Histogram) -> Mapping[str, float]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from scheduler.core.machine import Machine
 from scheduler.framework.observer import Observer
+from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pods import Pod, PodDecoder
@@ -26,6 +27,8 @@ from tests.build import Json
 #: The name of the one profile that runs without a configuration.
 SCHEDULER: Final = "affinity-scheduler"
 _SEED: Final = 1
+
+Profiles = Mapping[str, Profile]
 
 
 class NewPods:
@@ -65,9 +68,9 @@ class NewPods:
 
 
 class LoadedMachine:
-    """A machine that has seen everything of a scene but the measured pods."""
+    """A machine that has seen everything of a scene but the measured pods; `observer` is made for its profiles."""
 
-    def __init__(self, scene: Scene, observer: Observer | None = None) -> None:
+    def __init__(self, scene: Scene, observer: Callable[[Profiles], Observer] | None = None) -> None:
         settings = default_settings()
         self.scene = scene
         self.state = ClusterState()
@@ -78,7 +81,7 @@ class LoadedMachine:
             queue=queue_for(self.profiles, settings, max_in_unschedulable_s=300.0),
             profiles=self.profiles,
             chance=random.Random(_SEED),
-            observer=observer,
+            observer=observer(self.profiles) if observer is not None else None,
         )
         self.now_s = 1000.0
 
