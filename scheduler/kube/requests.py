@@ -153,22 +153,33 @@ class _Status(_Shape, frozen=True):
     nominated_node_name: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
+class _OfUid(_Shape, frozen=True):
+    uid: str
+
+
 class _StatusPatch(_Shape, frozen=True, omit_defaults=False):
+    metadata: _OfUid
     status: _Status
 
 
 def patch_pod_status(
-    *, namespace: str, name: str, condition: PodCondition | None, nominated_node_name: str | None = None
+    *,
+    namespace: str,
+    name: str,
+    uid: str,
+    condition: PodCondition | None,
+    nominated_node_name: str | None = None,
 ) -> Request:
     """
     Merge one condition by its type, and the nomination: None leaves it, an empty name clears it.
 
-    No uid or resourceVersion precondition, as upstream; no `$setElementOrder`, needless for one element.
-    Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36).
+    No resourceVersion precondition, as upstream; no `$setElementOrder`, needless for one element.
+    Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36). Different here: the uid is part of the patch, so that
+    a pod recreated under its name does not get what was said of its predecessor; the server answers 422 then.
     """
     nominated = msgspec.UNSET if nominated_node_name is None else nominated_node_name or None
     status = _Status((condition,) if condition else (), nominated)
-    body = msgspec.json.encode(_StatusPatch(status))
+    body = msgspec.json.encode(_StatusPatch(_OfUid(uid), status))
     return Request("PATCH", _pod_path(namespace, name, "status"), "patch", (), body, STRATEGIC_MERGE)
 
 

@@ -93,8 +93,9 @@ class ConditionWriter:
         outcome = await self._binder.patch_condition(
             namespace=pod.namespace,
             name=pod.name,
+            uid=pod.uid,
             condition=condition,
             nominated_node_name="" if order.clear_nomination else None,
         )
-        if isinstance(outcome, Refused) and outcome.status != 404:
+        if isinstance(outcome, Refused):
             self._on_failed(order, outcome.message)

@@ -138,7 +138,14 @@ CONDITION = PodCondition(type="PodScheduled", status="False", reason="Unschedula
         pytest.param([refusal(503), reply()], Patched(), 2, id="unavailable"),
         pytest.param([refusal(409), refusal(409), reply()], Patched(), 3, id="conflicts"),
         pytest.param([refusal(409)] * 4, Refused(409, "no"), 4, id="four tries at most"),
-        pytest.param([refusal(404)], Refused(404, "no"), 1, id="pod gone"),
+        pytest.param([refusal(404)], PodGone(), 1, id="pod gone"),
+        pytest.param(
+            [refusal(422, "Invalid", "metadata.uid: field is immutable")],
+            PodGone(),
+            1,
+            id="another pod of the name",
+        ),
+        pytest.param([refusal(422)], Refused(422, "no"), 1, id="invalid"),
         pytest.param([refusal(504, "Timeout")], Refused(504, "no"), 1, id="time-out of the server"),
     ],
 )
@@ -146,7 +153,7 @@ async def test_a_condition_is_tried_again_as_upstream_does(answers, outcome, n_t
     """Internal error, unavailable, conflict; nothing else."""
     async with scripted(*answers) as script, client_of(script) as client:
         binder = Binder(client, sleep=Naps(), chance=lambda: 0.0)
-        patched = await binder.patch_condition(namespace="default", name="p", condition=CONDITION)
+        patched = await binder.patch_condition(namespace="default", name="p", uid="u", condition=CONDITION)
     assert (patched, len(script.asked)) == (outcome, n_tries)
 
 
@@ -158,6 +165,6 @@ async def test_pauses_between_patches_grow_fivefold_from_ten_milliseconds():
     naps = Naps()
     async with client_of(script) as client:
         binder = Binder(client, sleep=naps, chance=lambda: 1.0)
-        patched = await binder.patch_condition(namespace="default", name="p", condition=CONDITION)
+        patched = await binder.patch_condition(namespace="default", name="p", uid="u", condition=CONDITION)
     assert isinstance(patched, Refused)
     assert naps.taken_s == pytest.approx([0.011, 0.055, 0.275])

@@ -265,7 +265,7 @@ async def test_binds_that_cannot_happen_say_why(tmp_path):
 async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path):
     """By type: a second patch replaces the first, other conditions stay."""
     async with cluster(tmp_path) as (served, client):
-        put(served, "a")
+        uid = put(served, "a")
         binder = Binder(client)
         for message, nominated in (("first", "n1"), ("second", "")):
             condition = PodCondition(
@@ -276,16 +276,16 @@ async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path)
                 observed_generation=1,
             )
             patched = await binder.patch_condition(
-                namespace="default", name="a", condition=condition, nominated_node_name=nominated
+                namespace="default", name="a", uid=uid, condition=condition, nominated_node_name=nominated
             )
             assert patched == Patched()
             status = served.store.get(POD, "default", "a")["status"]
             assert status.get("nominatedNodeName", "") == nominated
-        missing = await binder.patch_condition(namespace="default", name="gone", condition=condition)
+        missing = await binder.patch_condition(namespace="default", name="gone", uid=uid, condition=condition)
+        other = await binder.patch_condition(namespace="default", name="a", uid="other", condition=condition)
     [scheduled] = [one for one in status["conditions"] if one["type"] == "PodScheduled"]
     assert (scheduled["reason"], scheduled["message"]) == ("Unschedulable", "second")
-    assert isinstance(missing, Refused)
-    assert missing.status == 404
+    assert (missing, other) == (PodGone(), PodGone())
 
 
 @pytest.mark.asyncio

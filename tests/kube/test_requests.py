@@ -71,12 +71,17 @@ CONDITION_SENT = {
     ],
 )
 def test_a_status_patch_merges_one_condition_and_the_nomination(condition, nominated, status):
-    """Strategic merge on pods/status, without preconditions."""
+    """Strategic merge on pods/status of the pod of this uid and no other."""
     request = requests.patch_pod_status(
-        namespace="d", name="p", condition=condition, nominated_node_name=nominated
+        namespace="d", name="p", uid="u", condition=condition, nominated_node_name=nominated
     )
     target = "/api/v1/namespaces/d/pods/p/status"
-    assert sent(request) == ("PATCH", target, requests.STRATEGIC_MERGE, {"status": status})
+    assert sent(request) == (
+        "PATCH",
+        target,
+        requests.STRATEGIC_MERGE,
+        {"metadata": {"uid": "u"}, "status": status},
+    )
 
 
 def test_leases_are_created_and_replaced_with_their_metadata_as_read():

@@ -1,0 +1,139 @@
+"""The loop: when cycles run, when it sleeps, and how it ends. The machine is a real one with a tiny cluster."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.stimuli import BindDone, BindFailed, PodGone
+from scheduler.shell.inbox import Inbox
+from scheduler.shell.scheduling import SchedulingLoop
+from tests.driving import Driver
+
+pytestmark = pytest.mark.asyncio
+
+
+@dataclass
+class Kept:
+    """An outbox that only keeps what was ordered."""
+
+    ordered: list[Instruction] = field(default_factory=list)
+
+    def carry_out(self, instruction: Instruction) -> None:
+        self.ordered.append(instruction)
+
+    def bound(self) -> list[str]:
+        return [one.pod.name for one in self.ordered if isinstance(one, Bind)]
+
+
+class Bench:
+    """A loop over a driver's machine, with a clock that moves by hand."""
+
+    def __init__(self, *, max_binding: int = 10) -> None:
+        self.driver = Driver()
+        self.driver.node("a")
+        self.inbox = Inbox()
+        self.kept = Kept()
+        self.is_ready = True
+        self.loop = SchedulingLoop(
+            self.driver.machine,
+            self.inbox,
+            self.kept,
+            is_ready=lambda: self.is_ready,
+            max_binding=max_binding,
+            now_s=lambda: self.driver.now_s,
+            on_handled=lambda _name, _seconds: None,
+        )
+
+    async def turns(self) -> None:
+        """The loop has done all that it can do now."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+async def test_no_cycle_runs_before_the_caches_are_synced() -> None:
+    """Stimuli are handled, pods wait; the nudge of the last informer starts the work."""
+    bench = Bench()
+    bench.is_ready = False
+    bench.driver.pod("p")
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    assert bench.kept.bound() == []
+    bench.is_ready = True
+    bench.inbox.nudge()
+    await bench.turns()
+    assert bench.kept.bound() == ["p"]
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_binds_in_flight_are_bounded() -> None:
+    """With as many as allowed, the next cycle waits for an answer."""
+    bench = Bench(max_binding=2)
+    pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    assert bench.kept.bound() == ["a", "b"]
+    bench.inbox.put_now(BindDone(pods[0].uid))
+    await bench.turns()
+    assert bench.kept.bound() == ["a", "b", "c"]
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_stopping_waits_for_the_answers_and_no_longer() -> None:
+    """No cycle begins any more; the loop ends with the last answer, not with the next thing that happens."""
+    bench = Bench(max_binding=2)
+    pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.loop.stop(1000.0)
+    bench.inbox.put_now(BindDone(pods[0].uid))
+    await bench.turns()
+    assert not running.done()
+    bench.inbox.put_now(BindFailed(pods[1].uid, "no"))
+    async with asyncio.timeout(1.0):
+        await running
+    assert bench.kept.bound() == ["a", "b"]
+
+
+async def test_stopping_gives_up_on_answers_that_never_come() -> None:
+    """After the grace the loop ends with binds in flight."""
+    bench = Bench()
+    bench.driver.pod("p")
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.loop.stop(5.0)
+    await bench.turns()
+    assert not running.done()
+    bench.driver.now_s += 5.0
+    bench.inbox.nudge()
+    async with asyncio.timeout(1.0):
+        await running
+    assert bench.driver.machine.n_binding == 1
+
+
+async def test_an_idle_loop_that_is_told_to_stop_ends_at_once() -> None:
+    """It sleeps without work, and the stop wakes it."""
+    bench = Bench()
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.loop.stop(15.0)
+    async with asyncio.timeout(1.0):
+        await running
+    assert bench.kept.ordered == []
+
+
+async def test_a_flood_of_stimuli_leaves_others_their_turn() -> None:
+    """A thousand changes are handled in slices; a task beside the loop runs in between."""
+    bench = Bench()
+    await bench.inbox.put(PodGone(f"uid-{number}") for number in range(1000))
+    running = asyncio.create_task(bench.loop.run())
+    lengths: set[int] = set()
+    while len(bench.inbox):
+        lengths.add(len(bench.inbox))
+        await asyncio.sleep(0)
+    assert len(lengths) >= 10
+    bench.loop.stop(0.0)
+    await running
