@@ -1,0 +1,198 @@
+"""Leader election against an API server, on a clock that moves by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+
+from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.kinds import kind_of
+from scheduler.devcluster.server import DevCluster
+from scheduler.errors import LeadershipLost
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.observe.logs import configure
+from scheduler.shell.leadership import ElectionSettings, Leadership
+
+SETTINGS = ElectionSettings(
+    namespace="kube-system",
+    name="affinity-scheduler",
+    lease_duration_s=15,
+    renew_deadline_s=10,
+    retry_period_s=2,
+)
+
+
+@dataclass
+class Clock:
+    """Seconds that pass only when a test says so; sleepers wake in order."""
+
+    now: float = 1000.0
+    sleepers: list[tuple[float, asyncio.Event]] = field(default_factory=list)
+
+    def seconds(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.Event()
+        self.sleepers.append((self.now + seconds, woken))
+        await woken.wait()
+
+    async def advance(self, seconds: float) -> None:
+        """Time passes in steps, and whoever is due acts before the next one."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(end, self.now + 0.5)
+            due = [sleeper for sleeper in self.sleepers if sleeper[0] <= self.now]
+            self.sleepers = [sleeper for sleeper in self.sleepers if sleeper[0] > self.now]
+            for _, woken in due:
+                woken.set()
+            await settled()
+
+
+async def settled() -> None:
+    """Everybody has done what can be done without time passing: requests go over loopback."""
+    for _ in range(60):
+        await asyncio.sleep(0.0005)
+
+
+class Candidate:
+    """One instance: elected or not, lost or not."""
+
+    def __init__(self, client: KubeClient, clock: Clock, identity: str) -> None:
+        self.elected = False
+        self.leadership = Leadership(
+            client,
+            SETTINGS,
+            identity,
+            log=configure(verbosity=0, form="text", stream=io.StringIO()),
+            clock_s=lambda: 1_700_000_000.0 + clock.now,
+            now_s=clock.seconds,
+            sleep=clock.sleep,
+            chance=lambda: 0.5,
+        )
+        self.task = asyncio.ensure_future(self.leadership.run(self._on_elected))
+
+    def _on_elected(self) -> None:
+        self.elected = True
+
+    async def kill(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@dataclass
+class Scene:
+    cluster: DevCluster
+    client: KubeClient
+    clock: Clock
+    candidates: list[Candidate] = field(default_factory=list)
+
+    async def join(self, identity: str) -> Candidate:
+        candidate = Candidate(self.client, self.clock, identity)
+        self.candidates.append(candidate)
+        await settled()
+        return candidate
+
+
+@pytest_asyncio.fixture
+async def scene(tmp_path) -> AsyncIterator[Scene]:
+    async with DevCluster() as cluster:
+        path = tmp_path / "kubeconfig"
+        cluster.write_kubeconfig(path)
+        credentials = await load_credentials(kubeconfig=str(path), master=None, environ={})
+        async with KubeClient(credentials) as client:
+            scene = Scene(cluster, client, Clock())
+            yield scene
+            for candidate in scene.candidates:
+                await candidate.kill()
+
+
+@pytest.mark.asyncio
+async def test_the_first_leads_and_the_second_waits(scene: Scene) -> None:
+    """However long it waits, while the first renews."""
+    first = await scene.join("first")
+    second = await scene.join("second")
+    await scene.clock.advance(60)
+    assert (first.leadership.holds, second.elected) == (True, False)
+
+
+@pytest.mark.asyncio
+async def test_a_released_lease_is_taken_within_a_retry(scene: Scene) -> None:
+    """SIGTERM: the standby does not wait for the duration."""
+    first = await scene.join("first")
+    second = await scene.join("second")
+    await first.kill()
+    await first.leadership.release()
+    assert not first.leadership.holds
+    await scene.clock.advance(4.5)
+    assert second.elected
+
+
+@pytest.mark.asyncio
+async def test_a_dead_leader_is_followed_after_its_duration_and_not_before(scene: Scene) -> None:
+    """kill -9: the record stays unchanged for the lease's own duration first."""
+    first = await scene.join("first")
+    second = await scene.join("second")
+    await first.kill()
+    await scene.clock.advance(11)
+    assert not second.elected
+    await scene.clock.advance(9)
+    assert second.elected
+
+
+@pytest.mark.asyncio
+async def test_a_leader_that_cannot_renew_stops_before_anybody_can_follow(scene: Scene) -> None:
+    """Leadership ends at the deadline, by our own clock, and says so."""
+    first = await scene.join("first")
+    scene.cluster.faults.add(Fault(action=Action.RESPOND, code=500, path="leases", times=1000))
+    held = []
+    for _ in range(2):
+        await scene.clock.advance(6)
+        held.append(first.leadership.holds)
+    assert held == [True, False]
+    with pytest.raises(LeadershipLost):
+        await first.task
+
+
+@pytest.mark.asyncio
+async def test_a_short_outage_costs_nothing(scene: Scene) -> None:
+    """Two renewals fail, the third succeeds within the deadline."""
+    first = await scene.join("first")
+    scene.cluster.faults.add(Fault(action=Action.RESPOND, code=503, path="leases", times=2))
+    await scene.clock.advance(30)
+    assert first.leadership.holds
+
+
+@pytest.mark.asyncio
+async def test_a_renewal_whose_answer_was_lost_is_no_loss(scene: Scene) -> None:
+    """It took effect: the next attempt meets a conflict, reads, and finds itself the holder."""
+    first = await scene.join("first")
+    scene.cluster.faults.add(Fault(action=Action.LOSE_ANSWER, method="PUT", path="leases", times=1))
+    await scene.clock.advance(8)
+    assert first.leadership.holds
+
+
+@pytest.mark.asyncio
+async def test_the_lease_tells_people_who_leads_since_when_and_how_often_it_moved(scene: Scene) -> None:
+    """leaseTransitions counts takeovers; renewals keep acquireTime."""
+    first = await scene.join("first")
+    await scene.clock.advance(5)
+    lease_kind = kind_of("coordination.k8s.io/v1", "Lease")
+    assert lease_kind is not None
+    spec = scene.cluster.store.get(lease_kind, "kube-system", "affinity-scheduler")["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("first", 15)
+    assert spec["acquireTime"] < spec["renewTime"]
+    assert spec["renewTime"].endswith("Z")
+    await first.kill()
+    await first.leadership.release()
+    second = await scene.join("second")
+    await scene.clock.advance(3)
+    assert second.elected
+    spec = scene.cluster.store.get(lease_kind, "kube-system", "affinity-scheduler")["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)
