@@ -1,0 +1,182 @@
+"""
+AdmissionReview v1: what the API server asks, and the answers it takes. No IO.
+
+Source: staging/src/k8s.io/api/admission/v1/types.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from scheduler.webhook.field_errors import Json
+from scheduler.webhook.shapes import located
+
+API_VERSION: Final = "admission.k8s.io/v1"
+_KIND: Final = "AdmissionReview"
+#: Longest warning: what is longer than this some servers cut or drop.
+_MAX_WARNING: Final = 256
+
+
+class _Wire(msgspec.Struct, frozen=True, rename="camel"):
+    """Camel-cased; what is not declared is not read."""
+
+
+class _Metadata(_Wire, frozen=True):
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(_Wire, frozen=True):
+    affinity: Json | None = None
+    topology_spread_constraints: list[object] | None = None
+
+
+class _Pod(_Wire, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+class _Resource(_Wire, frozen=True):
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class _Request(_Wire, frozen=True):
+    uid: str
+    resource: _Resource = _Resource()
+    sub_resource: str | None = None
+    operation: str = ""
+    namespace: str | None = None
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Review(_Wire, frozen=True):
+    request: _Request
+    api_version: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedPod:
+    """The parts of a pod that the webhook reads. `affinity` and `constraints` are fields as JSON, None if absent."""
+
+    name: str
+    namespace: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    affinity: Json | None
+    constraints: list[object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One question. `pod` is None where it is not about the creation or update of a pod itself."""
+
+    uid: str
+    operation: str
+    pod: ReviewedPod | None
+    #: The pod before an update.
+    old_pod: ReviewedPod | None
+
+
+class MalformedReviewError(ValueError):
+    """A body that is no AdmissionReview v1. The message is one line with the JSON path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The pod may be stored, changed by `patch` (RFC 6902), with these warnings to whoever sent it."""
+
+    patch: tuple[Json, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The pod is not stored; `status` says why, as a Status object."""
+
+    status: Json
+
+
+Verdict = Allowed | Refused
+
+_REVIEWS: Final = msgspec.json.Decoder(_Review)
+_PODS: Final = msgspec.json.Decoder(_Pod | None)
+
+
+def decode_review(body: bytes) -> Review:
+    """
+    The question in a request's body. O(its length).
+
+    Raises:
+        MalformedReviewError: if it is not an AdmissionReview v1, or its pod is none.
+    """
+    try:
+        review = _REVIEWS.decode(body)
+        if (review.api_version, review.kind) != (API_VERSION, _KIND):
+            found = f"{review.api_version[:64]} {review.kind[:64]}"
+            raise MalformedReviewError(f"$: found {found}, expected {API_VERSION} {_KIND}")
+        request = review.request
+        if not _is_about_pods(request):
+            return Review(request.uid, request.operation, None, None)
+        return Review(
+            uid=request.uid,
+            operation=request.operation,
+            pod=_pod(request.object, request.namespace),
+            old_pod=_pod(request.old_object, request.namespace),
+        )
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedReviewError(located(error)) from error
+
+
+def encode_answer(uid: str, verdict: Verdict) -> bytes:
+    """The AdmissionReview with which the question of this uid is answered."""
+    response: Json = {"uid": uid}
+    match verdict:
+        case Allowed(patch, warnings):
+            response["allowed"] = True
+            if patch:
+                # []byte in the API: base64, which is what msgspec makes of bytes.
+                response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(patch)}
+            if warnings:
+                response["warnings"] = _shortened(warnings)
+        case Refused(status):
+            response |= {"allowed": False, "status": status}
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": _KIND, "response": response})
+
+
+def _is_about_pods(request: _Request) -> bool:
+    resource = request.resource
+    is_pod = (resource.group, resource.version, resource.resource) == ("", "v1", "pods")
+    return is_pod and not request.sub_resource and request.operation in ("CREATE", "UPDATE")
+
+
+def _pod(raw: msgspec.Raw, namespace: str | None) -> ReviewedPod | None:
+    pod = _PODS.decode(raw)
+    if pod is None:
+        return None
+    meta = pod.metadata
+    return ReviewedPod(
+        name=meta.name or meta.generate_name or "",
+        namespace=namespace or meta.namespace or "",
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        affinity=pod.spec.affinity,
+        constraints=pod.spec.topology_spread_constraints,
+    )
+
+
+def _shortened(warnings: Sequence[str]) -> list[str]:
+    """A warning travels in a header: one line of printable ASCII."""
+    plain = (text.encode("ascii", "backslashreplace").decode() for text in warnings)
+    lines = ("".join(c if c.isprintable() else "?" for c in text) for text in plain)
+    return [line if len(line) <= _MAX_WARNING else f"{line[: _MAX_WARNING - 3]}..." for line in lines]
