@@ -1,0 +1,179 @@
+"""A real Prometheus scrapes a real run: every panel shows something, and every alert has something to look at."""
+
+import asyncio
+import contextlib
+import json
+import math
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import yaml
+
+from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.kinds import NODE, JsonObject
+from tests import build
+from tests.integration.cluster import Cluster
+from tests.integration.conftest import embedded
+from tests.integration.daemon import Daemon, free_port, running
+from tests.integration.waiting import until
+from tests.monitoring.queries import ALERTS, RULES, Query, of_alerts, of_dashboard, without_thresholds
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+#: As Grafana fills in its variables; the interval is several scrapes long.
+VARIABLES = {"$__rate_interval": "10s", "$job": "affinity-scheduler", "$instance": ".*"}
+_ZONES = ("a", "b", "c")
+#: At one a second. The loop's lag is measured every five seconds, and a rate needs two of them within its interval.
+_N_SCRAPES = 15
+
+
+class Prometheus:
+    """A running server, asked over its HTTP API."""
+
+    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+        self._session = session
+        self._url = f"http://127.0.0.1:{port}"
+
+    async def is_ready(self) -> bool:
+        """Whether it listens and says so."""
+        try:
+            async with self._session.get(f"{self._url}/-/ready") as answer:
+                return answer.status == 200
+        except aiohttp.ClientConnectionError:
+            return False
+
+    async def get(self, path: str, **parameters: str) -> Any:
+        """The data of an answer that must be a success."""
+        async with self._session.get(f"{self._url}/api/v1/{path}", params=parameters) as answer:
+            body = await answer.json()
+        assert body["status"] == "success", body
+        return body["data"]
+
+    async def numbers(self, expression: str) -> list[float]:
+        """The values of an expression now, one for each series; what is not a number is left out."""
+        for name, value in VARIABLES.items():
+            expression = expression.replace(name, value)
+        found = (await self.get("query", query=expression))["result"]
+        values = [float(series["value"][1]) for series in found]
+        return [value for value in values if not math.isnan(value)]
+
+
+@asynccontextmanager
+async def scraping(folder: Path, port: int) -> AsyncIterator[Prometheus]:
+    """A Prometheus with our rules that scrapes this port every second."""
+    binary = shutil.which("prometheus")
+    if binary is None:
+        pytest.skip("prometheus is not installed (Debian's package prometheus has it)")
+    (folder / "rules.yaml").write_text(yaml.safe_dump(RULES["spec"]))
+    own = free_port()
+    target = {"job_name": "affinity-scheduler", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+    configuration = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["rules.yaml"],
+        "scrape_configs": [target],
+    }
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
+    with (folder / "prometheus.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            binary,
+            f"--config.file={folder / 'prometheus.yaml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{own}",
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        async with aiohttp.ClientSession() as session:
+            prometheus = Prometheus(session, own)
+            await until(prometheus.is_ready, what="Prometheus")
+            yield prometheus
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scraped(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prometheus]:
+    """A day of a scheduler in a quarter of a minute, pods good and bad, and every trouble there can be."""
+    folder = tmp_path_factory.mktemp("scraped")
+    async with (
+        embedded(folder, bookmark_interval_s=0.5) as cluster,
+        running(Path(cluster.kubeconfig), "--seed", "1") as daemon,
+        scraping(folder, daemon.port) as prometheus,
+    ):
+        await cluster.api.enter_namespace()
+        for number in range(12):
+            labels = {build.ZONE: _ZONES[number % len(_ZONES)]}
+            await cluster.add_node(f"n-{number}", labels=labels)
+        await _trouble(cluster, daemon)
+        coming = asyncio.create_task(_pods_come(cluster), name="pods come")
+        await until(
+            lambda: prometheus.numbers("count_over_time(up[1m])"),
+            lambda found: found and found[0] >= _N_SCRAPES,
+            timeout_s=2 * _N_SCRAPES,
+            what="so many scrapes",
+        )
+        yield prometheus
+        coming.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await coming
+
+
+async def _pods_come(cluster: Cluster) -> None:
+    """Twenty pods a second, with affinity and spread; every tenth finds no node."""
+    apart = build.affinity(anti_preferred=[(1, build.term(build.HOSTNAME, build.selector("app=web")))])
+    even = [build.spread(build.ZONE, build.selector("app=web"))]
+    nowhere = build.affinity(required=[build.term(build.ZONE, build.selector("app=nobody"))])
+    number = 0
+    while True:
+        number += 1
+        if number % 10:
+            await cluster.add_pod(f"web-{number}", labels={"app": "web"}, affinity=apart, spread=even)
+        else:
+            await cluster.add_pod(f"lost-{number}", affinity=nowhere)
+        await asyncio.sleep(0.05)
+
+
+async def _trouble(cluster: Cluster, daemon: Daemon) -> None:
+    """Each kind of trouble once: refused and failed requests, a broken watch, an object that cannot be read."""
+    devcluster = cluster.devcluster
+    assert devcluster is not None
+    devcluster.faults.add(Fault(Action.RESPOND, method="POST", path="/binding$", code=403))
+    await cluster.add_pod("refused")
+    await until(lambda: daemon.metric("scheduler_schedule_attempts_total", result="error"))
+    devcluster.faults.add(Fault(Action.RESPOND, method="POST", path="/binding$", code=503))
+    devcluster.faults.add(Fault(Action.CUT_STREAM, kind="nodes"))
+    broken: JsonObject = build.node("broken", allocatable={"cpu": "many"})
+    devcluster.store.inject(NODE, broken)
+    await until(lambda: daemon.metric("affinity_scheduler_malformed_objects_total"))
+    await until(lambda: daemon.metric("affinity_scheduler_watch_restarts_total"))
+
+
+@pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
+async def test_a_panel_shows_something(scraped: Prometheus, query: Query):
+    assert await scraped.numbers(query.expression)
+
+
+@pytest.mark.parametrize("query", of_alerts(), ids=lambda query: query.where)
+async def test_an_alert_has_something_to_look_at(scraped: Prometheus, query: Query):
+    for part in without_thresholds(query.expression):
+        assert await scraped.numbers(part), part
+
+
+async def test_prometheus_evaluates_every_rule_without_an_error(scraped: Prometheus):
+    (group,) = (await scraped.get("rules"))["groups"]
+    assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in ALERTS]
+    assert {rule["health"] for rule in group["rules"]} == {"ok"}, json.dumps(group["rules"])
+
+
+async def test_nothing_that_is_scraped_is_left_out_or_read_twice(scraped: Prometheus):
+    """A sample whose series stands twice in a scrape would be dropped."""
+    assert await scraped.numbers("min_over_time(up[15s])") == [1.0]
+    scraped_, kept = "scrape_samples_scraped", "scrape_samples_post_metric_relabeling"
+    assert await scraped.numbers(f"{scraped_} - {kept}") == [0.0]
