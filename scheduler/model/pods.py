@@ -364,8 +364,8 @@ def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
 
 
 def term_problem(pod: Pod) -> str | None:
-    """Why the pod's (anti-)affinity does not parse, as upstream words it, or None."""
-    return pod.spec.affinity.problem()
+    """Why the pod's affinity, in the spec or by annotation, does not parse and counts as absent; None if it does."""
+    return pod.spec.annotation_problem or pod.spec.affinity.problem()
 
 
 def spread_problem(pod: Pod) -> str | None:
