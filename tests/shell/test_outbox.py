@@ -1,0 +1,145 @@
+"""The outbox: every order is carried out, and every bind ends in exactly one answer, or is abandoned by name."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from scheduler.model.instructions import Attempted, Bind, EmitEvent, PatchCondition
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import BindDone, BindFailed, Stimulus
+from scheduler.shell.binder import Binder
+from scheduler.shell.conditions import ConditionWriter
+from scheduler.shell.inbox import Inbox
+from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.recorder import EventRecorder
+from tests.driving import NAME, Driver
+from tests.kube.build import body
+from tests.kube.scripted import Naps, Script, client_of, reply, scripted, silence
+
+pytestmark = pytest.mark.asyncio
+
+
+@dataclass
+class Bench:
+    """An outbox over a scripted server, and what came of it."""
+
+    outbox: ClusterOutbox
+    inbox: Inbox
+    attempts: list[Attempted]
+
+    async def answer(self) -> Stimulus:
+        """The next answer to an order."""
+        async with asyncio.timeout(5.0):
+            while not (taken := self.inbox.take(1)):
+                await self.inbox.wait(None)
+        return taken[0]
+
+
+@asynccontextmanager
+async def bench(script: Script) -> AsyncIterator[Bench]:
+    """Everything that the daemon has around its outbox, at work."""
+    inbox, attempts = Inbox(), list[Attempted]()
+    async with client_of(script) as client, asyncio.TaskGroup() as group:
+        binder = Binder(client, sleep=Naps())
+        conditions = ConditionWriter(binder, clock_s=lambda: 0.0, on_failed=lambda _order, _message: None)
+        recorder = EventRecorder(client, sleep=Naps())
+        outbox = ClusterOutbox(
+            binds=group,
+            binder=binder,
+            conditions=conditions,
+            recorder=recorder,
+            inbox=inbox,
+            hostname="host",
+            on_attempt=attempts.append,
+        )
+        background = [group.create_task(conditions.run()), group.create_task(recorder.run())]
+        yield Bench(outbox, inbox, attempts)
+        for task in background:
+            task.cancel()
+
+
+def waiting() -> Pod:
+    """A pending pod."""
+    return Driver().pod("p")
+
+
+def on(node_name: str, uid: str) -> object:
+    """A server that has the pod on this node."""
+    return reply(
+        json.dumps({"metadata": {"name": "p", "uid": uid}, "spec": {"nodeName": node_name}}).encode()
+    )
+
+
+UID = waiting().uid
+
+
+@pytest.mark.parametrize(
+    ("answers", "stimulus"),
+    [
+        pytest.param([reply(status=201)], BindDone(UID), id="bound"),
+        pytest.param(
+            [reply(body(403, "Forbidden", "no right"), status=403)], BindFailed(UID, "no right"), id="refused"
+        ),
+        pytest.param(
+            [reply(body(404, "NotFound", "x"), status=404)], BindFailed(UID, 'pods "p" not found'), id="gone"
+        ),
+        pytest.param(
+            [reply(body(409, "Conflict", "x"), status=409), on("b", UID)],
+            BindFailed(
+                UID,
+                'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "b"',
+            ),
+            id="bound elsewhere",
+        ),
+    ],
+)
+async def test_a_bind_ends_in_one_answer(answers: list[object], stimulus: Stimulus) -> None:
+    """In the words that upstream's condition would have."""
+    async with scripted(*answers) as script, bench(script) as made:
+        made.outbox.carry_out(Bind(waiting(), "a"))
+        assert await made.answer() == stimulus
+        assert len(made.inbox) == 0
+
+
+async def test_abandoned_binds_are_named_and_answer_no_more() -> None:
+    """The process can end although the server is silent."""
+    async with scripted(silence()) as script:
+        async with asyncio.timeout(5.0):
+            async with bench(script) as made:
+                made.outbox.carry_out(Bind(waiting(), "a"))
+                await script.until_asked(1)
+                assert made.outbox.abandon_binds() == ["default/p"]
+        assert len(made.inbox) == 0
+
+
+async def test_a_bind_waits_for_the_condition_that_is_under_way() -> None:
+    """PodScheduled=False is never written after the pod got its node."""
+    release = asyncio.Event()
+
+    async def slowly(request: object, script: object) -> object:
+        await release.wait()
+        return await reply()(request, script)
+
+    async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
+        async with asyncio.timeout(5.0):
+            made.outbox.carry_out(PatchCondition(waiting(), "Unschedulable", "m", clear_nomination=False))
+            await script.until_asked(1)
+            made.outbox.carry_out(Bind(waiting(), "a"))
+            release.set()
+            assert await made.answer() == BindDone(UID)
+    assert [one.method for one in script.asked] == ["PATCH", "POST"]
+
+
+async def test_an_event_names_its_profile_and_host() -> None:
+    """reportingController is the schedulerName of the pod."""
+    async with scripted(reply(status=201)) as script, bench(script) as made:
+        made.outbox.carry_out(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
+        async with asyncio.timeout(5.0):
+            await script.until_asked(1)
+    event = json.loads(script.asked[0].body)
+    assert (event["reportingController"], event["reportingInstance"]) == (NAME, f"{NAME}-host")
+    assert (event["regarding"]["uid"], event["regarding"]["apiVersion"], event["note"]) == (UID, "v1", "why")
