@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import ZONE, node, pod, service
 from tests.cases.row import Row, differences
 from tests.cases.rows import ALL
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.conformance.replay import answers
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
+from tests.reference.cluster import Cluster
 
 DATA = Path(__file__).parent.parent / "data"
 KINDS = ("affinity", "spread", "node", "mixed")
@@ -57,3 +59,18 @@ def test_a_state_built_anew_decides_as_recorded(kind: str):
         for mismatch in mismatches
     ]
     assert found == []
+
+
+def test_nodes_without_a_zone_and_nodes_of_an_empty_zone_are_one_domain_of_default_constraints():
+    subject, reference = ProductSubject(None), Cluster()
+    zones = {"empty": {ZONE: ""}, "none": {}, "x": {ZONE: "x"}}
+    objects = [service("svc", {"app": "web"}), *(node(name, labels=labels) for name, labels in zones.items())]
+    for index, name in enumerate(("empty", "empty", "empty", "x")):
+        objects.append(pod(f"p{index}", node=name, labels={"app": "web"}))
+    for obj in objects:
+        subject.apply(obj)
+        reference.apply(obj)
+    incoming = pod("incoming", labels={"app": "web"})
+    scores = subject.evaluate(incoming)["score"]["PodTopologySpread"]
+    assert scores == {"empty": 13, "none": 100, "x": 53}
+    assert scores == reference.evaluate(incoming)["score"]["PodTopologySpread"]

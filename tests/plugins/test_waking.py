@@ -50,6 +50,10 @@ def _with_ports(name: str, *ports: str, on: str | None = None) -> Json:
     return pod(name, node=on, containers=[container(host_ports=ports)])
 
 
+def _nominated(waiting: Json) -> Json:
+    return {**waiting, "status": {"nominatedNodeName": "a"}}
+
+
 NODE_UNSCHEDULABLE: Final = [
     Change("8 a node that is not cordoned comes", None, PLAIN, True),
     Change("8 a cordoned node comes", None, node("a", unschedulable=True), False),
@@ -139,7 +143,7 @@ NODE_PORTS: Final = [
     Change("12 a pod that ran nowhere goes", _with_ports("e", "80"), None, False),
     Change(
         "12 a pod nominated to a node goes",
-        {**_with_ports("e", "80"), "status": {"nominatedNodeName": "a"}},
+        _nominated(_with_ports("e", "80")),
         None,
         True,
     ),
@@ -230,6 +234,7 @@ def _zoned(zone: str | None) -> Json:
 INTER_POD_AFFINITY: Final = [
     Change("1.9 a pod to be near to comes", None, _web(), True),
     Change("1.9 it is not on a node yet", None, _web(on=None), False),
+    Change("1.9 it is nominated to one", None, _nominated(_web(on=None)), True),
     Change("1.9 another pod comes", None, _web(app="db"), False),
     Change("1.9 a pod becomes one to be near to", _web(app="db"), _web(), True),
     Change("1.9 a pod is no longer one", _web(), _web(app="db"), False),
@@ -276,6 +281,7 @@ POD_TOPOLOGY_SPREAD: Final = [
     Change("2.10 a selected pod comes", None, _web(), True),
     Change("2.10 a selected pod goes", _web(), None, True),
     Change("2.10 it was on no node", _web(on=None), None, False),
+    Change("2.10 it was nominated to one", _nominated(_web(on=None)), None, True),
     Change("2.10 a pod that is not selected goes", pod("e", node="a"), None, False),
     Change(
         "2.10 one of another namespace goes",
