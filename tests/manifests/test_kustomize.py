@@ -36,3 +36,11 @@ def test_the_pod_mounts_the_configuration_whose_lease_the_role_names(folder, nam
     names = {name for rule in role["rules"] for name in rule.get("resourceNames", [])}
     assert names == {election.resource_name}
     assert role["metadata"]["namespace"] == election.resource_namespace == namespace
+
+
+def test_the_dashboard_arrives_unchanged_where_grafana_looks_for_it():
+    folder = MANIFESTS / "monitoring"
+    configuration = one(Kubectl().rendered(folder), "ConfigMap")
+    assert configuration["metadata"]["name"] == "affinity-scheduler-dashboard"
+    assert configuration["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert configuration["data"] == {"affinity-scheduler.json": (folder / "dashboard.json").read_text()}

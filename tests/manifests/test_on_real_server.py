@@ -25,6 +25,7 @@ from tests.integration.daemon import Daemon, refused, running
 from tests.integration.waiting import until
 from tests.manifests.files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
 from tests.manifests.kubectl import Kubectl
+from tests.manifests.operator import definitions
 from tests.manifests.rights import all_requests, needed
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -82,6 +83,15 @@ async def test_the_server_takes_everything_to_the_letter(in_kube_system):
     applied = in_kube_system("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS)
     assert len(applied.splitlines()) == len(in_kube_system.rendered(MANIFESTS))
     assert "warning" not in applied.lower()
+
+
+async def test_the_server_takes_the_monitoring_where_the_operator_is(kubectl):
+    crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
+    kubectl("create", "-f", "-", given=crds)
+    kubectl("wait", "--for=condition=Established", "--timeout=20s", "-f", "-", given=crds)
+    applied = kubectl("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS / "monitoring")
+    assert len(applied.splitlines()) == 3
+    kubectl("delete", "--wait=false", "-f", "-", given=crds)
 
 
 async def test_the_daemon_does_its_whole_job_without_one_refused_request(
