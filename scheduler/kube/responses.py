@@ -130,6 +130,13 @@ class PodPlace(_Wire, frozen=True):
     spec: _PodSpec = _PodSpec()
 
 
+class ConfigMap(_Wire, frozen=True):
+    """A ConfigMap as read."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
+
+
 _PAGE: Final = msgspec.json.Decoder(ListPage)
 _EVENT: Final = msgspec.json.Decoder(WatchEvent)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
@@ -137,6 +144,7 @@ _BOOKMARK: Final = msgspec.json.Decoder(Bookmark)
 _STATUS: Final = msgspec.json.Decoder(_Status)
 _LEASE: Final = msgspec.json.Decoder(Lease)
 _PLACE: Final = msgspec.json.Decoder(PodPlace)
+_CONFIG_MAP: Final = msgspec.json.Decoder(ConfigMap)
 
 #: Decode one line of a watch. Raises msgspec.DecodeError. About 1.8 µs for a 3 KB pod.
 decode_event = _EVENT.decode
@@ -174,6 +182,16 @@ def decode_lease(body: bytes) -> Lease:
         ServerFault: if the body is not a Lease.
     """
     return _decoded(_LEASE, body, "a Lease")
+
+
+def decode_config_map(body: bytes) -> ConfigMap:
+    """
+    A ConfigMap as the server has it.
+
+    Raises:
+        ServerFault: if the body is not a ConfigMap.
+    """
+    return _decoded(_CONFIG_MAP, body, "a ConfigMap")
 
 
 def decode_place(body: bytes) -> PodPlace:

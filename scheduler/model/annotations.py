@@ -12,6 +12,7 @@ scheduled; on a running pod the annotation counts as absent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -41,6 +42,8 @@ from scheduler.model.terms import (
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"
 MODE: Final = "affinity-scheduler.io/affinity-mode"
+#: Seconds that a running pod may lack the pods that its enforced affinity asks for.
+GRACE: Final = "affinity-scheduler.io/affinity-grace-seconds"
 
 _ADD: Final = "add"
 _REPLACE: Final = "replace"
@@ -51,6 +54,9 @@ _LIMIT_BYTES: Final = 64 * 1024
 _LIMIT_TERMS: Final = 64
 #: Node selector terms after those of the spec and of the annotation were combined.
 _LIMIT_NODE_TERMS: Final = 64
+
+
+_GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
 
 class _Strict(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -116,6 +122,16 @@ class Extra:
 
 class _MalformedError(Exception):
     """Raised and caught in this module: the JSON path and what is wrong there."""
+
+
+def parse_grace(annotations: Mapping[str, str]) -> float | Problem | None:
+    """The grace period that a pod declares, in seconds; None where it declares none."""
+    text = annotations.get(GRACE)
+    if text is None:
+        return None
+    if not _GRACE_FORMAT.fullmatch(text):
+        return Problem(f'annotation {GRACE}: found "{text[:64]}", expected seconds from 0 to 999999')
+    return float(text)
 
 
 def parse_extra(

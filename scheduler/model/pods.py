@@ -24,6 +24,7 @@ from scheduler.model.annotations import (
     combined_affinity,
     combined_node_rule,
     parse_extra,
+    parse_grace,
 )
 from scheduler.model.quantity import Quantity, QuantityError, non_negative_quantity
 from scheduler.model.terms import (
@@ -152,6 +153,8 @@ class Pod:
     owner: Owner | None
     scheduled: PodCondition | None
     resize: Resize | None = field(hash=False)
+    #: Seconds without a match that its enforced affinity forgives; None where the pod does not say.
+    affinity_grace_s: float | Problem | None = None
 
     @property
     def key(self) -> str:
@@ -206,6 +209,7 @@ class PodDecoder:
             owner=_owner(meta.owner_references),
             scheduled=_scheduled(status.conditions),
             resize=_resize(spec, status),
+            affinity_grace_s=parse_grace(meta.annotations) if meta.annotations else None,
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
