@@ -19,6 +19,9 @@ _COMMANDS: Final = (
         "scheduler.cli.check_config",
         "print what a configuration file means, or all that is wrong with it",
     ),
+    ("explain", "scheduler.cli.explain", "tell why a pod is pending, or where it is, and what would help"),
+    ("simulate", "scheduler.cli.simulate", "place a manifest's replicas without touching the cluster"),
+    ("snapshot", "scheduler.cli.snapshot", "save what scheduling reads of a cluster to a file"),
     ("demo", "scheduler.cli.demo", "play the stories of the design documents on an embedded cluster"),
     ("devcluster", "scheduler.cli.devcluster", "serve an embedded cluster that kubectl can talk to"),
 )

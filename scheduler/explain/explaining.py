@@ -106,12 +106,8 @@ def _refused(question: Question, error: FitError) -> Explanation:
     answer = _answer(question, "unschedulable", error.message())
     profile = question.new_profile(Snapshot(question.state))
     case = looked(question.pod, question.state, profile, pending=question.pending, exempt=question.exempt)
-    if not isinstance(case, Case):
-        plugin, status = case
-        group = NodeGroup(
-            plugin, status.message, "", error.n_nodes, (), removable=status.code is not Code.UNRESOLVABLE
-        )
-        return with_parts(answer, groups=(group,))
+    if error.prefilter is not None or not isinstance(case, Case):
+        return with_parts(answer, groups=_refused_everywhere(error))
     findings = [*spread_findings(case, hard_constraints(question.pod, profile)), *affinity_findings(case)]
     groups, n_more_groups = grouped(case, error, findings)
     told = sorted(findings, key=lambda finding: -int(np.count_nonzero(finding.broken)))[:_SHOWN_RULES]
@@ -126,6 +122,15 @@ def _refused(question: Question, error: FitError) -> Explanation:
     )
 
 
+def _refused_everywhere(error: FitError) -> tuple[NodeGroup, ...]:
+    """The pod as a whole is refused: all nodes are one group, and no change to one of them is known to help."""
+    if error.prefilter is None:
+        return ()
+    removable = error.prefilter.code is not Code.UNRESOLVABLE
+    plugins = ", ".join(sorted(error.rejecting))
+    return (NodeGroup(plugins, error.prefilter.message, "", error.n_nodes, (), removable),)
+
+
 def _bound(question: Question) -> Explanation:
     """The pod's node beside the others, as things stand now with the pod taken off it."""
     node_name = question.pod.node_name
@@ -137,7 +142,9 @@ def _bound(question: Question) -> Explanation:
         case Placement():
             scores = _scores_of(node_name, decision, state)
             kept = any(ranked.node == node_name for ranked in scores)
-            message = f"runs on {node_name}" if kept else f"runs on {node_name}, which would not do now"
+            message = f"runs on {node_name}, " + (
+                f"one of {decision.n_feasible} nodes that would do now" if kept else "which would not do now"
+            )
             notes = () if kept else _reasons_at(question, pod, state, node_name)
             n_feasible = decision.n_feasible
         case NoFit(error):

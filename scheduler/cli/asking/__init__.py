@@ -1,0 +1,1 @@
+"""What `explain`, `simulate` and `snapshot` share: a cluster read once, manifests, and answers as text."""

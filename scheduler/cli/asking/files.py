@@ -1,0 +1,119 @@
+"""Manifests and snapshots: bounded, and every mistake one line with the file's name."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from scheduler.cli.asking.world import World
+from scheduler.errors import SettingsError
+from scheduler.explain.answers import API_VERSION
+from scheduler.explain.creating import ManifestError, Plan, planned
+from scheduler.explain.keeping import KIND, SECTIONS
+from scheduler.settings.documents import read_document
+from scheduler.settings.problems import Problems, described
+
+STANDARD_INPUT: Final = "-"
+#: A snapshot of 150,000 pods has about 150 MB.
+_SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
+_MANIFEST_LIMIT_BYTES: Final = 4 << 20
+_MOST_DOCUMENTS: Final = 100
+_SEPARATOR: Final = re.compile(r"^---(?:\s.*)?$", re.MULTILINE)
+
+
+class _Head(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> list[Plan]:
+    """
+    What the documents of the file ("-": standard input) would create; at least one.
+
+    Raises SettingsError, or InvalidSettingsError with a line for each problem.
+    """
+    source = "standard input" if file == STANDARD_INPUT else file
+    text = _decoded(_read(file, source, _MANIFEST_LIMIT_BYTES, "a file with a manifest"), source)
+    documents = list(_documents(text, source))
+    if not documents:
+        raise SettingsError(source, "", "nothing", "at least one manifest")
+    if len(documents) > _MOST_DOCUMENTS:
+        raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MOST_DOCUMENTS}")
+    plans = []
+    for number, document in enumerate(documents, 1):
+        where = source if len(documents) == 1 else f"{source}: document {number}"
+        try:
+            plans.append(planned(document, namespace=namespace, gates=gates))
+        except ManifestError as error:
+            raise SettingsError(where, error.field, error.found, error.expected) from error
+    return plans
+
+
+def _documents(text: str, source: str) -> Iterator[object]:
+    for part in _SEPARATOR.split(text):
+        problems = Problems(source)
+        document = read_document(part, problems)
+        problems.raise_if_any()
+        if isinstance(document, dict) and document.get("kind") == "List":
+            items = document.get("items")
+            yield from items if isinstance(items, list) else ()
+        elif isinstance(document, dict):
+            yield document
+        elif document is not None:
+            raise SettingsError(source, "", described(document), "a manifest")
+
+
+def read_snapshot(file: str, world: World) -> None:
+    """The cluster of a snapshot is in `world`. Raises SettingsError for a file that is none, or of another version."""
+    body = _read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot")
+    try:
+        head = msgspec.json.decode(body, type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(file, "", str(error), f"JSON of a {KIND}") from error
+    for field, found, expected in (("apiVersion", head.api_version, API_VERSION), ("kind", head.kind, KIND)):
+        if found != expected:
+            raise SettingsError(file, field, repr(found[:80]) if found else "nothing", expected)
+    try:
+        sections = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        by_kind = {
+            watched.kind: msgspec.json.decode(
+                sections.get(SECTIONS[watched.kind]) or b"[]", type=list[msgspec.Raw]
+            )
+            for watched in world.kinds
+        }
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(file, "", str(error), "lists of objects") from error
+    for watched in world.kinds:
+        for raw in by_kind[watched.kind]:
+            world.see(world.decoded(watched, raw))
+
+
+def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:
+    try:
+        if file == STANDARD_INPUT:
+            return _bounded(sys.stdin.buffer, source, limit_bytes)
+        with Path(file).open("rb") as stream:
+            return _bounded(stream, source, limit_bytes)
+    except FileNotFoundError as error:
+        raise SettingsError(source, "", "no such file", expected) from error
+    except (OSError, ValueError) as error:
+        raise SettingsError(source, "", getattr(error, "strerror", None) or str(error), expected) from error
+
+
+def _bounded(stream: IO[bytes], source: str, limit_bytes: int) -> bytes:
+    body = stream.read(limit_bytes + 1)
+    if len(body) > limit_bytes:
+        raise SettingsError(source, "", f"more than {limit_bytes} bytes", "fewer")
+    return body
+
+
+def _decoded(body: bytes, source: str) -> str:
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingsError(source, "", f"no UTF-8 at byte {error.start}", "UTF-8 text") from error

@@ -1,0 +1,129 @@
+"""Reads a cluster once through the API server, page by page, changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from scheduler.core.recording import DECISION_ANNOTATION, DecisionRecord, read_record
+from scheduler.errors import ApiError, Gone, NotFound, SettingsError
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.kube.kubeconfig import SIZE_LIMIT_BYTES, kubeconfig_paths
+from scheduler.kube.requests import Resource, get_pod, list_page
+from scheduler.kube.responses import decode_page
+from scheduler.settings.documents import read_document
+from scheduler.settings.problems import Problems
+
+DEFAULT_NAMESPACE: Final = "default"
+
+_TIMEOUT_S: Final = 60.0
+#: Lists begun anew because the server had compacted the one under way.
+_RESTARTS: Final = 3
+
+T = TypeVar("T")
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Annotated(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+@asynccontextmanager
+async def connected(kubeconfig: str | None, environ: Mapping[str, str]) -> AsyncIterator[KubeClient]:
+    """A client of the cluster. What the server refuses inside becomes one line: SettingsError."""
+    credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ)
+    async with KubeClient(credentials) as client:
+        try:
+            yield client
+        except ApiError as error:
+            server = credentials.endpoint.server
+            raise SettingsError("API server", server, str(error), "an answer to a list") from error
+
+
+async def listed(
+    client: KubeClient,
+    resource: Resource,
+    decode: Callable[[msgspec.Raw], T],
+    progress: Callable[[int], None],
+) -> list[T]:
+    """
+    All objects of a collection, decoded page by page. Raises ApiError.
+
+    Raw bytes must not be kept: they are a view of their whole page.
+    """
+    for _ in range(_RESTARTS):
+        found: list[T] = []
+        try:
+            async with aclosing(_pages(client, resource)) as pages:
+                async for items in pages:
+                    found += map(decode, items)
+                    progress(len(found))
+        except Gone:
+            continue
+        return found
+    raise SettingsError(resource.path, "", f"{_RESTARTS} lists that expired half-way", "a list to its end")
+
+
+async def _pages(client: KubeClient, resource: Resource) -> AsyncGenerator[list[msgspec.Raw], None]:
+    token = ""
+    while True:
+        body = await client.request(list_page(resource, continue_token=token), timeout_s=_TIMEOUT_S)
+        page = decode_page(body)
+        yield page.items or []
+        token = page.metadata.continue_token
+        if not token:
+            return
+
+
+async def pod_object(client: KubeClient, namespace: str, name: str) -> bytes | None:
+    """The pod as the server has it, finished ones included; None where there is none. Raises ApiError."""
+    try:
+        return await client.request(get_pod(namespace, name), timeout_s=_TIMEOUT_S)
+    except NotFound:
+        return None
+
+
+def recorded_decision(pod: bytes) -> DecisionRecord | None:
+    """What the pod's annotation says of its own decision; None where it says nothing that can be read."""
+    try:
+        annotations = msgspec.json.decode(pod, type=_Annotated).metadata.annotations or {}
+    except msgspec.DecodeError:
+        return None
+    text = annotations.get(DECISION_ANNOTATION)
+    return None if text is None else read_record(text)
+
+
+def context_namespace(kubeconfig: str | None, environ: Mapping[str, str]) -> str:
+    """The namespace of the current context, as kubectl takes it; `default` where none is set."""
+    named: dict[str, str] = {}
+    current = ""
+    for path in kubeconfig_paths(kubeconfig, environ):
+        document = _kubeconfig(path)
+        current = current or _text(document.get("current-context"))
+        contexts = document.get("contexts")
+        for entry in contexts if isinstance(contexts, list) else ():
+            if isinstance(entry, dict) and isinstance(entry.get("context"), dict):
+                named.setdefault(_text(entry.get("name")), _text(entry["context"].get("namespace")))
+    return named.get(current) or DEFAULT_NAMESPACE
+
+
+def _kubeconfig(path: Path) -> dict[str, object]:
+    """The file's fields, none where it cannot be read: connecting says what is wrong with it."""
+    try:
+        text = path.read_bytes()[:SIZE_LIMIT_BYTES].decode()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    document = read_document(text, Problems(str(path)))
+    return document if isinstance(document, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,80 @@
+"""Rules and changes as sentences."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from scheduler.explain.answers import (
+    AddRoom,
+    AllowSkew,
+    Change,
+    LabelNamespace,
+    LabelNode,
+    RemovePod,
+    RemoveTaint,
+    Rule,
+    RunPod,
+    TolerateTaint,
+    Uncordon,
+)
+from scheduler.explain.wording import amount_text, taint_text
+
+
+def rule_text(rule: Rule) -> str:
+    """What the rule says, whose it is, and how many nodes it closes."""
+    nodes = f"closes {rule.n_nodes} node{'' if rule.n_nodes == 1 else 's'}"
+    who = f"{rule.selects} in {rule.namespaces}"
+    match rule.kind:
+        case "requiredAffinity":
+            return f"The pod's affinity: beside a pod with {who}, by {rule.topology_key}; {nodes}"
+        case "requiredAntiAffinity":
+            return f"The pod's anti-affinity: not beside pods with {who}, by {rule.topology_key}; {nodes}"
+        case "existingAntiAffinity":
+            return f"Anti-affinity of running pods to pods with {who}, by {rule.topology_key}; {nodes}"
+        case "topologySpread":
+            return f"The pod's spread of {who}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
+        case _:
+            assert_never(rule.kind)
+
+
+def _skew_text(rule: Rule) -> str:
+    if rule.skew is None:
+        return "no numbers"
+    skew = rule.skew
+    text = f"maxSkew {skew.max_skew}, the emptiest domain has {skew.fewest}"
+    if skew.n_domains < skew.min_domains:
+        text += (
+            f" (it counts as empty: {skew.n_domains} domains are fewer than minDomains {skew.min_domains})"
+        )
+    return text if skew.counts_itself else f"{text}, the pod itself is not counted"
+
+
+def change_text(change: Change) -> str:
+    """The change as something that is done."""
+    match change:
+        case RemovePod(namespace=namespace, pod=pod, node=node, terminating=terminating):
+            going = " (it is terminating already)" if terminating else ""
+            return f"pod {namespace}/{pod} leaves node {node}{going}"
+        case RunPod(namespace=namespace, labels=labels, node=node):
+            listed = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "any labels"
+            return f"a pod with {listed} runs in namespace {namespace} on node {node} or in its domain"
+        case AddRoom(node=node, resource="pods"):
+            return f"node {node} takes one pod more than it has room for"
+        case AddRoom(node=node, resource=resource, amount=amount):
+            return f"node {node} has {amount_text(resource, amount)} more {resource}"
+        case TolerateTaint(key=key, value=value, effect=effect):
+            return f"the pod tolerates the taint {taint_text(key, value, effect)}"
+        case RemoveTaint(node=node, key=key, value=value, effect=effect):
+            return f"node {node} loses the taint {taint_text(key, value, effect)}"
+        case Uncordon(node=node):
+            return f"node {node} is uncordoned"
+        case LabelNode(node=node, key=key, value=None):
+            return f"node {node} loses the label {key}"
+        case LabelNode(node=node, key=key, value=value):
+            return f"node {node} has the label {key}={value}"
+        case LabelNamespace(namespace=namespace, key=key, value=value):
+            return f"namespace {namespace} has the label {key}={value}"
+        case AllowSkew(topology_key=topology_key, max_skew=max_skew):
+            return f"the pod's spread by {topology_key} allows maxSkew {max_skew}"
+        case _:
+            assert_never(change)

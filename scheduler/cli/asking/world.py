@@ -1,0 +1,125 @@
+"""A cluster as it was read once: its state, its pods by name, and what of it could not be understood."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from scheduler.explain.creating import Plan
+from scheduler.framework.plugin_args import InterPodAffinityArgs
+from scheduler.framework.profile import Profile
+from scheduler.model.nodes import Workload, decode_workload
+from scheduler.model.pods import MalformedObjectError, Pod, PodDecoder
+from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
+from scheduler.plugins.inter_pod_affinity import NAME as AFFINITY
+from scheduler.settings.resolved import ProfileSettings, Settings
+from scheduler.shell.informers import Watched, always_watched, watched_for_default_spreading
+from scheduler.shell.profiles import built_profiles, exempt_namespaces, uses_default_spreading
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+
+class World:
+    """One reading of a cluster under one configuration."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.state = self.new_state()
+        self.kinds = watched_kinds(settings)
+        #: Every pod that may still run, by namespace and name.
+        self.pods: dict[tuple[str, str], Pod] = {}
+        #: Objects that could not be decoded, by kind.
+        self.malformed: Counter[str] = Counter()
+        self._decoder = PodDecoder()
+
+    def new_state(self) -> ClusterState:
+        """An empty state of the same configuration."""
+        return ClusterState(exempt_namespaces(self.settings))
+
+    def decoded(self, watched: Watched[object], raw: msgspec.Raw) -> Stimulus | None:
+        """What it means that the object is there; None for a malformed one, which is left out as the daemon does."""
+        try:
+            return watched.seen(watched.decode(raw))
+        except MalformedObjectError:
+            self.malformed[watched.kind] += 1
+            return None
+
+    def see(self, seen: Stimulus | None) -> None:
+        """The object is part of the cluster."""
+        match seen:
+            case None:
+                pass
+            case NodeSeen(node):
+                self.state.upsert_node(node)
+            case NamespaceSeen(namespace):
+                self.state.upsert_namespace(namespace)
+            case WorkloadSeen(workload):
+                self.state.upsert_workload(workload)
+            case PodSeen(pod):
+                self._see_pod(pod)
+            case _:
+                raise TypeError(f"a list made {type(seen).__name__}")
+
+    def _see_pod(self, pod: Pod) -> None:
+        if pod.is_terminal:
+            return
+        self.pods[pod.namespace, pod.name] = pod
+        if pod.node_name:
+            self.state.upsert_pod(pod)
+
+    def pending(self) -> list[Pod]:
+        """Pods without a node."""
+        return [pod for pod in self.pods.values() if not pod.node_name]
+
+    def pod_of(self, plan: Plan, number: int) -> Pod:
+        """
+        The pod that the plan would create; its controller is part of the cluster from then on.
+
+        Raises MalformedObjectError.
+        """
+        if plan.owner is not None:
+            self.state.upsert_workload(_workload(plan.owner))
+        return self._decoder.decode(msgspec.json.encode(plan.pod(number)))
+
+    def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
+        """The profile that decides the pod, and a note where the pod names none of ours."""
+        by_name = {profile.scheduler_name: profile for profile in self.settings.profiles}
+        found = by_name.get(pod.scheduler_name)
+        if found is not None:
+            return found, ()
+        stand_in = self.settings.profiles[0]
+        note = (
+            f"its schedulerName is {pod.scheduler_name}, which is none of ours: "
+            f"explained as profile {stand_in.scheduler_name} would decide"
+        )
+        return stand_in, (note,)
+
+    def built(self, profile: ProfileSettings, snapshot: Snapshot) -> Profile:
+        """The profile, ready to run on the snapshot's state."""
+        return built_profiles(self.settings, snapshot)[profile.scheduler_name]
+
+    def notes(self) -> tuple[str, ...]:
+        """What of the cluster could not be read."""
+        return tuple(
+            f"{count} {kind} object{'s' if count > 1 else ''} left out: malformed"
+            for kind, count in sorted(self.malformed.items())
+        )
+
+
+def watched_kinds(settings: Settings) -> tuple[Watched[object], ...]:
+    """The kinds that the daemon would watch under this configuration."""
+    if any(uses_default_spreading(profile) for profile in settings.profiles):
+        return always_watched() + watched_for_default_spreading()
+    return always_watched()
+
+
+def exempt_of(profile: ProfileSettings) -> frozenset[str]:
+    """Namespaces that the profile's required anti-affinity does not see."""
+    args = profile.args_by_plugin.get(AFFINITY)
+    return frozenset(args.exempt_namespaces) if isinstance(args, InterPodAffinityArgs) else frozenset()
+
+
+def _workload(owner: Mapping[str, object]) -> Workload:
+    return decode_workload(str(owner["kind"]), msgspec.json.encode(owner))
