@@ -245,8 +245,8 @@ async def test_the_server_goes_away_while_binds_are_in_flight(
     """Half of the answers are lost with the server; each bind is settled when it is back."""
     await cluster.add_node("a", allocatable={"cpu": "6"})
     devcluster.faults.add(
-        Fault(action=Action.LOSE_ANSWER, path=BINDINGS, delay_s=5.0, times=3),
-        Fault(action=Action.DELAY, path=BINDINGS, delay_s=5.0, times=3),
+        Fault(action=Action.LOSE_ANSWER, path=BINDINGS, delay_s=1.5, times=3),
+        Fault(action=Action.DELAY, path=BINDINGS, delay_s=1.5, times=3),
     )
     await burst(cluster, 10)
 

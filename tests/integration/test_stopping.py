@@ -61,13 +61,13 @@ async def test_a_killed_daemon_loses_nothing(empty: Cluster) -> None:
     for number in range(4):
         await empty.add_node(f"n{number}", allocatable={"cpu": "10"})
     kubeconfig = Path(empty.kubeconfig)
-    async with started(kubeconfig) as daemon:
+    async with started(kubeconfig, "--leader-elect=false") as daemon:
         await until(daemon.is_ready, what="readiness")
         adding = asyncio.gather(*(empty.add_pod(f"p{number}", cpu="1") for number in range(40)))
         await until(_bound_in(empty), lambda pods: len(pods) >= 5, what="a few pods bound")
         daemon.process.kill()
         await adding
-    async with running(kubeconfig):
+    async with running(kubeconfig, "--leader-elect=false"):
         await empty.all_bound(40)
 
 
