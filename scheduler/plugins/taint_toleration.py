@@ -33,7 +33,7 @@ NOT_TOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
 
 _SOFT_EFFECTS: Final = ("PreferNoSchedule",)
 
-#: Distinct toleration lists whose counts are kept: 8 bytes per distinct taint list each.
+#: Distinct toleration lists whose counts are kept: 8 bytes per node each.
 _KEPT_COUNTS: Final = 256
 
 
@@ -43,8 +43,8 @@ class TaintToleration:
     name = NAME
 
     def __init__(self) -> None:
-        #: By tolerations: the soft taints not tolerated in each of the node table's taint lists, which only grow.
-        self._counts: OrderedDict[tuple[Toleration, ...], Amounts] = OrderedDict()
+        #: By tolerations: soft taints not tolerated, per row, with the version of the nodes and their number of rows.
+        self._counts: OrderedDict[tuple[Toleration, ...], tuple[int, int, Amounts]] = OrderedDict()
 
     def registrations(self) -> Sequence[Registration]:
         """Nodes that come or change taints; tolerations that the pod is given."""
@@ -59,19 +59,18 @@ class TaintToleration:
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Never skipped: where no taint counts, every node gets 100."""
-        counts = self._soft_counts(candidate.pod.spec.tolerations, snapshot.nodes.taint_sets)
-        return _TaintScorer(counts[snapshot.nodes.taint_set], feasible)
+        return _TaintScorer(self._soft_counts(candidate.pod.spec.tolerations, snapshot), feasible)
 
-    def _soft_counts(
-        self, tolerations: tuple[Toleration, ...], taint_sets: Sequence[tuple[Taint, ...]]
-    ) -> Amounts:
-        """Per taint list its soft taints that are not tolerated: int64 array of shape (n_taint_sets,)."""
+    def _soft_counts(self, tolerations: tuple[Toleration, ...], snapshot: Snapshot) -> Amounts:
+        """Soft taints that are not tolerated: int64 array of shape (n_rows,). O(1) until nodes change."""
+        nodes = snapshot.nodes
         kept = self._counts.get(tolerations)
-        if kept is not None and len(kept) == len(taint_sets):
+        if kept is not None and kept[:2] == (nodes.version, nodes.n_rows):
             self._counts.move_to_end(tolerations)
-            return kept
-        counts = intolerable_counts(taint_sets, tolerations)
-        self._counts[tolerations] = counts
+            return kept[2]
+        counts = intolerable_counts(nodes.taint_sets, tolerations)[nodes.taint_set]
+        self._counts[tolerations] = (nodes.version, nodes.n_rows, counts)
+        self._counts.move_to_end(tolerations)
         if len(self._counts) > _KEPT_COUNTS:
             self._counts.popitem(last=False)
         return counts

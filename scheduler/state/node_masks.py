@@ -53,9 +53,9 @@ class NodeMasks:
         kept = self._get(term)
         if kept is not None:
             return kept
-        mask = self._nodes.alive.copy()
         if term.is_empty or term.problem is not None:
-            mask[:] = False
+            return self._keep(term, np.zeros(self._nodes.n_rows, dtype=np.bool_))
+        mask = self._nodes.alive.copy()
         for requirement in term.expressions:
             mask &= self._satisfying(requirement)
         for requirement in term.names:

@@ -18,6 +18,9 @@ from scheduler.state.row_log import RowLog
 
 _FIRST_CAPACITY: Final = 64
 
+#: Taint lists beyond two per node that are kept before those out of use are forgotten.
+_SPARE_TAINT_SETS: Final = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -241,10 +244,24 @@ class NodeTable:
     def _taint_id(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_set_id.get(taints)
         if found is None:
+            if len(self.taint_sets) > 2 * self.n_live + _SPARE_TAINT_SETS:
+                self._renumber_taint_sets()
             found = len(self.taint_sets)
             self._taint_set_id[taints] = found
             self.taint_sets.append(taints)
         return found
+
+    def _renumber_taint_sets(self) -> None:
+        """Forgets lists that no node has any more: taints of autoscalers carry a time and never come back."""
+        self.taint_sets = [()]
+        self._taint_set_id = {(): 0}
+        for row, node in enumerate(self.nodes):
+            if node is not None:
+                taints = node.taints
+                if taints not in self._taint_set_id:
+                    self._taint_set_id[taints] = len(self.taint_sets)
+                    self.taint_sets.append(taints)
+                self._taint_set[row] = self._taint_set_id[taints]
 
     def _resource(self, name: str) -> int:
         found = self._resource_id.get(name)
@@ -259,7 +276,10 @@ class NodeTable:
     def _set_images(self, row: int, old: Node | None, new: Node | None) -> None:
         self.images_version += 1
         before = {name for image in old.images for name in image.names} if old else set()
-        after = {name: image.size_bytes for image in new.images for name in image.names} if new else {}
+        after: dict[str, int] = {}
+        for image in new.images if new else ():
+            for name in image.names:
+                after.setdefault(name, image.size_bytes)
         for name in before - after.keys():
             state = self.images[name]
             state.rows.discard(row)

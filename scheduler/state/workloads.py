@@ -30,6 +30,12 @@ class Workloads:
         self._services: dict[str, dict[str, Selector]] = {}
         self._owners: dict[tuple[str, str, str], Selector] = {}
 
+    def selector_of(self, kind: str, namespace: str, name: str) -> Selector | None:
+        """What the object selects, None where it is not known."""
+        if kind == SERVICE:
+            return self._services.get(namespace, {}).get(name)
+        return self._owners.get((kind, namespace, name))
+
     def upsert(self, workload: Workload) -> None:
         """The object is there with this selector."""
         if workload.kind == SERVICE:

@@ -238,3 +238,16 @@ def test_a_row_log_knows_what_changed_until_it_is_too_much() -> None:
         log.note(1)
     assert log.since(seen) is None
     assert log.since(log.version - 2) == [1, 1]
+
+
+def test_taint_lists_that_no_node_has_any_more_are_forgotten() -> None:
+    """Autoscalers put a time into their taints; a year of them must not be remembered, and scores stay right."""
+    driver = Driver()
+    driver.node("plain")
+    for number in range(1000):
+        driver.node("busy", taints=[f"deletion={number}:PreferNoSchedule"])
+        if number % 250 == 0:
+            driver.pod(f"p{number}")
+            (bind,) = [i for i in driver.handle(CycleDue()) if isinstance(i, Bind)]
+            assert bind.node_name == "plain"
+    assert len(driver.state.nodes.taint_sets) < 100
