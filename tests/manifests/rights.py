@@ -1,6 +1,9 @@
 """Rights as the API server sees them: what the program's requests need, and what roles grant."""
 
+import importlib
 import inspect
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_type_hints
 
@@ -22,7 +25,7 @@ _ARGUMENTS: dict[str, Any] = {
     "resource_version": "1",
     "body": b"{}",
     "timeout_s": 1,
-    "spec": LeaseSpec(holder_identity="a test", lease_duration_seconds=15),
+    "spec": LeaseSpec(),  # a Lease that nobody holds
     "metadata": msgspec.Raw(b'{"name":"affinity-scheduler","namespace":"kube-system"}'),
     "condition": PodCondition("PodScheduled", "False"),
 }
@@ -81,13 +84,20 @@ def granted(roles: Iterable[Json]) -> Iterator[Right]:
 
 
 def _builders() -> list[Any]:
-    public = (each for name, each in vars(requests).items() if not name.startswith("_"))
+    """Every public function that makes a Request, in every module of the room that `run` loads."""
+    # In a process of its own: here, other tests have loaded what other commands need.
+    program = (
+        "import sys, scheduler.cli.run; print(*(m for m in sys.modules if m.startswith('scheduler.kube.')))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return [
         each
-        for each in public
+        for module in map(importlib.import_module, loaded.stdout.split())
+        for name, each in vars(module).items()
         if inspect.isfunction(each)
-        and each.__module__ == requests.__name__
-        and get_type_hints(each)["return"] is Request
+        and not name.startswith("_")
+        and each.__module__ == module.__name__
+        and get_type_hints(each).get("return") is Request
     ]
 
 

@@ -47,8 +47,9 @@ KINDS = {
     "Kustomization": "kustomize.config.k8s.io/v1beta1",
     "KubeSchedulerConfiguration": "kubescheduler.config.k8s.io/v1",
 }
-FILES = sorted(path for path in MANIFESTS.rglob("*.yaml") if "examples" not in path.parts)
-FOLDERS = sorted({path.parent for path in FILES if path.name == "kustomization.yaml"})
+#: What installs the scheduler; other folders install other things.
+FOLDERS = (MANIFESTS, BASE, OWN_NAMESPACE, OWN_NAMESPACE / "scheduler", MANIFESTS / "monitoring")
+FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.yaml"))]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(MANIFESTS)))
@@ -172,12 +173,16 @@ def test_kubernetes_waits_for_an_orderly_stop():
     assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]
 
 
-def test_a_single_instance_never_holds_up_a_drain():
+def test_a_drain_takes_one_instance_at_a_time_and_is_never_held_up():
     budget: Json = one(OBJECTS, "PodDisruptionBudget")["spec"]
     assert "minAvailable" not in budget
     assert budget["maxUnavailable"] == 1
 
 
-def test_two_instances_never_run_at_once():
-    assert DEPLOYMENT["spec"]["replicas"] == 1
-    assert DEPLOYMENT["spec"]["strategy"] == {"type": "Recreate"}
+def test_several_instances_are_elected_from_and_on_nodes_of_their_own():
+    assert DEPLOYMENT["spec"]["replicas"] > 1
+    assert load_settings(str(BASE / "configuration.yaml")).leader_election.leader_elect
+    assert not any(argument.startswith("--leader-elect") for argument in CONTAINER["args"])
+    (spread,) = POD["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"].items() <= POD["metadata"]["labels"].items()
+    assert spread["topologyKey"] == "kubernetes.io/hostname"

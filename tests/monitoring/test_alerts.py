@@ -17,6 +17,7 @@ _MINUTES = 90
 Series = Mapping[str, str]
 
 UP = "up"
+LEADS = 'leader_election_master_status{name="l"}'
 STARTED = "process_start_time_seconds"
 PLACED = 'scheduler_schedule_attempts_total{result="scheduled",profile="p"}'
 FAILED = 'scheduler_schedule_attempts_total{result="error",profile="p"}'
@@ -47,9 +48,13 @@ LAG_256MS = 'affinity_scheduler_loop_lag_seconds_bucket{le="0.256"}'
 LAG_1S = 'affinity_scheduler_loop_lag_seconds_bucket{le="1.024"}'
 LAG_ALL = 'affinity_scheduler_loop_lag_seconds_bucket{le="+Inf"}'
 
-#: A day on which all is well: 10 pods a second, 1 % of the binds refused, a bad watch now and then.
+#: A day on which all is well: 10 pods a second, 1 % of the binds refused, a bad watch now and then; and a standby, to
+#: which every pod is active.
 WELL = {
     UP: "1x90",
+    LEADS: "1x90",
+    f"STANDBY {LEADS}": "0x90",
+    f"STANDBY {ACTIVE}": "0+10x90",
     STARTED: "1000x90",
     PLACED: "0+600x90",
     FAILED: "0+6x90",
@@ -79,6 +84,10 @@ WELL = {
 FIRES = [
     pytest.param("Down", {UP: "1x50 0x39"}, id="Down: the target does not answer"),
     pytest.param("Down", {UP: "1x50 _x39"}, id="Down: there is no target"),
+    pytest.param("NoLeader", {LEADS: "1x50 0x39"}, id="NoLeader: two standbys"),
+    pytest.param(
+        "TwoLeaders", {f"STANDBY {LEADS}": "0x50 1x39", f"STANDBY {ACTIVE}": "0x90"}, id="TwoLeaders"
+    ),
     pytest.param("Restarting", {STARTED: "1000x70 2000x5 3000x5 4000x9"}, id="Restarting: three starts"),
     pytest.param("Stuck", {PLACED: "0+600x70 42000x19", FAILED: "0x90"}, id="Stuck: pods due, no attempt"),
     pytest.param("Stuck", {PLACED: "_x90", FAILED: "_x90"}, id="Stuck: never an attempt since the start"),
@@ -107,6 +116,14 @@ FIRES = [
 SILENT = [
     pytest.param({}, id="all is well"),
     pytest.param({UP: "1x87 0x2"}, id="Down: for two minutes"),
+    pytest.param({LEADS: "1x88 0x1"}, id="NoLeader: for a minute"),
+    pytest.param(
+        {LEADS: "_x90", f"STANDBY {LEADS}": "_x90", f"STANDBY {ACTIVE}": "_x90"}, id="NoLeader: no election"
+    ),
+    pytest.param(
+        {LEADS: "1x50 0x39", f"STANDBY {LEADS}": "0x50 1x39", f"STANDBY {ACTIVE}": "0x90"},
+        id="TwoLeaders: a take-over",
+    ),
     pytest.param({STARTED: "1000x70 2000x5 3000x14"}, id="Restarting: two starts"),
     pytest.param({STARTED: "1000x20 2000x5 3000x5 4000x59"}, id="Restarting: an hour ago"),
     pytest.param({PLACED: "0+600x70 42000x19", FAILED: "0x90", ACTIVE: "0x90"}, id="Stuck: nothing to do"),
@@ -196,7 +213,8 @@ def _assert_firing(promtool: str, rules: Path, series: Series, alerts: set[str])
 
 
 def _of_target(series: str) -> str:
-    """The series as scraped from the one target."""
-    name, _, labels = series.rstrip("}").partition("{")
-    target = 'job="affinity-scheduler",instance="i"'
+    """The series as scraped from the leader, or from the standby."""
+    instance = "standby" if series.startswith("STANDBY ") else "leader"
+    name, _, labels = series.removeprefix("STANDBY ").rstrip("}").partition("{")
+    target = f'job="affinity-scheduler",instance="{instance}"'
     return f"{name}{{{target},{labels}}}" if labels else f"{name}{{{target}}}"
