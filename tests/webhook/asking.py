@@ -83,7 +83,9 @@ def patched(pod: Json, patch: list[Json]) -> Json:
     changed = copy.deepcopy(pod)
     for operation in patch:
         assert set(operation) == {"op", "path", "value"} and operation["op"] == "add"
-        *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
+        *parents, last = (
+            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+        )
         place = changed
         for parent in parents:
             place = place[parent]
@@ -102,7 +104,9 @@ def annotated(pod: Json) -> Json:
     if not affinity:
         spec.pop("affinity", None)
     if "topologySpreadConstraints" in spec:
-        annotations[ANNOTATION["topologySpreadConstraints"]] = json.dumps(spec.pop("topologySpreadConstraints"))
+        annotations[ANNOTATION["topologySpreadConstraints"]] = json.dumps(
+            spec.pop("topologySpreadConstraints")
+        )
     return moved
 
 

@@ -1,0 +1,152 @@
+"""`affinity-scheduler webhook`: the admission webhook, a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from scheduler.errors import SettingsError
+
+if TYPE_CHECKING:
+    from scheduler.webhook.app import Options
+
+_LOOPBACK: Final = "127.0.0.1"
+#: controller-runtime's port for webhooks, which firewalls of managed clusters know.
+_WEBHOOK_PORT: Final = 9443
+_PORT: Final = 10262
+_NAME: Final = "affinity-scheduler-webhook"
+_REFUSED: Final = ("off", "all-namespaces", "any")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Make `parser` read this command's arguments."""
+    parser.add_argument(
+        "--bind-address",
+        default=_LOOPBACK,
+        metavar="IP",
+        help="where everything is served (default %(default)s)",
+    )
+    parser.add_argument(
+        "--webhook-port",
+        type=int,
+        default=_WEBHOOK_PORT,
+        metavar="N",
+        help="port for /mutate and /validate over HTTPS (default %(default)s)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=_PORT,
+        metavar="N",
+        help="port for metrics and health over plain HTTP, 0 for none (default %(default)s)",
+    )
+    _add_rules(parser)
+    _add_certificate(parser)
+    parser.add_argument(
+        "-v",
+        "--v",
+        dest="verbosity",
+        type=int,
+        default=2,
+        metavar="LEVEL",
+        help="log verbosity, 0 to 10; 4 shows every answer (default %(default)s)",
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+
+
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--refuse-anti-affinity",
+        choices=_REFUSED,
+        default="all-namespaces",
+        help="which required anti-affinity /validate refuses where its topology key is not "
+        "kubernetes.io/hostname: none, that over all namespaces, or all (default %(default)s)",
+    )
+    parser.add_argument(
+        "--merge-fields",
+        choices=("true", "false"),
+        default="false",
+        help="whether /mutate also merges matchLabelKeys and mismatchLabelKeys of the pod's own fields, for API "
+        "servers that do not (default %(default)s)",
+    )
+
+
+def _add_certificate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--name",
+        default=_NAME,
+        help="name of the Service, of the Secret with the certificate, and of both webhook configurations "
+        "(default %(default)s)",
+    )
+    parser.add_argument(
+        "--namespace", default=_NAME, help="where Service and Secret are (default %(default)s)"
+    )
+    parser.add_argument(
+        "--host",
+        default="",
+        metavar="NAME|IP",
+        help="what the API server calls the webhook by (default: the Service, NAME.NAMESPACE.svc)",
+    )
+    parser.add_argument(
+        "--tls-cert-file",
+        metavar="FILE",
+        help="certificate that somebody else renews, such as cert-manager; Secret and configurations are then "
+        "left alone, and no API server is needed",
+    )
+    parser.add_argument("--tls-private-key-file", metavar="FILE", help="its key")
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
+    )
+    parser.add_argument(
+        "--master", metavar="URL", help="address of the API server, overrides the kubeconfig's"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer until SIGTERM or SIGINT. Exit code 0 after an orderly stop; raises SettingsError for bad input."""
+    for flag, port, lowest in (("--webhook-port", args.webhook_port, 1), ("--port", args.port, 0)):
+        if not lowest <= port <= 65535:
+            raise SettingsError(flag, "", str(port), f"a port from {lowest} to 65535")
+    if not 0 <= args.verbosity <= 10:
+        raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
+    if bool(args.tls_cert_file) != bool(args.tls_private_key_file):
+        raise SettingsError("--tls-cert-file", "", "one of the two files", "--tls-private-key-file as well")
+    try:
+        from scheduler.webhook import app
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "cryptography":
+            raise
+        raise SettingsError(
+            "affinity-scheduler webhook",
+            "",
+            "no package cryptography",
+            "pip install 'affinity-scheduler[webhook]'",
+        ) from error
+    return asyncio.run(app.serve(_options(args), os.environ))
+
+
+def _options(args: argparse.Namespace) -> Options:
+    from scheduler.webhook.app import Options
+    from scheduler.webhook.validating import AntiAffinity
+
+    return Options(
+        bind_address=args.bind_address,
+        webhook_port=args.webhook_port,
+        port=args.port,
+        refused=AntiAffinity(args.refuse_anti_affinity),
+        merges_fields=args.merge_fields == "true",
+        namespace=args.namespace,
+        name=args.name,
+        host=args.host or f"{args.name}.{args.namespace}.svc",
+        cert_file=Path(args.tls_cert_file) if args.tls_cert_file else None,
+        key_file=Path(args.tls_private_key_file) if args.tls_private_key_file else None,
+        kubeconfig=args.kubeconfig,
+        master=args.master,
+        verbosity=args.verbosity,
+        log_format=args.log_format,
+    )

@@ -1,0 +1,144 @@
+"""
+Builds the webhook, and knows the order of starting and stopping.
+
+    start   metrics and health -> HTTPS (handshakes fail) -> certificate -> ready
+    stop    not ready -> wait until Services have noticed -> answers under way -> all else ends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from scheduler.errors import SettingsError
+from scheduler.kube.client import KubeClient, product_version
+from scheduler.kube.credentials import load_credentials
+from scheduler.observe.logs import Logger, configure
+from scheduler.shell.probes import Probes
+from scheduler.webhook.keeping import FileKeeper, SecretKeeper
+from scheduler.webhook.metrics import WebhookMetrics
+from scheduler.webhook.mutating import mutate
+from scheduler.webhook.server import Endpoint, Listener
+from scheduler.webhook.storing import ClusterStore
+from scheduler.webhook.validating import AntiAffinity, validate
+
+#: How long after SIGTERM requests may still come: proxies hear of it within seconds.
+_LINGER_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says. `cert_file` and `key_file` are None where the certificate is of its own making."""
+
+    bind_address: str
+    webhook_port: int
+    port: int
+    refused: AntiAffinity
+    merges_fields: bool
+    namespace: str
+    name: str
+    host: str
+    cert_file: Path | None
+    key_file: Path | None
+    kubeconfig: str | None
+    master: str | None
+    verbosity: int
+    log_format: str
+
+
+async def serve(options: Options, environ: Mapping[str, str]) -> int:
+    """Answers until SIGTERM or SIGINT; a second one ends at once. Raises SettingsError for what a person can mend."""
+    log = configure(verbosity=options.verbosity, form=options.log_format)
+    metrics = WebhookMetrics()
+    endpoint = Endpoint(
+        {
+            "mutate": partial(mutate, merges_fields=options.merges_fields),
+            "validate": partial(validate, refused=options.refused),
+        },
+        metrics=metrics,
+        log=log,
+    )
+    listener = Listener(endpoint.application, metrics)
+    if options.cert_file is not None and options.key_file is not None:
+        files = FileKeeper(options.cert_file, options.key_file, listener, log=log)
+        files.load()
+        return await _Webhook(options, listener, files, metrics, log).run()
+    credentials = await load_credentials(
+        kubeconfig=options.kubeconfig, master=options.master, environ=environ
+    )
+    async with KubeClient(credentials, on_request=metrics.on_api_request) as client:
+        store = ClusterStore(client, namespace=options.namespace, name=options.name)
+        secret = SecretKeeper(store, [options.host], listener, log=log, clock_s=time.time)
+        return await _Webhook(options, listener, secret, metrics, log).run()
+
+
+class _Webhook:
+    """One running webhook."""
+
+    def __init__(
+        self,
+        options: Options,
+        listener: Listener,
+        keeper: SecretKeeper | FileKeeper,
+        metrics: WebhookMetrics,
+        log: Logger,
+    ) -> None:
+        self._options = options
+        self._listener = listener
+        self._keeper = keeper
+        self._metrics = metrics
+        self._log = log
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> int:
+        """Until stopped by a signal. Returns the exit code."""
+        probes = Probes(
+            address=self._options.bind_address,
+            port=self._options.port,
+            render=self._metrics.render,
+            configz=lambda: json.dumps(asdict(self._options), default=str),
+            ready={
+                "certificate": lambda: self._listener.is_serving,
+                "shutdown": lambda: not self._stopping.is_set(),
+            },
+        )
+        await probes.start()
+        try:
+            await self._answer()
+        finally:
+            await probes.stop()
+        self._log.info(0, "Requested to terminate, exiting")
+        return 0
+
+    async def _answer(self) -> None:
+        address, port = self._options.bind_address, self._options.webhook_port
+        try:
+            bound = await self._listener.start(address, port)
+        except OSError as error:
+            found = f"{address} port {port}: {error.strerror or error}"
+            raise SettingsError("--webhook-port", "", found, "an address and port to listen on") from error
+        self._log.info(0, "Starting affinity-scheduler webhook", version=product_version(), port=bound)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(self._keeper.run(), name="certificate")
+                await self._stopping.wait()
+                await asyncio.sleep(_LINGER_S)
+                keeping.cancel()
+        finally:
+            await self._listener.stop()
+
+    def _on_signal(self) -> None:
+        if self._stopping.is_set():
+            os._exit(1)  # whoever sends a second signal has no time left
+        self._stopping.set()

@@ -1,0 +1,190 @@
+"""
+Certificates of the webhook's own making: an authority that signs one serving certificate and is then thrown away.
+
+Nobody keeps an authority's key, so none can be stolen. A renewal makes a new authority; what the API server trusts is
+both, the old one until it expires, so that replicas may change over one after another.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_DAY_S: Final = 86_400.0
+LIFETIME_S: Final = 90 * _DAY_S
+#: A month of failed renewals until it matters, as cert-manager has it by default.
+RENEW_BEFORE_S: Final = 30 * _DAY_S
+#: Clocks of other machines may be behind.
+_BACKDATED_S: Final = 3_600.0
+#: Authorities trusted at a time: this one, the one before, and one more for a renewal that was forced.
+_MAX_AUTHORITIES: Final = 3
+#: Longest common name that X.509 has room for; names beyond it stand in the alternative names only.
+_MAX_COMMON_NAME: Final = 64
+
+_Key = ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pair:
+    """A serving certificate, its chain included, and its key, as PEM. Never shown: it holds a secret."""
+
+    cert: bytes
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Trusted:
+    """A pair, and the authorities (PEM, one after another) by which it is to be trusted."""
+
+    authorities: bytes
+    pair: Pair
+
+
+def issue(hosts: Sequence[str], now_s: float) -> Trusted:
+    """
+    A pair for these DNS names and IP addresses, valid for `LIFETIME_S`, under a new authority.
+
+    Args:
+        hosts: what the API server calls the webhook by; at least one.
+        now_s: seconds since 1970.
+    """
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority_name = _name(f"affinity-scheduler webhook authority {x509.random_serial_number():x}"[:64])
+    authority = (
+        _started(authority_name, authority_name, authority_key, now_s)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    certificate = (
+        _started(_name(hosts[0][:_MAX_COMMON_NAME]), authority_name, key, now_s)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+        )
+        .sign(authority_key, hashes.SHA256())
+    )
+    return Trusted(
+        authority.public_bytes(Encoding.PEM), Pair(certificate.public_bytes(Encoding.PEM), _pem(key))
+    )
+
+
+def renewed(hosts: Sequence[str], now_s: float, old_authorities: bytes) -> Trusted:
+    """As `issue`, trusting those of the old authorities as well that have not expired."""
+    fresh = issue(hosts, now_s)
+    try:
+        old = x509.load_pem_x509_certificates(old_authorities)
+    except ValueError:
+        old = []
+    alive = [each for each in old if each.not_valid_after_utc.timestamp() > now_s]
+    kept = alive[: _MAX_AUTHORITIES - 1]
+    authorities = b"".join((fresh.authorities, *(each.public_bytes(Encoding.PEM) for each in kept)))
+    return Trusted(authorities, fresh.pair)
+
+
+def renewal_reason(trusted: Trusted, hosts: Sequence[str], now_s: float) -> str | None:
+    """Why the pair has to be replaced; None where it is good for now."""
+    try:
+        certificate, *_ = x509.load_pem_x509_certificates(trusted.pair.cert)
+        authorities = x509.load_pem_x509_certificates(trusted.authorities)
+        key = serialization.load_pem_private_key(trusted.pair.key, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return "there is none"
+    if now_s >= certificate.not_valid_after_utc.timestamp() - RENEW_BEFORE_S:
+        return "it expires soon"
+    if now_s < certificate.not_valid_before_utc.timestamp():
+        return "it is not valid yet"
+    if _public_bytes(key) != _public_bytes(certificate):
+        return "its key is another's"
+    if not _names(certificate).issuperset(hosts):
+        return "it is for other names"
+    if not any(_has_issued(authority, certificate) for authority in authorities):
+        return "its authority is not known"
+    return None
+
+
+def expires_s(cert: bytes) -> float:
+    """
+    When the certificate expires, in seconds since 1970.
+
+    Raises:
+        ValueError: if it is no PEM certificate.
+    """
+    return x509.load_pem_x509_certificates(cert)[0].not_valid_after_utc.timestamp()
+
+
+def _started(subject: x509.Name, issuer: x509.Name, key: _Key, now_s: float) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.fromtimestamp(now_s - _BACKDATED_S, UTC))
+        .not_valid_after(datetime.fromtimestamp(now_s + LIFETIME_S, UTC))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _names(certificate: x509.Certificate) -> set[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return set()
+    addresses = {str(address) for address in names.get_values_for_type(x509.IPAddress)}
+    return {*names.get_values_for_type(x509.DNSName), *addresses}
+
+
+def _has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _public_bytes(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
+    return holder.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _pem(key: _Key) -> bytes:
+    return key.private_bytes(Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -1,0 +1,150 @@
+"""
+The HTTPS endpoint: /mutate and /validate, asked by the API server for every pod it creates.
+
+Whatever arrives is answered within a bounded time and size: an AdmissionReview with a verdict, or 400, 408 or 413 and
+one line. The API server then does what its failurePolicy says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from scheduler.observe.logs import Logger
+from scheduler.webhook.certificates import Pair, expires_s
+from scheduler.webhook.metrics import WebhookMetrics
+from scheduler.webhook.reviews import (
+    Allowed,
+    MalformedReviewError,
+    Refused,
+    Review,
+    Verdict,
+    decode_review,
+    encode_answer,
+)
+
+#: The API server takes no larger request, and etcd stores no object half as large.
+MAX_BODY_BYTES: Final = 3 << 20
+#: How long a body may take to arrive: longer than the API server ever waits for an answer.
+BODY_TIMEOUT_S: Final = 30.0
+#: Bodies in memory at a time.
+MAX_UNDER_WAY: Final = 64
+_KEEP_ALIVE_S: Final = 75.0
+#: How long answers under way may take when the server stops.
+_DRAIN_S: Final = 10.0
+
+Judge = Callable[[Review], Verdict]
+
+
+class Endpoint:
+    """Answers on `/NAME` for each judge. `application` is what serves it."""
+
+    def __init__(
+        self,
+        judges: Mapping[str, Judge],
+        *,
+        metrics: WebhookMetrics,
+        log: Logger,
+        body_timeout_s: float = BODY_TIMEOUT_S,
+    ) -> None:
+        self._metrics = metrics
+        self._log = log
+        self._body_timeout_s = body_timeout_s
+        self._places = asyncio.Semaphore(MAX_UNDER_WAY)
+        self.application = web.Application(client_max_size=MAX_BODY_BYTES)
+        for name, judge in judges.items():
+            self.application.router.add_post(f"/{name}", self._handler(name, judge))
+
+    def _handler(self, name: str, judge: Judge) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            async with self._places:
+                try:
+                    async with asyncio.timeout(self._body_timeout_s):
+                        body = await request.read()
+                except TimeoutError:
+                    return self._rejected(name, "too_slow", 408, "the body did not arrive in time")
+                except web.HTTPRequestEntityTooLarge:
+                    return self._rejected(name, "too_large", 413, f"more than {MAX_BODY_BYTES} bytes")
+                return self._answer(name, judge, body)
+
+        return handle
+
+    def _answer(self, name: str, judge: Judge, body: bytes) -> web.Response:
+        started_s = time.perf_counter()
+        try:
+            review = decode_review(body)
+        except MalformedReviewError as error:
+            return self._rejected(name, "malformed", 400, str(error)[:512])
+        verdict = judge(review)
+        answer = encode_answer(review.uid, verdict)
+        label, n_operations = _label(verdict)
+        self._metrics.on_answer(
+            name, label, n_operations=n_operations, seconds=time.perf_counter() - started_s
+        )
+        pod = review.pod
+        if pod is not None and self._log.shows(4):
+            where = f"{pod.namespace}/{pod.name}"
+            self._log.info(4, "Answered", webhook=name, pod=where, uid=review.uid, verdict=label)
+        return web.Response(body=answer, content_type="application/json")
+
+    def _rejected(self, name: str, verdict: str, status: int, why: str) -> web.Response:
+        self._metrics.on_rejected(name, verdict)
+        self._log.info(1, "Not answered", webhook=name, status=status, why=why)
+        return web.Response(status=status, text=f"{why}\n", headers={"X-Content-Type-Options": "nosniff"})
+
+
+class Listener:
+    """The TLS socket; connections are refused in the handshake while no pair is served."""
+
+    def __init__(self, application: web.Application, metrics: WebhookMetrics) -> None:
+        self._runner = web.AppRunner(
+            application, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_DRAIN_S
+        )
+        self._metrics = metrics
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.is_serving = False
+
+    def serve(self, pair: Pair) -> None:
+        """New connections get this pair. Raises ssl.SSLError or ValueError if it is none."""
+        expires = expires_s(pair.cert)
+        # The ssl module reads keys from files only; this one is in memory where the manifests mount /tmp.
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
+            cert.write_bytes(pair.cert)
+            key.touch(mode=0o600)
+            key.write_bytes(pair.key)
+            self._tls.load_cert_chain(cert, key)
+        self._metrics.certificate_expires_s = int(expires)
+        self.is_serving = True
+
+    async def start(self, address: str, port: int) -> int:
+        """It listens; the port, which is a free one where 0 was asked for. Raises OSError."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, address, port, ssl_context=self._tls).start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        bound: int = self._runner.addresses[0][1]
+        return bound
+
+    async def stop(self) -> None:
+        """Nothing is served; answers under way had their time."""
+        await self._runner.cleanup()
+
+
+def _label(verdict: Verdict) -> tuple[str, int]:
+    match verdict:
+        case Refused():
+            return "refused", 0
+        case Allowed(patch):
+            return ("patched" if patch else "allowed"), len(patch)
