@@ -24,7 +24,7 @@ from tests.conformance.__main__ import main as conformance
 Level = Literal["core", "bytes", "http", "all"]
 
 DATA: Final = Path(__file__).parents[1] / "data"
-#: Running pods beside a shape's own when it is asked whether their number matters.
+#: Running pods when it is asked whether their number matters, on 5,000 nodes.
 _CROWDS: Final = (1000, 150_000)
 _CROWDS_FULL: Final = (1000, 10_000, 50_000, 150_000)
 #: What stands for all shapes where a run is to take minutes.
@@ -107,10 +107,10 @@ def _run_core(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         results.core.append(measure_core(asked.scene(shape)))
     n_nodes = asked.n_nodes or 5000
     # A crowd has to fit on the nodes: 30 of the 40 pods that each holds.
-    crowds = [n * n_nodes // 5000 for n in (_CROWDS_FULL if asked.full else _CROWDS)]
+    crowds = [max(1, n * n_nodes // 5000) for n in (_CROWDS_FULL if asked.full else _CROWDS)]
     for shape in asked.chosen(_FLAT_SHAPES):
         for n_crowd in crowds:
-            say(f"core {shape.name} beside {n_crowd} running pods")
+            say(f"core {shape.name} among {n_crowd} running pods")
             results.flatness.append(measure_core(asked.scene(shape, n_crowd), with_shares=False))
     if asked.full and not asked.shapes:
         results.capacity += _capacity(n_nodes, say)

@@ -36,7 +36,12 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of a shape. `n_crowd` pods run beside the shape's own, half of them of 2,000 other controllers."""
+    """
+    How much of a shape.
+
+    Where there is a crowd, exactly so many pods run: the shape's own as far as they make no more than half of it, then
+    more as its own and pods of 2,000 other controllers in equal parts.
+    """
 
     n_nodes: int
     n_pods: int
@@ -65,13 +70,13 @@ class Scene:
 
 def room_for(shape: Shape, n_nodes: int, n_crowd: int = 0) -> int:
     """How many measured pods the shape can have at this size."""
-    n_init = sum(_scaled(group, shape, n_nodes) for group in shape.init) * shape.n_namespaces
+    n_init = sum(_init_counts(shape, n_nodes, n_crowd)) * shape.n_namespaces
     n_free = n_nodes - int(n_nodes * shape.tainted_share)
     if shape.name in {"anti-affinity", "ns-anti-affinity"}:
         return n_nodes - n_init
     if shape.name == "matching-anti-affinity":
         n_free -= n_init
-    return n_free * PODS_PER_NODE - n_init - n_crowd
+    return n_free * PODS_PER_NODE - max(n_init, n_crowd)
 
 
 def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int = 0, full: bool) -> Size:
@@ -100,13 +105,14 @@ def build_scene(shape: Shape, size: Size) -> Scene:
         for index in range(size.n_nodes)
     ]
     spots = _spots(nodes, n_free, len(shape.zones) or 1)
+    init = list(_init(shape, size, spots))
     return Scene(
         shape=shape,
         size=size,
         nodes=nodes,
         namespaces=list(_namespaces(shape, size)),
         services=[build.service("served", {"app": "served"}, namespace=name) for name in _served(shape)],
-        running=[*_init(shape, size, spots), *_crowd(shape, size, spots)],
+        running=[*init, *_crowd(shape, size, spots, len(init))],
         idle=[
             Planned(group.template, templates.INIT_NAMESPACE, f"idle-{index}")
             for group in shape.idle
@@ -121,6 +127,15 @@ def build_scene(shape: Shape, size: Size) -> Scene:
 
 def _scaled(group: Running, shape: Shape, n_nodes: int) -> int:
     return max(1, min(group.n, round(group.n * n_nodes / shape.n_nodes)))
+
+
+def _init_counts(shape: Shape, n_nodes: int, n_crowd: int) -> list[int]:
+    """Pods of each `init` group in each of its namespaces."""
+    counts = [_scaled(group, shape, n_nodes) for group in shape.init]
+    if not n_crowd:
+        return counts
+    n_most = n_crowd // 2 // (len(counts) or 1) // shape.n_namespaces
+    return [min(count, n_most) for count in counts]
 
 
 def _spots(nodes: list[Json], n_free: int, n_zones: int) -> list[str]:
@@ -144,20 +159,20 @@ def _served(shape: Shape) -> list[str]:
 
 
 def _init(shape: Shape, size: Size, spots: list[str]) -> Iterator[Planned]:
-    for group in shape.init:
-        n_each = _scaled(group, shape, size.n_nodes)
+    for group, n_each in zip(shape.init, _init_counts(shape, size.n_nodes, size.n_crowd), strict=True):
         names = ((namespace, index) for namespace in shape.init_namespaces for index in range(n_each))
         for place, (namespace, index) in enumerate(names):
             name = f"{group.template.name}-{index}".replace("_", "-")
             yield Planned(group.template, namespace, name, spots[place % len(spots)])
 
 
-def _crowd(shape: Shape, size: Size, spots: list[str]) -> Iterator[Planned]:
-    """`n_crowd` pods: half as the shape's own, half of other controllers with constraints among themselves."""
-    n_own = (size.n_crowd + 1) // 2
+def _crowd(shape: Shape, size: Size, spots: list[str], n_init: int) -> Iterator[Planned]:
+    """What is left of the crowd: half as the shape's own, half of others with constraints among themselves."""
+    n_crowd = size.n_crowd and size.n_crowd - n_init
+    n_own = (n_crowd + 1) // 2
     yield from _own_crowd(shape, n_own, spots)
-    applications = [templates.application(index) for index in range(min(N_APPLICATIONS, size.n_crowd))]
-    for index in range(size.n_crowd - n_own):
+    applications = [templates.application(index) for index in range(min(N_APPLICATIONS, n_crowd))]
+    for index in range(n_crowd - n_own):
         template = applications[index % len(applications)]
         # From the other end, so that halves that fill no round add up to an even load.
         yield Planned(template, "apps", f"other-{index}", spots[-1 - index % len(spots)])

@@ -39,6 +39,7 @@ def test_running_pods_break_no_rule_beforehand(shape):
     scene = build_scene(shape, Size(150, 1, n_crowd=2000))
     found = broken_rules(scene, {})
     assert found == ["1 of 1 measured pods are not bound"]
+    assert len(scene.running) == 2000
 
 
 def test_more_pods_than_there_is_room_for_are_refused():
