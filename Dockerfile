@@ -7,7 +7,8 @@ ARG PYTHON=3.13
 FROM python:${PYTHON}-slim AS dependencies
 WORKDIR /src
 COPY pyproject.toml ./
-RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > requirements.txt
+# What the webhook needs besides comes along: all commands of the product are in one image.
+RUN python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *p["optional-dependencies"].get("webhook", []), sep="\n")' > requirements.txt
 # Without pip: nothing can be installed into it later.
 RUN python -m venv --without-pip /opt/affinity-scheduler
 RUN pip --python /opt/affinity-scheduler/bin/python install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: -r requirements.txt

@@ -128,6 +128,19 @@ class TestProduct:
         assert not (scheduler.parent / "tests").exists()
         assert not (scheduler.parent / "pip").exists()
 
+    def test_every_module_of_it_can_be_imported(self, built, scheduler, tmp_path):
+        """Whatever a command needs is there, and nothing of what stayed behind is needed."""
+        modules = sorted(
+            ".".join(path.relative_to(scheduler.parent).with_suffix("").parts)
+            for path in scheduler.rglob("*.py")
+            if path.stem not in ("__init__", "__main__")
+        )
+        program = f"import importlib; [importlib.import_module(m) for m in {modules}]"
+        done = subprocess.run(
+            [built / "bin" / "python", "-c", program], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+
     def test_every_module_has_its_bytecode(self, scheduler):
         modules = list(scheduler.parent.rglob("*.py"))
         assert len(modules) > 500

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest
 VARIABLES = {"$__rate_interval": "10s", "$job": "affinity-scheduler", "$instance": ".*"}
 _ZONES = ("a", "b", "c")
 #: At one a second. The loop's lag is measured every five seconds, and a rate needs two of them within its interval.
-_N_SCRAPES = 15
+_N_SCRAPES = 12
 
 
 class Prometheus:
@@ -174,6 +174,6 @@ async def test_prometheus_evaluates_every_rule_without_an_error(scraped: Prometh
 
 async def test_nothing_that_is_scraped_is_left_out_or_read_twice(scraped: Prometheus):
     """A sample whose series stands twice in a scrape would be dropped."""
-    assert await scraped.numbers("min_over_time(up[15s])") == [1.0]
+    assert await scraped.numbers("min_over_time(up[10s])") == [1.0]
     scraped_, kept = "scrape_samples_scraped", "scrape_samples_post_metric_relabeling"
     assert await scraped.numbers(f"{scraped_} - {kept}") == [0.0]
