@@ -138,6 +138,9 @@ class RunPod(_Change, frozen=True):
     labels: dict[str, str]
     node: str
 
+    def __hash__(self) -> int:
+        return hash((self.namespace, self.node, frozenset(self.labels.items())))
+
 
 class AddRoom(_Change, frozen=True):
     """The node has that much more of a resource; milli-units of cpu, whole units of all else."""

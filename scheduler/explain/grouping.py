@@ -15,6 +15,7 @@ from scheduler.explain.wording import amount_text, requirement_text, taint_text
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.verdicts import Code, Status
 from scheduler.model.requests import filter_request
+from scheduler.model.terms import HOSTNAME_KEY
 from scheduler.plugins import (
     inter_pod_affinity,
     node_affinity,
@@ -23,7 +24,7 @@ from scheduler.plugins import (
     taint_toleration,
 )
 from scheduler.state.arrays import Mask, Rows
-from scheduler.state.columns import ABSENT
+from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
 
 #: Groups told one by one.
@@ -100,7 +101,7 @@ def _by_domain(rows: Rows, findings: Sequence[Finding]) -> Iterator[_Part]:
         if len(lacking):
             yield f"no label {finding.column.key}", lacking
         here = here[~finding.lacking[here]]
-        if finding.column.is_unique and len(here):
+        if len(here) and _one_each(finding.column, len(here)):
             yield finding.column.key, here
             continue
         ids = finding.column.ids[here]
@@ -109,6 +110,11 @@ def _by_domain(rows: Rows, findings: Sequence[Finding]) -> Iterator[_Part]:
             yield f"{finding.column.key}={value}", here[ids == domain]
     if len(left):
         yield "", left
+
+
+def _one_each(column: LabelColumn, n_rows: int) -> bool:
+    """Whether telling domains apart would be telling nodes apart."""
+    return column.key == HOSTNAME_KEY or (column.is_unique and n_rows > _SHOWN_GROUPS)
 
 
 def _taints(case: Case, row: int) -> str:

@@ -107,29 +107,30 @@ def _rule_effort(findings: Sequence[Finding], n_rows: int) -> Efforts:
 
 
 def _rules_kept(case: Case, row: int, findings: Sequence[Finding]) -> list[Changes]:
-    """Each broken rule is kept: by pods that go or come, a label, or a wider spread."""
-    broken = [finding for finding in findings if finding.broken[row]]
+    """Each broken rule is kept: by pods that go or come, or a label; or a spread that is exceeded is widened."""
     needed: list[Change] = []
-    skews: list[Change] = []
-    for finding in broken:
+    narrowed: list[Change] = []
+    widened: list[Change] = []
+    for finding in findings:
+        if not finding.broken[row]:
+            continue
         if finding.lacking[row]:
             needed.append(_topology_label(case, row, finding))
-        if finding.kind == "requiredAffinity":
-            if not finding.lacking[row]:
-                needed.append(_companion(case, row))
-            continue
-        going = _going(case, row, finding)
-        if finding.skew is None or finding.lacking[row]:
-            needed += going
+        elif finding.skew is not None:
+            narrowed += _going(case, row, finding)
+            widened.append(AllowSkew(finding.column.key, finding.skew.max_skew + int(finding.to_go[row])))
+        elif finding.kind == "requiredAffinity":
+            needed.append(_companion(case, row))
         else:
-            needed += going
-            skews.append(AllowSkew(finding.column.key, finding.skew.max_skew + int(finding.to_go[row])))
-    alternatives = [tuple(dict.fromkeys(needed))]
-    if skews:
-        spared = {change for finding in broken if finding.skew for change in _going(case, row, finding)}
-        kept = [change for change in needed if change not in spared]
-        alternatives.append(tuple(dict.fromkeys((*kept, *skews))))
-    return [changes for changes in alternatives if 0 < len(changes) <= MOST_REMOVED]
+            needed += _going(case, row, finding)
+    alternatives = [(*needed, *narrowed)]
+    if widened:
+        alternatives.append((*needed, *widened))
+    return [
+        distinct
+        for changes in alternatives
+        if 0 < len(distinct := tuple(dict.fromkeys(changes))) <= MOST_REMOVED
+    ]
 
 
 def _going(case: Case, row: int, finding: Finding) -> list[Change]:

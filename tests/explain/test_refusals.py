@@ -1,0 +1,301 @@
+"""Each kind of refusal: the words of the event, the groups, and what would help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.explain.answers import (
+    AddRoom,
+    AllowSkew,
+    Change,
+    LabelNamespace,
+    LabelNode,
+    RemovePod,
+    RemoveTaint,
+    RunPod,
+    TolerateTaint,
+    Uncordon,
+)
+from scheduler.model.stimuli import PodSeen
+from tests import build
+from tests.driving import NAME, condition_of
+from tests.explain.asking import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
+
+GPU = "dedicated=gpu:NoSchedule"
+CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"
+
+
+def leaves(name: str, node: str, namespace: str = "default") -> RemovePod:
+    return RemovePod(namespace, name, node, f"uid-{namespace}-{name}")
+
+
+def asks(cpu: str, **more: Any) -> build.Json:
+    return build.pod("p", containers=[build.container(requests={"cpu": cpu})], **more)
+
+
+def holds(name: str, node: str, cpu: str, **more: Any) -> build.Json:
+    return build.pod(name, node=node, containers=[build.container(requests={"cpu": cpu})], **more)
+
+
+CASES = [
+    pytest.param(
+        Cluster([build.node("a", taints=[GPU]), build.node("b", taints=[GPU])]),
+        build.pod(),
+        [(2, "TaintToleration", GPU)],
+        [
+            (TolerateTaint("dedicated", "gpu", "NoSchedule"),),
+            (RemoveTaint("a", "dedicated", "gpu", "NoSchedule"),),
+            (RemoveTaint("b", "dedicated", "gpu", "NoSchedule"),),
+        ],
+        id="a taint",
+    ),
+    pytest.param(
+        Cluster([build.node("a", unschedulable=True, taints=[CORDONED])]),
+        build.pod(),
+        [(1, "NodeUnschedulable", "")],
+        [(Uncordon("a"),)],
+        id="a cordon and the taint that comes with it",
+    ),
+    pytest.param(
+        Cluster([build.node("a", taints=["node.kubernetes.io/not-ready:NoSchedule"])]),
+        build.pod(),
+        [(1, "TaintToleration", "node.kubernetes.io/not-ready:NoSchedule")],
+        [(RemoveTaint("a", "node.kubernetes.io/not-ready", "", "NoSchedule"),)],
+        id="a node's own trouble is not to be tolerated",
+    ),
+    pytest.param(
+        Cluster([build.node("a"), build.node("b", labels={"disk": "hdd"})]),
+        build.pod(node_selector={"disk": "ssd"}),
+        [(2, "NodeAffinity", "disk=ssd")],
+        [(LabelNode("a", "disk", "ssd"),), (LabelNode("b", "disk", "ssd"),)],
+        id="a label that nodeSelector asks for",
+    ),
+    pytest.param(
+        Cluster([build.node("a", labels={"gen": "3", "old": "yes"})]),
+        build.pod(affinity=build.affinity(node_required=[build.node_term("gen gt 4", "!old")])),
+        [(1, "NodeAffinity", "gen>4, !old")],
+        [(LabelNode("a", "gen", "5"), LabelNode("a", "old", None))],
+        id="labels that node affinity compares",
+    ),
+    pytest.param(
+        Cluster(
+            [build.node("a", allocatable={"cpu": "4"}), build.node("b", allocatable={"cpu": "4"})],
+            [
+                holds("a1", "a", "1"),
+                holds("a2", "a", "2500m"),
+                holds("b1", "b", "2"),
+                holds("b2", "b", "1500m"),
+            ],
+        ),
+        asks("2500m"),
+        [(2, "NodeResourcesFit", "asks 2500m cpu, at most 500m free")],
+        [
+            (leaves("a2", "a"),),
+            (leaves("b1", "b"),),
+            (AddRoom("a", "cpu", 2000),),
+            (AddRoom("b", "cpu", 2000),),
+        ],
+        id="room, by as few pods as possible",
+    ),
+    pytest.param(
+        Cluster([build.node("a", allocatable={"pods": "1"})], [holds("a1", "a", "1")]),
+        build.pod(),
+        [(1, "NodeResourcesFit", "")],
+        [(leaves("a1", "a"),), (AddRoom("a", "pods", 1),)],
+        id="a pod's place",
+    ),
+    pytest.param(
+        Cluster(
+            [build.node("a", allocatable={"cpu": "2"})],
+            [holds("agent", "a", "1", owner=build.owned_by("DaemonSet", "agent"))],
+        ),
+        asks("2"),
+        [(1, "NodeResourcesFit", "asks 2 cpu, at most 1 free")],
+        [(AddRoom("a", "cpu", 1000),)],
+        id="a daemon's pod would come back",
+    ),
+    pytest.param(
+        Cluster(
+            [build.node("a")],
+            [build.pod("proxy", node="a", containers=[build.container(host_ports=["80"])])],
+        ),
+        build.pod(containers=[build.container(host_ports=["80"])]),
+        [(1, "NodePorts", "")],
+        [(leaves("proxy", "a"),)],
+        id="a host port",
+    ),
+    pytest.param(
+        Cluster(zoned("a1 a2 b1"), [web("one", "a1", affinity=alone_per_zone()), web("two", "b1")]),
+        web("p", affinity=alone_per_zone()),
+        [(2, "InterPodAffinity", f"{build.ZONE}=a"), (1, "InterPodAffinity", f"{build.ZONE}=b")],
+        [(leaves("one", "a1"),), (leaves("two", "b1"),)],
+        id="anti-affinity of the pod",
+    ),
+    pytest.param(
+        Cluster(zoned("a1 a2"), [build.pod("lonely", node="a2", affinity=alone_per_zone())]),
+        web("p"),
+        [(2, "InterPodAffinity", f"{build.ZONE}=a")],
+        [(leaves("lonely", "a2"),)],
+        id="anti-affinity of a running pod",
+    ),
+    pytest.param(
+        Cluster(zoned("a1 b1")),
+        build.pod(affinity=build.affinity(required=[build.term(build.ZONE, build.selector("app=cache"))])),
+        [(1, "InterPodAffinity", f"{build.ZONE}=a"), (1, "InterPodAffinity", f"{build.ZONE}=b")],
+        [
+            (RunPod("default", {"app": "cache"}, "a1"),),
+            (RunPod("default", {"app": "cache"}, "b1"),),
+        ],
+        id="affinity to pods that do not run",
+    ),
+    pytest.param(
+        Cluster(
+            zoned("a1"),
+            [build.pod("cache", namespace="shared", labels={"app": "cache"}, node="a1")],
+            [build.namespace("shared"), build.namespace("default")],
+        ),
+        build.pod(
+            affinity=build.affinity(
+                required=[
+                    build.term(
+                        build.ZONE,
+                        build.selector("app=cache"),
+                        namespace_selector=build.selector("team=core"),
+                    )
+                ]
+            )
+        ),
+        [(1, "InterPodAffinity", f"{build.ZONE}=a")],
+        [(LabelNamespace("shared", "team", "core"),)],
+        id="affinity into a namespace that lacks the label",
+    ),
+    pytest.param(
+        Cluster([*zoned("a1"), build.node("bare")], [web("one", "a1")]),
+        web(
+            "p",
+            affinity=build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))]),
+            spread=[build.spread(build.ZONE, build.selector("app=web"))],
+        ),
+        [(1, "InterPodAffinity", f"{build.ZONE}=a"), (1, "PodTopologySpread", f"no label {build.ZONE}")],
+        [(leaves("one", "a1"),)],
+        id="a topology label that is missing",
+    ),
+    pytest.param(
+        Cluster(
+            [*zoned("a1 b1"), *zoned("c1", taints=[GPU])],
+            [web("one", "a1"), web("two", "b1")],
+        ),
+        web("p", spread=[build.spread(build.ZONE, build.selector("app=web"))]),
+        [
+            (1, "PodTopologySpread", f"{build.ZONE}=a"),
+            (1, "PodTopologySpread", f"{build.ZONE}=b"),
+            (1, "TaintToleration", GPU),
+        ],
+        [
+            (TolerateTaint("dedicated", "gpu", "NoSchedule"),),
+            (RemoveTaint("c1", "dedicated", "gpu", "NoSchedule"),),
+            (leaves("one", "a1"),),
+            (leaves("two", "b1"),),
+            (AllowSkew(build.ZONE, 2),),
+        ],
+        id="a spread whose emptiest zone is closed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("cluster", "pod", "refused", "expected"), CASES)
+def test_a_refusal_is_told_with_its_place_and_what_would_help(
+    cluster: Cluster, pod: build.Json, refused: list[tuple[int, str, str]], expected: list[tuple[Change, ...]]
+) -> None:
+    """The groups cover every node, and each expected remedy is there; no other kind is."""
+    answer = cluster.ask(pod)
+    assert answer.state == "unschedulable"
+    assert groups(answer) == refused
+    found = [suggestion.changes for suggestion in answer.suggestions]
+    assert [remedy for remedy in expected if remedy not in found] == []
+    kinds = {tuple(type(change).__name__ for change in remedy) for remedy in expected}
+    assert {tuple(kind) for kind in changes(answer)} >= kinds
+
+
+@pytest.mark.parametrize(("cluster", "pod", "refused", "expected"), CASES)
+def test_the_reason_is_the_text_of_the_condition_letter_for_letter(
+    cluster: Cluster, pod: build.Json, refused: object, expected: object
+) -> None:
+    """As the machine would write it onto the pod."""
+    del refused, expected
+    driver = cluster.driver()
+    driver.handle(_seen(pod))
+    assert cluster.ask(pod).message == condition_of(driver.cycle()).message
+
+
+def _seen(pod: build.Json) -> PodSeen:
+    return PodSeen(decoded({**pod, "spec": {**pod["spec"], "schedulerName": NAME}}))
+
+
+def test_five_thousand_nodes_are_a_few_groups() -> None:
+    """Hostnames are not told apart, and only three nodes of a group are named."""
+    nodes = [build.node(f"n{i}") for i in range(300)]
+    pods = [web(f"w{i}", f"n{i}") for i in range(300)]
+    per_host = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=web"))])
+    answer = Cluster(nodes, pods).ask(web("p", affinity=per_host))
+    assert groups(answer) == [(300, "InterPodAffinity", build.HOSTNAME)]
+    assert answer.groups[0].examples == ("n0", "n1", "n10")
+    (rule,) = answer.rules
+    assert (rule.pods.n_total, len(rule.pods.shown)) == (300, 5)
+    assert (len(rule.domains), rule.n_more_domains) == (20, 280)
+
+
+@pytest.mark.parametrize(
+    ("pod", "state", "words"),
+    [
+        pytest.param(build.pod(), "schedulable", "fits on 1 of 1 nodes; a would be chosen now", id="it fits"),
+        pytest.param(
+            build.pod(spec={"schedulingGates": [{"name": "g"}]}), "gated", "scheduling gates: g", id="gates"
+        ),
+        pytest.param(
+            build.pod(phase="Succeeded", node="a"), "finished", "run to its end (Succeeded)", id="done"
+        ),
+        pytest.param(build.pod(node="a"), "bound", "runs on a, one of 1 nodes that would do now", id="bound"),
+        pytest.param(
+            build.pod(spread=[build.spread(build.ZONE, {"matchLabels": {"a": "-"}})]),
+            "failed",
+            "get constraints from pod",
+            id="a constraint that does not parse",
+        ),
+        pytest.param(
+            build.pod(affinity=build.affinity(node_required=[build.node_term(named=["in a"])])),
+            "schedulable",
+            "a would be chosen now",
+            id="named nodes",
+        ),
+    ],
+)
+def test_a_pod_that_is_not_refused_is_told_as_it_is(pod: build.Json, state: str, words: str) -> None:
+    """One word for the state, a sentence for the rest, and nothing to mend."""
+    is_bound = bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Pending"
+    cluster = Cluster([build.node("a")], [pod] if is_bound else [])
+    answer = cluster.ask(pod)
+    assert (answer.state, answer.suggestions) == (state, ())
+    assert words in answer.message
+
+
+def test_a_pod_that_is_refused_as_a_whole_is_one_group() -> None:
+    """No node has anything to do with it, so no change to one is proposed."""
+    broken = build.affinity(required=[build.term(build.ZONE, {"matchLabels": {"a": "-"}})])
+    answer = Cluster([build.node("a"), build.node("b")]).ask(build.pod(affinity=broken))
+    (group,) = answer.groups
+    assert (group.n_nodes, group.plugin, group.removable) == (2, "InterPodAffinity", False)
+    assert group.reason.startswith("parsing pod: requiredAffinityTerms")
+    assert answer.suggestions == ()
+
+
+def test_a_cluster_without_nodes_has_nothing_to_say() -> None:
+    """The scheduler's own words."""
+    answer = Cluster([]).ask(build.pod())
+    assert (answer.state, answer.message, answer.n_nodes) == (
+        "failed",
+        "no nodes available to schedule pods",
+        0,
+    )

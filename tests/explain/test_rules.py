@@ -1,0 +1,185 @@
+"""Which term, whose it is, which pods, and the numbers behind a refusal: answers known without the code under test."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.explain.answers import Domain, Rule
+from scheduler.explain.wording import amount_text, namespaces_text, selector_text
+from scheduler.model.labels import EVERYTHING, NOTHING, parse_selector
+from scheduler.state.selection import NamespaceRule
+from tests import build
+from tests.explain.asking import Cluster, alone_per_zone, web, zoned
+
+
+def rules(cluster: Cluster, pod: build.Json) -> list[Rule]:
+    return list(cluster.ask(pod).rules)
+
+
+def names(rule: Rule) -> list[tuple[str, str, str]]:
+    return [(pod.key, pod.node, pod.domain) for pod in rule.pods.shown]
+
+
+def table(rule: Rule) -> list[tuple[str, int, int, int | None, bool]]:
+    return [(d.domain, d.n_nodes, d.n_pods, d.most, d.allowed) for d in rule.domains]
+
+
+def test_anti_affinity_names_the_blocking_pod_of_each_zone() -> None:
+    """The pod's own term, the pods that match it, and one row for each zone."""
+    cluster = Cluster(
+        [*zoned("a1 a2 b1"), *zoned("c1", taints=["x:NoSchedule"])], [web("one", "a2"), web("two", "b1")]
+    )
+    (rule,) = rules(cluster, web("p", affinity=alone_per_zone()))
+    assert (rule.kind, rule.declared_by, rule.n_nodes) == ("requiredAntiAffinity", None, 3)
+    assert (rule.topology_key, rule.selects, rule.namespaces) == (build.ZONE, "app=web", "namespace default")
+    assert names(rule) == [("default/one", "a2", "a"), ("default/two", "b1", "b")]
+    assert table(rule) == [("a", 2, 1, 0, False), ("b", 1, 1, 0, False), ("c", 1, 0, 0, True)]
+
+
+def test_a_running_pods_anti_affinity_names_the_pod_that_declares_it() -> None:
+    """The pod asks for nothing; the tenant that wants to be alone does."""
+    alone = build.affinity(
+        anti_required=[build.term(build.ZONE, build.selector("app"), namespace_selector={})]
+    )
+    cluster = Cluster(zoned("a1 a2"), [build.pod("hermit", namespace="quiet", node="a2", affinity=alone)])
+    (rule,) = rules(cluster, web("p"))
+    assert rule.kind == "existingAntiAffinity"
+    assert rule.declared_by is not None
+    assert [pod.key for pod in rule.declared_by.shown] == ["quiet/hermit"]
+    assert (rule.selects, rule.namespaces) == ("app", "every namespace")
+
+
+def test_replicas_that_keep_apart_are_told_from_both_sides() -> None:
+    """Kubernetes refuses for the pod's own term first; the mirror image is there too."""
+    cluster = Cluster(zoned("a1"), [web("one", "a1", affinity=alone_per_zone())])
+    found = rules(cluster, web("p", affinity=alone_per_zone()))
+    assert sorted(rule.kind for rule in found) == ["existingAntiAffinity", "requiredAntiAffinity"]
+
+
+def test_spread_tells_counts_and_limit_of_each_domain() -> None:
+    """Counted are live pods of the namespace; the emptiest domain sets the limit."""
+    pods = [web(f"a{i}", "a1") for i in range(3)] + [web("b0", "b1"), web("gone", "b1", terminating=True)]
+    pods.append(web("other", "b1", namespace="elsewhere"))
+    cluster = Cluster([*zoned("a1 b1"), *zoned("c1", unschedulable=True)], pods)
+    (rule,) = rules(
+        cluster,
+        web("p", spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=1)]),
+    )
+    assert rule.kind == "topologySpread"
+    assert rule.skew is not None
+    assert (rule.skew.max_skew, rule.skew.fewest, rule.skew.counts_itself, rule.skew.n_domains) == (
+        1,
+        0,
+        True,
+        3,
+    )
+    assert table(rule) == [("a", 1, 3, 0, False), ("b", 1, 1, 0, False), ("c", 1, 0, 0, True)]
+    assert rule.pods.n_total == 4
+    assert {pod.key for pod in rule.pods.shown} == {"default/a0", "default/a1", "default/a2", "default/b0"}
+
+
+def test_too_few_domains_count_as_an_empty_one() -> None:
+    """minDomains larger than the number of domains: the limit is maxSkew itself."""
+    cluster = Cluster(zoned("a1 b1"), [web("one", "a1"), web("two", "b1")])
+    spread = [build.spread(build.ZONE, build.selector("app=web"), max_skew=1, min_domains=3)]
+    (rule,) = rules(cluster, web("p", spread=spread))
+    assert rule.skew is not None
+    assert (rule.skew.fewest, rule.skew.n_domains, rule.skew.min_domains) == (0, 2, 3)
+
+
+def test_missing_affinity_tells_where_such_pods_are_and_which_of_them_wait() -> None:
+    """Two caches run where the pod may not go, one has no node itself."""
+    cluster = Cluster(
+        [*zoned("a1", taints=["x:NoSchedule"]), *zoned("b1")],
+        [
+            build.pod("cache-0", labels={"app": "cache"}, node="a1"),
+            build.pod("cache-1", labels={"app": "cache"}),
+            build.pod("cache-2", labels={"app": "cache"}, namespace="elsewhere"),
+        ],
+    )
+    near = build.affinity(required=[build.term(build.ZONE, build.selector("app=cache"))])
+    (rule,) = rules(cluster, build.pod(affinity=near))
+    assert (rule.kind, rule.n_nodes) == ("requiredAffinity", 1)
+    assert names(rule) == [("default/cache-0", "a1", "a")]
+    assert [pod.key for pod in rule.pending.shown] == ["default/cache-1"]
+    assert rule.domains == (Domain("a", 1, 1, None, True), Domain("b", 1, 0, None, False))
+
+
+@pytest.mark.parametrize(("running", "open_again"), [(1, True), (2, False), (3, False)])
+def test_a_limit_per_domain_tells_how_many_have_to_go(running: int, open_again: bool) -> None:
+    """At most two a zone, by annotation: one more than that has to leave before the pod may come."""
+    annotation = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {**build.term(build.ZONE, build.selector("app=web")), "maxPodsPerDomain": 2}
+            ]
+        }
+    }
+
+    def limited(name: str, node: str | None = None) -> build.Json:
+        pod = web(name, node)
+        pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(annotation)}
+        return pod
+
+    answer = Cluster(zoned("a1"), [limited(f"w{i}", "a1") for i in range(running)]).ask(limited("p"))
+    assert (answer.state == "schedulable") == open_again
+    if not open_again:
+        own = next(rule for rule in answer.rules if rule.kind == "requiredAntiAffinity")
+        assert table(own) == [("a", 1, running, 1, False)]
+        assert [len(suggestion.changes) for suggestion in answer.suggestions][:1] == [running - 1]
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        (NOTHING, "no pod (there is no labelSelector)"),
+        (EVERYTHING, "every pod"),
+        (parse_selector({"app": "web"}, [("tier", "In", ("a", "b"))]), "app=web,tier in (a,b)"),
+        (
+            parse_selector(None, [("a", "NotIn", ("x",)), ("b", "Exists", ()), ("c", "DoesNotExist", ())]),
+            "a!=x,b,!c",
+        ),
+        (parse_selector(None, [("a", "NotIn", ("x", "y"))]), "a notin (x,y)"),
+    ],
+)
+def test_selectors_read_as_kubectls(selector: Any, text: str) -> None:
+    """What `-l` takes, and words where that has none."""
+    assert selector_text(selector) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "selector", "text"),
+    [
+        ({"a"}, NOTHING, "namespace a"),
+        ({"b", "a"}, NOTHING, "namespaces a, b"),
+        (set(), EVERYTHING, "every namespace"),
+        ({"a"}, EVERYTHING, "every namespace"),
+        (set(), parse_selector({"team": "core"}, None), "namespaces with team=core"),
+        ({"a"}, parse_selector({"team": "core"}, None), "namespace a and namespaces with team=core"),
+        (set(), NOTHING, "no namespace"),
+    ],
+)
+def test_namespaces_of_a_term_in_words(names: set[str], selector: Any, text: str) -> None:
+    """The union of a list and a selector."""
+    assert namespaces_text(NamespaceRule(frozenset(names), selector)) == text
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 500, "500m"),
+        ("cpu", 2000, "2"),
+        ("memory", 1 << 30, "1Gi"),
+        ("memory", (1 << 30) + 1, "1.1Gi"),
+        ("memory", 1000, "1000"),
+        ("hugepages-2Mi", 4 << 20, "4Mi"),
+        ("example.com/gpu", 3, "3"),
+        ("pods", 1, "1"),
+    ],
+)
+def test_amounts_read_as_quantities(resource: str, amount: int, text: str) -> None:
+    """Exact where a quantity is short, rounded up where it is not."""
+    assert amount_text(resource, amount) == text

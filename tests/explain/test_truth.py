@@ -1,0 +1,150 @@
+"""What explanations claim, held against the machine, the plugins, and Kubernetes' recorded decisions."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scheduler.explain.affinity import affinity_findings
+from scheduler.explain.answers import Explanation
+from scheduler.explain.explaining import Question, explained
+from scheduler.explain.looking import Case, looked
+from scheduler.explain.spread import hard_constraints, spread_findings
+from scheduler.framework.profile import Profile
+from scheduler.model.instructions import Bind
+from scheduler.model.stimuli import PodSeen
+from scheduler.settings.loading import default_settings, parse_settings
+from scheduler.shell.profiles import built_profiles
+from scheduler.state.snapshot import Snapshot
+from tests import build
+from tests.conformance.product import LiveCluster
+from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
+from tests.driving import NAME
+from tests.explain.asking import SETTINGS, Cluster, as_json, decoded
+from tests.explain.drawing import drawn
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+def node_for_real(cluster: Cluster, pod: build.Json) -> str | None:
+    """Where a machine binds the pod; None where it does not."""
+    driver = cluster.driver()
+    subject = {**pod, "spec": {**pod["spec"], "schedulerName": NAME}}
+    driver.handle(PodSeen(decoded(subject)))
+    binds = [instruction for instruction in driver.cycle() if isinstance(instruction, Bind)]
+    driver.audit()
+    return binds[0].node_name if binds else None
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_every_suggestion_carried_out_for_real_makes_the_pod_schedulable(block: int) -> None:
+    """Changes are made on the API objects, not by the code under test; and none of them can be left out."""
+    n_refused = n_suggested = 0
+    for seed in range(block * 50, block * 50 + 50):
+        cluster, pod = drawn(seed)
+        answer = cluster.ask(pod)
+        real = node_for_real(cluster, pod)
+        assert (answer.state == "schedulable") == (real is not None), seed
+        if answer.state != "unschedulable":
+            continue
+        n_refused += 1
+        assert len(answer.suggestions) <= 5
+        sizes = [len(suggestion.changes) for suggestion in answer.suggestions]
+        assert sizes == sorted(sizes)
+        for suggestion in as_json(answer)["suggestions"]:
+            n_suggested += 1
+            changes = suggestion["changes"]
+            assert node_for_real(*cluster.changed(changes, pod)) is not None, (seed, changes)
+            for left_out in range(len(changes)) if 1 < len(changes) <= 6 else ():
+                fewer = changes[:left_out] + changes[left_out + 1 :]
+                assert node_for_real(*cluster.changed(fewer, pod)) is None, (seed, fewer)
+    assert n_refused >= 15
+    assert n_suggested >= n_refused
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_rules_found_refuse_exactly_the_nodes_that_the_plugins_refuse(block: int) -> None:
+    """Two ways to the same rule: the plugin's over arrays, and the explanation's term by term."""
+    n_compared = 0
+    for seed in range(1000 + block * 150, 1150 + block * 150):
+        cluster, pod = drawn(seed)
+        state = cluster.state()
+        profile = built_profiles(SETTINGS, Snapshot(state))[NAME]
+        case = looked(decoded(pod), state, profile)
+        assert isinstance(case, Case)
+        findings = [*spread_findings(case, hard_constraints(case.pod, profile)), *affinity_findings(case)]
+        for plugin in ("PodTopologySpread", "InterPodAffinity"):
+            refusals = [refusals for name, refusals in case.refusals if name == plugin]
+            refused = (
+                (refusals[0].codes != 0) & state.nodes.alive if refusals else np.zeros_like(state.nodes.alive)
+            )
+            found = np.zeros_like(refused)
+            for finding in findings:
+                if finding.plugin == plugin:
+                    found |= finding.broken
+            assert found.tolist() == refused.tolist(), (seed, plugin)
+            n_compared += bool(refused.any())
+    assert n_compared >= 40
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_groups_count_what_the_message_counts(block: int) -> None:
+    """Added up by reason, the groups are the numbers of the event's text; no node is in two."""
+    for seed in range(2000 + block * 100, 2100 + block * 100):
+        cluster, pod = drawn(seed)
+        answer = cluster.ask(pod)
+        if answer.state != "unschedulable":
+            continue
+        assert answer.n_more_groups == 0
+        assert sum(group.n_nodes for group in answer.groups) == answer.n_nodes
+        counts: Counter[str] = Counter()
+        for group in answer.groups:
+            for reason in group.reason.split(", "):
+                counts[reason] += group.n_nodes
+        entries = sorted(f"{count} {reason}" for reason, count in counts.items())
+        assert answer.message == f"0/{answer.n_nodes} nodes are available: {', '.join(entries)}."
+
+
+def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
+    """Each recorded answer of the trace, and the explanation of the same pod before the same cluster."""
+    config = json.dumps(trace.config)
+    settings = default_settings() if trace.config is None else parse_settings(config, "config")
+    cluster, expected = LiveCluster(), iter(trace.expected)
+
+    def new_profile(snapshot: Snapshot) -> Profile:
+        return built_profiles(settings, snapshot)[settings.profiles[0].scheduler_name]
+
+    for op in trace.ops:
+        match op:
+            case Apply(object=obj):
+                cluster.apply(obj)
+            case Delete(kind=kind, namespace=namespace, name=name):
+                cluster.delete(kind, namespace, name)
+            case Evaluate(object=obj):
+                pod, chance = cluster.pod(obj), random.Random(1)
+                question = Question(pod=pod, state=cluster.state, new_profile=new_profile, chance=chance)
+                yield next(expected), explained(question)
+
+
+@pytest.mark.parametrize("name", ["affinity", "spread", "node", "mixed"])
+def test_recorded_refusals_are_told_in_kubernetes_own_words(name: str) -> None:
+    """Every fifteenth cluster whose questions Kubernetes 1.36 answered; what preemption adds is left out."""
+    n_refused = 0
+    for trace in islice(read(DATA / f"{name}.jsonl.gz"), 0, None, 15):
+        assert isinstance(trace, Trace)
+        for wanted, answer in recorded_answers(trace):
+            if "message" in wanted and "error" not in wanted:
+                n_refused += 1
+                message = wanted["message"].partition(" preemption:")[0]
+                assert (answer.state, answer.message) == ("unschedulable", message), trace.name
+            elif wanted.get("feasible"):
+                found = (answer.state, answer.n_feasible)
+                assert found == ("schedulable", len(wanted["feasible"])), trace.name
+    assert n_refused >= 5
