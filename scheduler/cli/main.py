@@ -22,6 +22,11 @@ _COMMANDS: Final = (
     ("explain", "scheduler.cli.explain", "tell why a pod is pending, or where it is, and what would help"),
     ("simulate", "scheduler.cli.simulate", "place a manifest's replicas without touching the cluster"),
     ("snapshot", "scheduler.cli.snapshot", "save what scheduling reads of a cluster to a file"),
+    (
+        "webhook",
+        "scheduler.cli.webhook",
+        "merge label keys into new pods, and refuse those that would keep others away",
+    ),
     ("demo", "scheduler.cli.demo", "play the stories of the design documents on an embedded cluster"),
     ("devcluster", "scheduler.cli.devcluster", "serve an embedded cluster that kubectl can talk to"),
 )

@@ -25,7 +25,7 @@ from scheduler.model.annotations import AFFINITY
 from scheduler.webhook.field_errors import FieldError, Json, annotation_error, invalid_pod
 from scheduler.webhook.own_annotation import completed
 from scheduler.webhook.reviews import Allowed, Refused, Review, ReviewedPod, Verdict
-from scheduler.webhook.shapes import Declared, Malformed, canonical, declared
+from scheduler.webhook.shapes import UNREADABLE, Declared, Malformed, canonical, declared
 from scheduler.webhook.slots import SLOTS, Labels, Slot
 
 #: JSON of the label values that were merged; its presence says that the annotations have been.
@@ -61,7 +61,7 @@ def earlier_labels(pod: ReviewedPod) -> Labels | FieldError | None:
         return None
     try:
         return msgspec.json.decode(text, type=dict[str, str])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         return annotation_error(MERGED, text, f"$: {error}")
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from scheduler.webhook.field_errors import Json
-from scheduler.webhook.shapes import located
+from scheduler.webhook.shapes import UNREADABLE, located
 
 API_VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
@@ -134,7 +134,7 @@ def decode_review(body: bytes) -> Review:
             pod=_pod(request.object, request.namespace),
             old_pod=_pod(request.old_object, request.namespace),
         )
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedReviewError(located(error)) from error
 
 

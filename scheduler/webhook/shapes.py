@@ -20,6 +20,9 @@ LIMIT_BYTES: Final = 64 * 1024
 #: Terms that one annotation may hold: each costs time in every decision.
 LIMIT_TERMS: Final = 64
 
+#: What decoding bytes of others raises: no JSON, another shape, too deep, no UTF-8.
+UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 #: Unknown fields that a warning names.
@@ -104,7 +107,7 @@ def declared(text: str, shape: Shape) -> Declared | Malformed:
     try:
         items = decoder.decode(text) or []
         written = msgspec.json.decode(text) or []
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         return Malformed(located(error))
     if len(items) > LIMIT_TERMS:
         return Malformed(f"$: {len(items)} items, expected at most {LIMIT_TERMS}")

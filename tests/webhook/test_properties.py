@@ -1,0 +1,236 @@
+"""The output is a fixed point of itself, for any pod; and any bytes get an answer, or a line that says why not."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.webhook.mutating import mutate
+from scheduler.webhook.reviews import MalformedReviewError, decode_review, encode_answer
+from scheduler.webhook.slots import SLOTS
+from scheduler.webhook.validating import AntiAffinity, validate
+from tests import build
+from tests.build import Json
+from tests.webhook.asking import ANNOTATION, MERGED, OWN, mutated, review, validated
+from tests.webhook.test_mutating import ENFORCED, HARD, SOFT
+
+KEYS = ["app", "tier", "tenant", "absent", "Bad key"]
+KINDS = ("In", "NotIn", "Exists")
+keys = st.lists(st.sampled_from(KEYS), max_size=2)
+labels = st.dictionaries(st.sampled_from(KEYS[:3]), st.sampled_from(["a", "b", ""]))
+
+
+def _selectors() -> st.SearchStrategy[Any]:
+    expression = st.fixed_dictionaries(
+        {"key": st.sampled_from(KEYS[:4]), "operator": st.sampled_from(KINDS)},
+        optional={"values": st.lists(st.sampled_from(["a", "b"]), max_size=2)},
+    )
+    optional = {"matchLabels": labels, "matchExpressions": st.lists(expression, max_size=2)}
+    return st.none() | st.fixed_dictionaries({}, optional=optional)
+
+
+terms = st.fixed_dictionaries(
+    {"topologyKey": st.sampled_from([build.ZONE, build.HOSTNAME])},
+    optional={
+        "labelSelector": _selectors(),
+        "namespaceSelector": _selectors(),
+        "namespaces": st.lists(st.sampled_from(["n1", "n2"]), max_size=2),
+        "matchLabelKeys": keys,
+        "mismatchLabelKeys": keys,
+    },
+)
+weighted = st.fixed_dictionaries({"weight": st.integers(1, 100), "podAffinityTerm": terms})
+constraints = st.fixed_dictionaries(
+    {
+        "topologyKey": st.sampled_from([build.ZONE, build.HOSTNAME, "rack"]),
+        "maxSkew": st.integers(1, 3),
+        "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+    },
+    optional={"labelSelector": _selectors(), "matchLabelKeys": keys, "minDomains": st.none() | st.just(2)},
+)
+by_kind = {HARD: st.lists(terms, max_size=2), SOFT: st.lists(weighted, max_size=2)}
+sides = st.fixed_dictionaries({}, optional=by_kind)
+own_sides = st.fixed_dictionaries({}, optional={**by_kind, ENFORCED: st.lists(terms, max_size=2)})
+affinities = st.fixed_dictionaries({}, optional={"podAffinity": sides, "podAntiAffinity": sides})
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Json:
+    """A pod with terms in fields, in the annotations of kep-3633-alt, and in ours."""
+    pod = build.pod("p", labels=draw(labels), affinity=draw(st.none() | affinities))
+    spread = draw(st.lists(constraints, max_size=1))
+    if spread:
+        pod["spec"]["topologySpreadConstraints"] = spread
+    kinds: dict[str, st.SearchStrategy[Any]] = {
+        ANNOTATION[slot.name]: st.lists(
+            constraints if not slot.side else terms if slot.kind == HARD else weighted, max_size=2
+        )
+        for slot in SLOTS
+    }
+    kinds[OWN] = st.fixed_dictionaries({}, optional={"podAffinity": own_sides, "podAntiAffinity": own_sides})
+    annotations = draw(st.fixed_dictionaries({}, optional=kinds))
+    pod["metadata"]["annotations"] = {name: json.dumps(value) for name, value in annotations.items()}
+    return pod
+
+
+@settings(max_examples=200, deadline=None)
+@given(pod=pods(), merges_fields=st.booleans())
+def test_what_was_merged_once_is_not_merged_again(pod, merges_fields):
+    answer = mutated(pod, merges_fields=merges_fields)
+    if answer.pod is None:
+        assert answer.causes
+        return
+    again = mutated(answer.pod, merges_fields=merges_fields)
+    assert (again.status, again.patch) == (None, [])
+
+
+@settings(max_examples=200, deadline=None)
+@given(pod=pods(), changed=labels)
+def test_a_second_run_after_other_labels_gives_what_one_run_with_them_would(pod, changed):
+    """But for the order of terms, which means nothing."""
+    first = mutated(pod).pod
+    direct = copy.deepcopy(pod)
+    direct["metadata"]["labels"] = changed
+    at_once = mutated(direct)
+    if first is None:
+        return
+    first["metadata"]["labels"] = changed
+    later = mutated(first)
+    assert (later.pod is None) == (at_once.pod is None)
+    if later.pod is not None and at_once.pod is not None:
+        assert _unordered(later.pod) == _unordered(at_once.pod)
+
+
+def _unordered(pod: Json) -> tuple[Any, ...]:
+    affinity = pod["spec"].get("affinity") or {}
+    lists = [affinity.get(slot.side, {}).get(slot.kind) or [] for slot in SLOTS if slot.side]
+    lists.append(pod["spec"].get("topologySpreadConstraints") or [])
+    own = json.loads(pod["metadata"]["annotations"].get(OWN, "null"))
+    marker = pod["metadata"]["annotations"].get(MERGED)
+    return own, marker, [sorted(json.dumps(item, sort_keys=True) for item in items) for items in lists]
+
+
+@settings(max_examples=100, deadline=None)
+@given(pod=pods())
+def test_what_the_mutating_webhook_lets_through_the_validating_one_can_read(pod):
+    answer = mutated(pod)
+    if answer.pod is not None:
+        status = validated(answer.pod, refused=AntiAffinity.OFF).status
+        assert status is None
+
+
+# Any bytes at all
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for name, each in inside for place in _places(each, (*path, name)))]
+
+
+@st.composite
+def mutants(draw: st.DrawFn) -> bytes:
+    """A review of which some parts are something else, in annotations too."""
+    pod = draw(pods())
+    annotations = pod["metadata"]["annotations"]
+    for name in annotations:
+        if draw(st.booleans()):
+            annotations[name] = json.dumps(_mutant(draw, json.loads(annotations[name])))
+    annotations |= draw(
+        st.fixed_dictionaries({}, optional={MERGED: st.text(max_size=8) | JSON.map(json.dumps)})
+    )
+    asked = json.loads(
+        review(pod, operation=draw(st.sampled_from(["CREATE", "UPDATE"])), old=draw(st.none() | pods()))
+    )
+    for _ in range(draw(st.integers(0, 3))):
+        asked = _mutant(draw, asked)
+    return json.dumps(asked).encode()
+
+
+def _mutant(draw: st.DrawFn, value: Any) -> Any:
+    path = draw(st.sampled_from(_places(value)))
+    if not path:
+        return draw(JSON)
+    place = value
+    for name in path[:-1]:
+        place = place[name]
+    if draw(st.booleans()):
+        del place[path[-1]]
+    else:
+        place[path[-1]] = draw(JSON)
+    return value
+
+
+def answer_to(body: bytes, merges_fields: bool) -> None:
+    """Both webhooks answer, or say in one line why they cannot. Any other error is a bug."""
+    try:
+        asked = decode_review(body)
+    except MalformedReviewError as error:
+        assert "\n" not in str(error)
+        return
+    for verdict in (mutate(asked, merges_fields=merges_fields), validate(asked, refused=AntiAffinity.ANY)):
+        response = json.loads(encode_answer(asked.uid, verdict))["response"]
+        assert response["uid"] == asked.uid
+        if not response["allowed"]:
+            status = response["status"]
+            assert 400 <= status["code"] < 500
+            assert status["message"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(body=mutants(), merges_fields=st.booleans())
+def test_a_review_with_anything_in_it_is_answered(body, merges_fields):
+    answer_to(body, merges_fields)
+
+
+@settings(max_examples=200, deadline=None)
+@given(body=st.binary(max_size=200))
+def test_bytes_that_are_no_review_are_answered(body):
+    answer_to(body, merges_fields=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"[" * 100_000, id="deep lists"),
+        pytest.param(b'{"request":{"uid":"u","object":' + b'{"a":' * 100_000, id="deep objects"),
+        pytest.param(b'{"request":{"uid":"\\ud800"}}', id="half a surrogate pair"),
+        pytest.param(b'{"request":{"uid":"\xff"}}', id="no UTF-8"),
+        pytest.param(
+            b'{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u"}}',
+            id="v1beta1",
+        ),
+        pytest.param(b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', id="no request"),
+    ],
+)
+def test_what_is_no_review_says_so(body):
+    with pytest.raises(MalformedReviewError):
+        decode_review(body)
+
+
+def test_other_objects_are_let_through():
+    """A configuration may send more than it should; that is no reason to stop it."""
+    asked = json.loads(review(build.pod()))
+    for change in (
+        {"resource": {"group": "apps", "version": "v1", "resource": "deployments"}},
+        {"subResource": "status"},
+    ):
+        body = json.dumps({**asked, "request": {**asked["request"], **change, "object": ["whatever"]}})
+        found = decode_review(body.encode())
+        assert found.pod is None
+        assert json.loads(encode_answer(found.uid, mutate(found, merges_fields=True)))["response"]["allowed"]

@@ -1,0 +1,168 @@
+"""Over HTTPS, as the API server comes: answers, what is too large, too slow or no review, and renewed certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler.observe.logs import configure
+from scheduler.webhook.certificates import Trusted, issue
+from scheduler.webhook.metrics import WebhookMetrics
+from scheduler.webhook.mutating import mutate
+from scheduler.webhook.server import MAX_BODY_BYTES, Endpoint, Listener
+from scheduler.webhook.validating import AntiAffinity, validate
+from tests import build
+from tests.webhook.asking import answered, review
+from tests.webhook.test_mutating import ANTI_HARD, pod_with, term
+
+pytestmark = pytest.mark.asyncio
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass
+class Server:
+    listener: Listener
+    metrics: WebhookMetrics
+    port: int
+    log: io.StringIO
+
+    async def post(
+        self, path: str, body: bytes, *, trusted: Trusted, method: str = "POST"
+    ) -> tuple[int, bytes]:
+        """Status and body of an answer to a client that trusts these authorities."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(
+                method, f"https://{LOOPBACK}:{self.port}{path}", data=io.BytesIO(body), ssl=_trusting(trusted)
+            ) as answer,
+        ):
+            return answer.status, await answer.read()
+
+    def counted(self, verdict: str) -> float:
+        text = self.metrics.render().decode()
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name.endswith("webhook_requests_total") and sample.labels["verdict"] == verdict
+        )
+
+
+def _trusting(trusted: Trusted) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=trusted.authorities.decode())
+
+
+@asynccontextmanager
+async def running(trusted: Trusted | None, *, body_timeout_s: float = 30.0) -> AsyncIterator[Server]:
+    log, metrics = io.StringIO(), WebhookMetrics()
+    judges = {
+        "mutate": partial(mutate, merges_fields=False),
+        "validate": partial(validate, refused=AntiAffinity.ALL_NAMESPACES),
+    }
+    logger = configure(verbosity=4, form="text", stream=log)
+    endpoint = Endpoint(judges, metrics=metrics, log=logger, body_timeout_s=body_timeout_s)
+    listener = Listener(endpoint.application, metrics)
+    if trusted is not None:
+        listener.serve(trusted.pair)
+    port = await listener.start(LOOPBACK, 0)
+    try:
+        yield Server(listener, metrics, port, log)
+    finally:
+        await listener.stop()
+
+
+@pytest.fixture(scope="module")
+def trusted() -> Trusted:
+    return issue([LOOPBACK], time.time())
+
+
+async def test_a_pod_is_merged_and_another_refused(trusted):
+    async with running(trusted) as server:
+        pod = pod_with({ANTI_HARD: [term("tier")]})
+        status, body = await server.post("/mutate", review(pod), trusted=trusted)
+        assert status == 200
+        assert answered(pod, body).patch
+        everywhere = {**build.term(build.ZONE, {}), "namespaceSelector": {}}
+        harmful = build.pod(affinity=build.affinity(anti_required=[everywhere]))
+        status, body = await server.post("/validate", review(harmful), trusted=trusted)
+        assert status == 200
+        assert answered(harmful, body).status
+        assert (server.counted("patched"), server.counted("refused")) == (1, 1)
+        assert 'pod="default/web-0"' in server.log.getvalue()
+        assert "BEGIN" not in server.log.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "body", "status", "verdict"),
+    [
+        pytest.param("/mutate", "POST", b"{", 400, "malformed", id="no review"),
+        pytest.param("/mutate", "POST", b"[" * 100_000, 400, "malformed", id="too deep"),
+        pytest.param("/mutate", "POST", b" " * (MAX_BODY_BYTES + 1), 413, "too_large", id="too large"),
+        pytest.param("/mutate", "GET", b"", 405, None, id="GET"),
+        pytest.param("/", "POST", b"{}", 404, None, id="another path"),
+    ],
+)
+async def test_what_is_no_question_gets_a_status_and_one_line(trusted, path, method, body, status, verdict):
+    async with running(trusted) as server:
+        found, text = await server.post(path, body, method=method, trusted=trusted)
+        assert found == status
+        assert len(text.decode().splitlines()) == 1
+        if verdict:
+            assert server.counted(verdict) == 1
+        assert "Traceback" not in server.log.getvalue()
+
+
+async def test_a_body_that_does_not_arrive_is_not_waited_for(trusted):
+    async with running(trusted, body_timeout_s=0.05) as server:
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.port, ssl=_trusting(trusted))
+        writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert b" 408 " in await reader.readline()
+        assert server.counted("too_slow") == 1
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_many_at_once_are_all_answered(trusted):
+    pod = pod_with({ANTI_HARD: [term("tier")]})
+    async with running(trusted) as server:
+        body = review(pod)
+        answers = await asyncio.gather(*(server.post("/mutate", body, trusted=trusted) for _ in range(100)))
+        assert {status for status, _ in answers} == {200}
+
+
+async def test_nothing_is_served_before_there_is_a_certificate(trusted):
+    async with running(None) as server:
+        assert not server.listener.is_serving
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await server.post("/mutate", b"{}", trusted=trusted)
+
+
+async def test_a_renewed_certificate_is_served_to_new_connections(trusted):
+    """Without a restart; the old authority is then no longer enough."""
+    async with running(trusted) as server:
+        assert (await server.post("/mutate", b"{", trusted=trusted))[0] == 400
+        other = issue([LOOPBACK], time.time())
+        server.listener.serve(other.pair)
+        assert (await server.post("/mutate", b"{", trusted=other))[0] == 400
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await server.post("/mutate", b"{", trusted=trusted)
+        assert server.metrics.certificate_expires_s > time.time()
+
+
+async def test_the_answer_is_the_versioned_envelope(trusted):
+    async with running(trusted) as server:
+        _, body = await server.post("/validate", review(build.pod()), trusted=trusted)
+        head = json.loads(body)
+        assert (head["apiVersion"], head["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")

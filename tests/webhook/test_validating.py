@@ -1,0 +1,142 @@
+"""Which pods are refused because they would keep others away, or because their annotations cannot be read."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.webhook.validating import AntiAffinity
+from tests import build
+from tests.build import Json
+from tests.webhook.asking import ANNOTATION, OWN, validated
+from tests.webhook.test_mutating import ANTI_HARD, ENFORCED, HARD, SOFT
+
+EVERYWHERE: Json = {}
+
+
+def anti(key: str, namespaces: Json | None, *, kind: str = HARD) -> Json:
+    term = build.term(key, build.selector("app=web"))
+    if namespaces is not None:
+        term["namespaceSelector"] = namespaces
+    item = {"weight": 1, "podAffinityTerm": term} if kind == SOFT else term
+    return {"podAntiAffinity": {kind: [item]}}
+
+
+def in_field(affinity: Json) -> Json:
+    return build.pod("web-0", affinity=affinity)
+
+
+def in_annotation(affinity: Json) -> Json:
+    pod = build.pod("web-0")
+    pod["metadata"]["annotations"] = {OWN: json.dumps(affinity)}
+    return pod
+
+
+@pytest.mark.parametrize("place", [in_field, in_annotation])
+@pytest.mark.parametrize(
+    ("affinity", "verdicts"),
+    [
+        # Refused where the setting is off, over all namespaces, any.
+        pytest.param(anti(build.HOSTNAME, EVERYWHERE), (0, 0, 0), id="per node"),
+        pytest.param(anti(build.ZONE, None), (0, 0, 1), id="per zone, own namespace"),
+        pytest.param(anti(build.ZONE, build.selector("team=a")), (0, 0, 1), id="per zone, one team"),
+        pytest.param(
+            anti(build.ZONE, build.selector("team")), (0, 0, 1), id="per zone, namespaces with a team"
+        ),
+        pytest.param(anti(build.ZONE, EVERYWHERE), (0, 1, 1), id="per zone, everywhere"),
+        pytest.param(anti(build.ZONE, build.selector("!team")), (0, 1, 1), id="all but those with a label"),
+        pytest.param(anti(build.ZONE, build.selector("team notin a")), (0, 1, 1), id="all but one team"),
+        pytest.param(
+            anti(build.ZONE, build.selector("kubernetes.io/metadata.name")),
+            (0, 1, 1),
+            id="a label that all have",
+        ),
+        pytest.param(anti(build.ZONE, EVERYWHERE, kind=SOFT), (0, 0, 0), id="only preferred"),
+        pytest.param(
+            {"podAffinity": {HARD: [{**build.term(build.ZONE, {}), "namespaceSelector": {}}]}},
+            (0, 0, 0),
+            id="affinity",
+        ),
+    ],
+)
+def test_required_anti_affinity_over_all_namespaces_may_only_be_per_node(place, affinity, verdicts):
+    found = [validated(place(affinity), refused=setting).status for setting in AntiAffinity]
+    assert tuple(int(status is not None) for status in found) == verdicts
+
+
+def test_enforced_rules_are_required_ones():
+    assert validated(in_annotation(anti(build.ZONE, EVERYWHERE, kind=ENFORCED))).status is not None
+
+
+@pytest.mark.parametrize(
+    ("setting", "suffix"), [(AntiAffinity.ANY, ""), (AntiAffinity.ALL_NAMESPACES, " over all namespaces")]
+)
+def test_the_refusal_reads_as_that_of_the_admission_plugin(setting, suffix):
+    """LimitPodHardAntiAffinityTopology, whose rule `any` is."""
+    status = validated(in_field(anti(build.ZONE, EVERYWHERE)), refused=setting).status
+    assert status is not None
+    assert (status["code"], status["reason"]) == (403, "Forbidden")
+    assert status["message"] == (
+        'pods "web-0" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey '
+        f"{build.ZONE} but only key kubernetes.io/hostname is allowed{suffix}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "field", "path"),
+    [
+        pytest.param({OWN: '{"podAffinity": 1}'}, OWN, "$.podAffinity: ", id="ours"),
+        pytest.param({ANTI_HARD: '[{"weight": 1}, 2]'}, ANTI_HARD, "$[1]: ", id="a list of kep-3633-alt"),
+        pytest.param(
+            {OWN: "{}", "affinity-scheduler.io/affinity-mode": "x"}, OWN, "affinity-mode: ", id="mode"
+        ),
+    ],
+)
+def test_annotations_that_cannot_be_read_are_refused_with_the_json_path(annotations, field, path):
+    pod = build.pod("web-0")
+    pod["metadata"]["annotations"] = annotations
+    ((reason, found, message),) = validated(pod, refused=AntiAffinity.OFF).causes
+    assert (reason, found) == ("FieldValueInvalid", f"metadata.annotations[{field}]")
+    assert path in message
+
+
+def test_what_is_not_ours_is_not_read():
+    pod = in_field(build.affinity())
+    pod["metadata"]["annotations"] = {"example.com/affinity": "{", "kep-3633-alt.10h.in/other": "{"}
+    assert validated(pod).status is None
+
+
+# Updates
+
+
+def updated(change: Any) -> tuple[Json, Json]:
+    old = in_annotation({"podAntiAffinity": {HARD: "no list"}})
+    new = copy.deepcopy(old)
+    change(new["metadata"])
+    return new, old
+
+
+def test_a_pod_that_was_stored_as_it_is_can_still_be_updated():
+    """Its labels, its finalizers: a controller must not be stopped by what was let through once."""
+    new, old = updated(lambda meta: meta.update(labels={"app": "other"}, finalizers=[]))
+    assert validated(new, old=old).status is None
+
+
+@pytest.mark.parametrize("affinity", ["{", json.dumps(anti(build.ZONE, EVERYWHERE))])
+def test_an_annotation_is_checked_when_it_is_changed(affinity):
+    """Fields of a pod are immutable, annotations are not."""
+    new, old = updated(lambda meta: meta["annotations"].update({OWN: affinity}))
+    assert validated(new, old=old).status is not None
+
+
+def test_an_annotation_that_only_creation_reads_is_not_checked_later():
+    old = in_annotation({})
+    new = copy.deepcopy(old)
+    new["metadata"]["annotations"] |= {
+        OWN: '{"podAffinity": {}}',
+        ANNOTATION["topologySpreadConstraints"]: "{",
+    }
+    assert validated(new, old=old).status is None
