@@ -1,0 +1,125 @@
+"""An enforcer with a tiny cluster, driven by API objects as JSON; and the same cluster recounted plainly."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scheduler.enforcing.limiting import Limits
+from scheduler.enforcing.machine import Enforcer
+from scheduler.enforcing.orders import Ended, Evict, Found, Order
+from scheduler.model.annotations import AFFINITY, GRACE
+from scheduler.model.nodes import decode_namespace, decode_node
+from scheduler.model.pods import PodDecoder
+from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodGone, PodSeen
+from scheduler.state.audit import differences
+from tests import build
+from tests.build import Json
+
+ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+#: No limit that a test does not ask for; anti-affinity is acted upon at once.
+FREE = Limits(
+    evictions=10_000, evictions_per_namespace=10_000, evictions_per_node=10_000, max_share=1.0, settle_s=0.0
+)
+
+
+def rules(
+    near: list[Json] | None = None, far: list[Json] | None = None, *, which: str = ENFORCED
+) -> dict[str, Any]:
+    """An affinity annotation of these terms."""
+    made: dict[str, Any] = {}
+    if near:
+        made["podAffinity"] = {which: near}
+    if far:
+        made["podAntiAffinity"] = {which: far}
+    return made
+
+
+class Driver:
+    """Stimuli from JSON, a clock that moves by hand."""
+
+    def __init__(self, limits: Limits = FREE, **settings: Any) -> None:
+        settings = {"is_movable": lambda _: True, "acts": True, **settings}
+        self.enforcer = Enforcer(limits, **settings)
+        self.now_s = 1000.0
+        self.pods: dict[str, Json] = {}
+        self._decoder = PodDecoder()
+        self._version = 0
+
+    def node(self, name: str, **keywords: Any) -> None:
+        self.enforcer.take_in(NodeSeen(decode_node(json.dumps(build.node(name, **keywords)).encode())))
+
+    def namespace(self, name: str, **labels: str) -> None:
+        document = json.dumps(build.namespace(name, labels=labels)).encode()
+        self.enforcer.take_in(NamespaceSeen(decode_namespace(document)))
+
+    def pod(
+        self,
+        name: str,
+        node: str,
+        annotation: Json | None = None,
+        *,
+        grace: str | None = None,
+        created: str = "",
+        priority: int = 0,
+        **keywords: Any,
+    ) -> str:
+        """The pod runs on the node; returns its uid."""
+        document = build.pod(name, node=node, spec={"priority": priority}, phase="Running", **keywords)
+        self._version += 1
+        annotations = {AFFINITY: json.dumps(annotation)} if annotation else {}
+        if grace is not None:
+            annotations[GRACE] = grace
+        document["metadata"] |= {
+            "annotations": annotations,
+            "resourceVersion": str(self._version),
+            "creationTimestamp": created or None,
+        }
+        self.see(document)
+        return str(document["metadata"]["uid"])
+
+    def see(self, document: Json) -> None:
+        """The watch shows the pod so."""
+        uid = document["metadata"]["uid"]
+        if not document["metadata"].get("deletionTimestamp"):
+            self.pods[uid] = document
+        self.enforcer.take_in(PodSeen(self._decoder.decode(json.dumps(document).encode())))
+
+    def relabel(self, uid: str, **labels: str) -> None:
+        document = self.pods[uid]
+        document["metadata"]["labels"] = labels
+        self.see(document)
+
+    def gone(self, uid: str) -> None:
+        self.pods.pop(uid, None)
+        self.enforcer.take_in(PodGone(uid))
+
+    def look(self, after_s: float = 0.0) -> list[Order]:
+        self.now_s += after_s
+        return self.enforcer.look(self.now_s)
+
+    def evicted(self, uid: str) -> None:
+        """The server has evicted the pod, and its containers have ended."""
+        self.enforcer.answered(uid, Ended.EVICTED, self.now_s)
+        self.gone(uid)
+
+    def enforce(self, after_s: float = 0.0, *, limit: int = 1000) -> list[str]:
+        """Names of the pods that go, in order, until nobody does."""
+        names: list[str] = []
+        orders = self.look(after_s)
+        while orders := [each for each in orders if isinstance(each, Evict)]:
+            (order,) = orders
+            assert isinstance(order, Evict)
+            names.append(order.pod.name)
+            assert len(names) <= limit, "enforcement does not end"
+            self.evicted(order.pod.uid)
+            orders = self.look()
+        return names
+
+    def found(self, after_s: float = 0.0) -> list[Found]:
+        return [each for each in self.look(after_s) if isinstance(each, Found)]
+
+    def audit(self) -> None:
+        assert differences(self.enforcer.state) == []

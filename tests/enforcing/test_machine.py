@@ -1,0 +1,448 @@
+"""Who goes, when, and who stays: stimuli in, orders out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from scheduler.enforcing.limiting import BACKOFF_S, WINDOW_S, Limits
+from scheduler.enforcing.orders import Ended, Evict, Order, Origin, Refused
+from scheduler.model.stimuli import NodeGone
+from tests.build import HOSTNAME, ZONE, selector, term
+from tests.enforcing.driving import FREE, REQUIRED, Driver, rules
+
+WEB, DB = {"app": "web"}, {"app": "db"}
+APART = rules(far=[term(ZONE, selector("app=web"))])
+NEAR_DB = rules(near=[term(ZONE, selector("app=db"))])
+NEAR_WEB = rules(near=[term(ZONE, selector("app=web"))])
+
+
+@pytest.fixture
+def cluster() -> Iterator[Driver]:
+    """Nodes a1 and a2 in zone a, b1 and b2 in zone b."""
+    driver = zones()
+    yield driver
+    driver.audit()
+
+
+def zones(limits: Limits = FREE, **settings: object) -> Driver:
+    driver = Driver(limits, **settings)
+    for name in ("a1", "a2", "b1", "b2"):
+        driver.node(name, labels={ZONE: name[0]})
+    driver.namespace("default")
+    driver.look()
+    return driver
+
+
+def evict_of(orders: list[Order]) -> Evict:
+    (found,) = (each for each in orders if isinstance(each, Evict))
+    return found
+
+
+# Anti-affinity.
+
+
+def test_of_two_pods_that_must_not_share_a_zone_the_younger_goes(cluster: Driver) -> None:
+    cluster.pod("old", "a1", APART, labels=WEB, created="2026-01-01T00:00:00Z")
+    cluster.pod("new", "a2", APART, labels=WEB, created="2026-01-02T00:00:00Z")
+    cluster.pod("far", "b1", APART, labels=WEB)
+    assert cluster.enforce() == ["new"]
+
+
+def test_the_pod_that_declares_the_rule_goes_and_not_the_one_it_selects(cluster: Driver) -> None:
+    cluster.pod("picky", "a1", APART, created="2026-01-01T00:00:00Z")
+    cluster.pod("web", "a2", labels=WEB, created="2026-01-02T00:00:00Z")
+    assert cluster.enforce() == ["picky"]
+
+
+@pytest.mark.parametrize(
+    ("declaring", "others", "gone"),
+    [
+        pytest.param(5, [1], ["w0"], id="the other is of lower priority"),
+        pytest.param(5, [5], ["picky"], id="all are equal"),
+        pytest.param(1, [5], ["picky"], id="the declaring pod is of lower priority"),
+        pytest.param(5, [1, 1], ["w1", "w0"], id="all others are of lower priority"),
+        pytest.param(5, [1, 9], ["picky"], id="evicting the lower one would not be enough"),
+    ],
+)
+def test_the_lowest_priorities_go_where_that_is_enough(
+    cluster: Driver, declaring: int, others: list[int], gone: list[str]
+) -> None:
+    cluster.pod("picky", "a1", APART, priority=declaring)
+    for number, priority in enumerate(others):
+        cluster.pod(f"w{number}", "a2", labels=WEB, priority=priority)
+    assert cluster.enforce() == gone
+
+
+@pytest.mark.parametrize(("limit", "n_gone"), [(1, 3), (2, 2), (3, 1), (4, 0), (9, 0)])
+def test_no_more_than_max_pods_per_domain_stay(cluster: Driver, limit: int, n_gone: int) -> None:
+    limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": limit}])
+    for number in range(4):
+        cluster.pod(f"w{number}", "a1", limited, labels=WEB, created=f"2026-01-0{number + 1}T00:00:00Z")
+    assert cluster.enforce() == ["w3", "w2", "w1"][:n_gone]
+
+
+def test_a_node_without_the_topology_key_is_in_no_domain(cluster: Driver) -> None:
+    cluster.node("nowhere")
+    cluster.pod("p", "nowhere", APART, labels=WEB)
+    cluster.pod("q", "nowhere", APART, labels=WEB)
+    assert cluster.enforce() == []
+
+
+def test_pods_on_a_node_that_is_not_known_are_not_judged(cluster: Driver) -> None:
+    cluster.pod("p", "gone", NEAR_DB, grace="0")
+    assert cluster.enforce(1000.0) == []
+
+
+def test_a_terminating_pod_does_not_count(cluster: Driver) -> None:
+    """It is leaving already; nobody else has to."""
+    cluster.pod("p", "a1", APART, labels=WEB)
+    cluster.pod("q", "a2", APART, labels=WEB, terminating=True)
+    assert cluster.enforce() == []
+
+
+def test_an_evicted_pod_counts_no_more_although_the_watch_is_late(cluster: Driver) -> None:
+    for name in "pq":
+        cluster.pod(name, "a1", APART, labels=WEB)
+    gone = evict_of(cluster.look()).pod
+    assert cluster.look() == [], "one eviction at a time"
+    cluster.enforcer.answered(gone.uid, Ended.EVICTED, cluster.now_s)
+    cluster.see(cluster.pods[gone.uid])
+    assert cluster.look() == []
+
+
+@pytest.mark.parametrize("what", ["pod", "node", "namespace"])
+def test_a_changed_label_breaks_a_rule(cluster: Driver, what: str) -> None:
+    """Of the pod, of its node, of its namespace."""
+    across = term(ZONE, selector("app=web"), namespace_selector=selector("team=blue"))
+    cluster.namespace("shop", team="blue" if what != "namespace" else "red")
+    cluster.pod("p", "a1", rules(far=[across]))
+    place = "b1" if what == "node" else "a2"
+    uid = cluster.pod("q", place, namespace="shop", labels=WEB if what != "pod" else DB)
+    assert cluster.enforce() == []
+    match what:
+        case "pod":
+            cluster.relabel(uid, app="web")
+        case "node":
+            cluster.node("b1", labels={ZONE: "a"})
+        case "namespace":
+            cluster.namespace("shop", team="blue")
+    assert cluster.enforce() == ["p"]
+
+
+def test_what_holds_again_is_left_alone() -> None:
+    cluster = zones(replace(FREE, settle_s=2.0))
+    cluster.pod("p", "a1", APART, labels=WEB)
+    other = cluster.pod("q", "a2", labels=WEB)
+    assert cluster.look() == []
+    assert cluster.enforcer.next_wake_s() == cluster.now_s + 2.0
+    cluster.relabel(other, app="db")
+    assert cluster.enforce(2.0) == []
+    cluster.relabel(other, app="web")
+    assert cluster.enforce(1.0) == []
+    assert cluster.enforce(2.0) == ["p"]
+
+
+@pytest.mark.parametrize("moves", [True, False], ids=["is moved by an eviction", "is put back by its controller"])
+def test_a_pod_whose_removal_would_not_help_stays(*, moves: bool) -> None:
+    """A DaemonSet's pod returns to its node; then the declaring pod has to go, whatever its priority."""
+    cluster = zones(is_movable=lambda pod: moves or pod.name != "daemon")
+    cluster.pod("picky", "a1", APART, priority=5)
+    cluster.pod("daemon", "a2", labels=WEB, priority=1)
+    assert cluster.enforce() == (["daemon"] if moves else ["picky"])
+
+
+@pytest.mark.parametrize(("priority", "gone"), [(1, ["web"]), (5, []), (9, [])])
+def test_what_an_immovable_pod_declares_counts_against_lower_priorities_alone(
+    priority: int, gone: list[str]
+) -> None:
+    cluster = zones(is_movable=lambda pod: pod.name != "daemon")
+    cluster.pod("daemon", "a1", APART, priority=5)
+    cluster.pod("web", "a2", labels=WEB, priority=priority)
+    assert cluster.enforce() == gone
+    assert cluster.enforcer.standing.waiting["beyond help"] == (not gone)
+
+
+# Affinity.
+
+
+def test_affinity_is_forgiven_for_the_grace_period(cluster: Driver) -> None:
+    database = cluster.pod("db", "a1", labels=DB)
+    cluster.pod("p", "a2", NEAR_DB)
+    assert cluster.enforce(1000.0) == []
+    cluster.gone(database)
+    assert cluster.enforce() == []
+    assert cluster.enforce(59.9) == []
+    assert cluster.enforce(0.1) == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("grace", "wait_s"), [("0", 0.0), ("2.5", 2.5), ("600", 600.0), ("soon", 60.0), ("-1", 60.0)]
+)
+def test_a_pod_declares_its_own_grace_period(cluster: Driver, grace: str, wait_s: float) -> None:
+    """What is no number of seconds counts as absent."""
+    cluster.pod("p", "a1", NEAR_DB, grace=grace)
+    names = cluster.enforce()
+    if wait_s:
+        assert names == []
+        assert cluster.enforce(wait_s - 0.01) == []
+        names = cluster.enforce(0.01)
+    assert names == ["p"]
+
+
+def test_a_match_that_returns_ends_the_wait(cluster: Driver) -> None:
+    """The next loss has a whole grace period again."""
+    cluster.pod("p", "a1", NEAR_DB)
+    assert cluster.enforce() == []
+    database = cluster.pod("db", "a2", labels=DB)
+    assert cluster.enforce(50.0) == []
+    cluster.gone(database)
+    assert cluster.enforce(20.0) == []
+    assert cluster.enforce(59.9) == []
+    assert cluster.enforce(0.1) == ["p"]
+
+
+def test_a_relabelled_pod_keeps_the_time_it_has_waited(cluster: Driver) -> None:
+    uid = cluster.pod("p", "a1", NEAR_DB)
+    assert cluster.enforce() == []
+    cluster.now_s += 40.0
+    cluster.relabel(uid, mood="hopeful")
+    assert cluster.enforce(10.0) == []
+    assert cluster.enforce(10.0) == ["p"]
+
+
+def test_the_time_without_a_match_survives_a_restart(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB)
+    cluster.look()
+    successor = Driver()
+    successor.now_s = cluster.now_s + 40.0
+    successor.enforcer.restore({**cluster.enforcer.lost_since(), "uid-of-one-long-gone": 0.0})
+    successor.node("a1", labels={ZONE: "a"})
+    successor.pod("p", "a1", NEAR_DB)
+    assert successor.enforce() == []
+    assert list(successor.enforcer.lost_since()) == ["uid-default-p"]
+    assert successor.enforce(20.0) == ["p"]
+
+
+def test_a_terminating_peer_matches_until_it_is_gone(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB, grace="0")
+    uid = cluster.pod("db", "a2", labels=DB, terminating=True)
+    assert cluster.enforce() == []
+    cluster.gone(uid)
+    assert cluster.enforce() == ["p"]
+
+
+def test_the_first_of_its_kind_is_no_violation(cluster: Driver) -> None:
+    cluster.pod("w", "a1", NEAR_WEB, labels=WEB, grace="0")
+    assert cluster.enforce(1000.0) == []
+
+
+def test_of_a_kind_that_was_torn_apart_one_part_stays(cluster: Driver) -> None:
+    """Each is alone in its zone; once one has gone, the other is the first of its kind."""
+    cluster.pod("old", "a1", NEAR_WEB, labels=WEB, grace="0", created="2026-01-01T00:00:00Z")
+    cluster.pod("new", "b1", NEAR_WEB, labels=WEB, grace="0", created="2026-01-02T00:00:00Z")
+    assert cluster.enforce() == ["new"]
+
+
+def test_affinity_needs_one_pod_that_matches_all_terms(cluster: Driver) -> None:
+    """As scheduling does."""
+    both = rules(near=[term(ZONE, selector("app=db")), term(HOSTNAME, selector("tier=gold"))])
+    cluster.pod("p", "a1", both, grace="0")
+    cluster.pod("q", "a1", labels=DB)
+    cluster.pod("r", "a1", labels={"tier": "gold"})
+    assert cluster.enforce() == ["p"]
+    cluster.pod("p", "a1", both, grace="0")
+    cluster.pod("s", "a1", labels={**DB, "tier": "gold"})
+    assert cluster.enforce() == []
+
+
+def test_a_departure_for_affinity_counts_before_anti_affinity_is_judged(cluster: Driver) -> None:
+    """One eviction cures both rules."""
+    cluster.pod("p", "a1", {**NEAR_DB, **APART}, labels=WEB, grace="0", created="2026-01-01T00:00:00Z")
+    cluster.pod("q", "a2", APART, labels=WEB, created="2026-01-02T00:00:00Z")
+    assert cluster.enforce() == ["p"]
+
+
+def test_a_node_that_vanished_and_returned_leaves_nothing_behind(cluster: Driver) -> None:
+    cluster.pod("p", "a1", APART, labels=WEB)
+    cluster.pod("q", "a2", APART, labels=WEB)
+    cluster.enforcer.take_in(NodeGone("a1"))
+    assert cluster.enforce() == []
+    cluster.node("a1", labels={ZONE: "a"})
+    assert len(cluster.enforce()) == 1
+
+
+# Limits.
+
+
+def test_so_many_a_minute_and_no_more() -> None:
+    cluster = zones(replace(FREE, evictions=2))
+    for number in range(5):
+        cluster.pod(f"w{number}", "a1", APART, labels=WEB)
+    assert len(cluster.enforce()) == 2
+    assert cluster.enforcer.standing.waiting["limit"] == 2
+    assert cluster.enforcer.next_wake_s() == cluster.now_s + WINDOW_S
+    assert cluster.enforce(WINDOW_S - 1.0) == []
+    assert len(cluster.enforce(1.0)) == 2
+
+
+@pytest.mark.parametrize("limit", ["evictions_per_node", "evictions_per_namespace"])
+def test_limits_of_a_node_and_of_a_namespace_leave_others_free(limit: str) -> None:
+    cluster = zones(replace(FREE, **{limit: 1}))
+    for node, namespace in (("a1", "one"), ("b1", "two")):
+        for number in range(4):
+            cluster.pod(f"{namespace}-{number}", node, APART, labels=WEB, namespace=namespace)
+    assert sorted(name.split("-")[0] for name in cluster.enforce()) == ["one", "two"]
+
+
+def test_where_too_many_would_go_nobody_does() -> None:
+    """Told once; as soon as few enough would go, they go."""
+    cluster = zones(replace(FREE, max_share=0.25))
+    uids = [cluster.pod(f"w{number}", "a1", APART, labels=WEB) for number in range(9)]
+    for number in range(7):
+        cluster.pod(f"other-{number}", "b1", rules(far=[term(ZONE, selector("app=none"))]))
+    orders = cluster.look()
+    assert [each for each in orders if isinstance(each, Refused)] == [Refused(8, 16, 4)]
+    assert not any(isinstance(each, Evict) for each in orders)
+    assert cluster.look() == []
+    assert cluster.enforcer.standing.waiting["share"] == 8
+    for uid in uids[:5]:
+        cluster.gone(uid)
+    assert len(cluster.enforce()) == 3
+
+
+def test_affinity_that_still_waits_counts_among_those_that_would_go() -> None:
+    """Else a great loss would pass by in small portions as one grace period after the other ends."""
+    cluster = zones(replace(FREE, max_share=0.1))
+    for number in range(10):
+        cluster.pod(f"p{number}", "a1", NEAR_DB, grace=str(number))
+    refused = [each for each in cluster.look() if isinstance(each, Refused)]
+    assert refused == [Refused(10, 10, 3)]
+
+
+def test_an_eviction_that_a_budget_forbids_is_tried_again_later_and_others_go_on(cluster: Driver) -> None:
+    for zone in "ab":
+        cluster.pod(f"picky-{zone}", f"{zone}1", APART)
+        cluster.pod(f"web-{zone}", f"{zone}2", labels=WEB)
+    blocked = evict_of(cluster.look()).pod
+    cluster.enforcer.answered(blocked.uid, Ended.BLOCKED, cluster.now_s)
+    (other,) = cluster.enforce()
+    assert {blocked.name, other} == {"picky-a", "picky-b"}
+    assert cluster.enforcer.standing.waiting["budget"] == 1
+    assert cluster.enforcer.next_wake_s() == cluster.now_s + BACKOFF_S
+    cluster.now_s += BACKOFF_S
+    assert evict_of(cluster.look()).pod == blocked
+    cluster.enforcer.answered(blocked.uid, Ended.BLOCKED, cluster.now_s)
+    assert cluster.enforce(2 * BACKOFF_S - 1.0) == []
+    assert cluster.enforce(1.0) == [blocked.name]
+
+
+def test_the_servers_own_wish_to_wait_counts_where_it_is_longer(cluster: Driver) -> None:
+    cluster.pod("p", "a1", APART)
+    cluster.pod("w", "a1", labels=WEB)
+    uid = evict_of(cluster.look()).pod.uid
+    cluster.enforcer.answered(uid, Ended.BLOCKED, cluster.now_s, retry_after_s=30.0)
+    assert cluster.enforce(29.0) == []
+    assert cluster.enforce(1.0) == ["p"]
+
+
+def test_without_acting_each_departure_is_told_once_and_nothing_is_waited_for() -> None:
+    cluster = zones(acts=False)
+    for number in range(3):
+        cluster.pod(f"w{number}", "a1", APART, labels=WEB)
+    told = [each.pod.name for each in cluster.look() if isinstance(each, Evict)]
+    assert told == ["w2", "w1"]
+    assert cluster.look() == []
+
+
+def test_who_does_not_lead_keeps_time_and_orders_nothing(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB)
+    assert cluster.enforcer.look(cluster.now_s, leads=False) == []
+    assert cluster.enforcer.look(cluster.now_s + 60.0, leads=False) == []
+    assert evict_of(cluster.look(60.0)).pod.name == "p"
+
+
+# What is told.
+
+
+def test_a_broken_rule_is_told_once_for_each_pod_with_rule_domain_and_other_pod(cluster: Driver) -> None:
+    cluster.pod("p", "a1", APART)
+    uid = cluster.pod("w", "a2", labels=WEB)
+    orders = cluster.look()
+    (found,) = (each for each in orders if not isinstance(each, Evict))
+    evict = evict_of(orders)
+    assert found.pod.name == evict.pod.name == "p"  # type: ignore[union-attr]  # a Refused would fail here, too
+    telling = evict.telling
+    assert telling.rule == f"anti-affinity: no other pod with app=web in namespace default in the same {ZONE}"
+    assert telling.domain == f"{ZONE}=a"
+    assert telling.other is not None
+    assert telling.other.name == "w"
+    cluster.relabel(uid, app="db")
+    cluster.look()
+    cluster.relabel(uid, app="web")
+    assert cluster.found() == []
+
+
+@pytest.mark.parametrize("which", ["anti-affinity", "affinity"])
+def test_an_ordinary_rule_is_told_and_nobody_goes(cluster: Driver, which: str) -> None:
+    ordinary = (
+        rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED)
+        if which == "anti-affinity"
+        else rules(near=[term(ZONE, selector("app=db"))], which=REQUIRED)
+    )
+    cluster.pod("p", "a1", ordinary)
+    cluster.pod("w", "a2", labels=WEB)
+    orders = [*cluster.look(), *cluster.look(60.0)]
+    assert [type(each).__name__ for each in orders] == ["Found"]
+    assert cluster.enforcer.standing.ordinary == {which: 1}
+    assert cluster.enforce(1000.0) == []
+
+
+def test_terms_of_the_spec_are_ordinary_rules(cluster: Driver) -> None:
+    spec = {"podAntiAffinity": {REQUIRED: [term(ZONE, selector("app=web"))]}}
+    cluster.pod("p", "a1", affinity=spec)
+    cluster.pod("w", "a2", labels=WEB)
+    assert [each.telling.enforced for each in cluster.found()] == [False]
+
+
+@pytest.mark.parametrize(
+    ("what", "origin"),
+    [("placed", Origin.PLACEMENT), ("relabelled", Origin.CHANGE), ("first look", Origin.UNKNOWN)],
+)
+def test_a_placement_is_told_from_a_later_change(what: str, origin: Origin) -> None:
+    cluster = Driver()
+    cluster.node("a1", labels={ZONE: "a"})
+    cluster.namespace("default")
+    cluster.pod("p", "a1", rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED))
+    if what != "first look":
+        cluster.look()
+    uid = cluster.pod("w", "a1", labels=DB if what == "relabelled" else WEB)
+    if what == "relabelled":
+        cluster.look()
+        cluster.relabel(uid, app="web")
+    assert [each.origin for each in cluster.found()] == [origin]
+
+
+def test_exempt_namespaces_neither_declare_nor_are_selected() -> None:
+    cluster = zones(exempt_namespaces=frozenset({"kube-system"}))
+    everywhere = rules(far=[term(ZONE, selector("app=web"), namespace_selector={})])
+    cluster.pod("p", "a1", everywhere)
+    cluster.pod("w", "a2", labels=WEB, namespace="kube-system")
+    cluster.pod("d", "b1", everywhere, namespace="kube-system")
+    cluster.pod("v", "b2", labels=WEB)
+    assert cluster.enforce() == []
+
+
+def test_sweeping_forgets_nothing_that_is_in_use(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB, grace="0")
+    database = cluster.pod("db", "a2", labels=DB)
+    for _ in range(5):
+        cluster.look()
+        cluster.enforcer.sweep()
+    cluster.gone(database)
+    cluster.pod("late", "a2", labels={**DB, "rev": "2"})
+    assert cluster.enforce() == []
+    cluster.gone("uid-default-late")
+    assert cluster.enforce() == ["p"]
