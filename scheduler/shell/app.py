@@ -85,7 +85,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         max_connections=_MAX_BINDING + 36,
         on_request=metrics.on_request,
     ) as client:
-        await _check_reachable(client, credentials)
+        await check_reachable(client, credentials)
         if options.election is None:
             return await Scheduler(options, client, metrics, log).run()
         # Connections of its own: no bind, however slow, keeps the Lease from being renewed.
@@ -96,7 +96,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
             return await Scheduler(options, client, metrics, log, leadership).run()
 
 
-async def _check_reachable(client: KubeClient, credentials: Credentials) -> None:
+async def check_reachable(client: KubeClient, credentials: Credentials) -> None:
     """One small list, so that a wrong address or a missing right is one clear line at the start."""
     try:
         answer = await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S)
