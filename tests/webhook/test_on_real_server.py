@@ -1,0 +1,241 @@
+"""On a real API server, installed as the README says: pods are merged or refused, with the rights of its manifests."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from scheduler.errors import ApiError, Forbidden
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.kube.requests import Request
+from scheduler.observe.logs import configure
+from scheduler.webhook.keeping import SecretKeeper
+from scheduler.webhook.storing import ClusterStore
+from tests import build
+from tests.apiserver import Address
+from tests.build import Json
+from tests.devcluster.contract.client import Answer, Api
+from tests.integration.cluster import kubeconfig_text
+from tests.integration.daemon import Daemon
+from tests.integration.waiting import until
+from tests.manifests.files import MANIFESTS
+from tests.manifests.kubectl import Kubectl
+from tests.webhook.asking import MERGED, OWN
+from tests.webhook.cluster import Served
+from tests.webhook.process import webhook
+from tests.webhook.test_mutating import ANTI_HARD, HARD, expressions, pod_with, term
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("daemon"), pytest.mark.asyncio(loop_scope="module")]
+
+NAME = "affinity-scheduler-webhook"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
+KINDS = ("mutating", "validating")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("webhook")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(real_server: Address) -> AsyncIterator[Api]:
+    """The real server, in a namespace of the module's own."""
+    context = ssl.create_default_context(cafile=str(real_server.ca_file))
+    headers = {"Authorization": f"Bearer {real_server.token}"}
+    async with Api(real_server.url, headers, ssl=context) as api:
+        await api.enter_namespace()
+        yield api
+
+
+@pytest.fixture(scope="module")
+def kubectl(real_server: Address, folder: Path) -> Kubectl:
+    return Kubectl(_kubeconfig(folder / "admin", real_server, real_server.token))
+
+
+def _kubeconfig(path: Path, address: Address, token: str) -> Path:
+    path.touch(mode=0o600)
+    path.write_text(kubeconfig_text(address.url, token=token, ca_file=str(address.ca_file)))
+    return path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def installed(kubectl: Kubectl) -> AsyncIterator[Kubectl]:
+    """manifests/webhook is applied, as README says."""
+    kubectl("apply", "-k", MANIFESTS / "webhook")
+    yield kubectl
+    kubectl("delete", "--wait=false", "-k", MANIFESTS / "webhook")
+
+
+@pytest.fixture(scope="module")
+def applied_again() -> Json:
+    """What kubectl said when the manifests were applied once more, and the caBundles of then."""
+    return {}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def daemon(
+    api: Api, installed: Kubectl, applied_again: Json, real_server: Address, folder: Path
+) -> AsyncIterator[Daemon]:
+    """The program with its ServiceAccount's token; the API server reaches it by URL, as there are no Services here."""
+    token = installed("create", "token", NAME, "--namespace", NAME).strip()
+    kubeconfig = _kubeconfig(folder / "account", real_server, token)
+    async with webhook("--kubeconfig", str(kubeconfig), "--host", "127.0.0.1") as (daemon, port):
+        said = installed("apply", "--validate=strict", "-k", MANIFESTS / "webhook")
+        applied_again.update(said=said, bundles=[await bundle(api, kind) for kind in KINDS])
+        for kind, path in zip(KINDS, ("mutate", "validate"), strict=True):
+            url = f"https://127.0.0.1:{port}/{path}"
+            change = [
+                {"op": "remove", "path": "/webhooks/0/clientConfig/service"},
+                {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": url},
+            ]
+            installed("patch", f"{kind}webhookconfiguration", NAME, "--type=json", "-p", json.dumps(change))
+
+        async def is_asked() -> bool:
+            answer = await create(api, pod_with({ANTI_HARD: "no JSON"}), dry_run=True)
+            harmful = await create(api, harmful_pod(), dry_run=True)
+            return answer.code == 422 and harmful.code == 403
+
+        await until(is_asked, what="the API server's asking")
+        yield daemon
+
+
+async def create(api: Api, pod: Json, *, dry_run: bool = False) -> Answer:
+    """The server's answer to the creation of the pod in the module's namespace."""
+    for name in ("uid", "namespace"):
+        pod["metadata"].pop(name, None)
+    pod.pop("status", None)
+    return await api.post(api.pods() + ("?dryRun=All" if dry_run else ""), pod)
+
+
+async def bundle(api: Api, kind: str) -> str:
+    """The authority that the API server trusts for the webhook of this kind."""
+    found = (await api.get(f"{CONFIGURATIONS}/{kind}webhookconfigurations/{NAME}")).ok
+    text: str = found["webhooks"][0]["clientConfig"].get("caBundle", "")
+    return text
+
+
+def harmful_pod(name: str = "harmful") -> Json:
+    everywhere = {**build.term(build.ZONE, build.selector("a=b")), "namespaceSelector": {}}
+    return build.pod(name, affinity=build.affinity(anti_required=[everywhere]))
+
+
+async def test_applying_the_manifests_again_leaves_the_certificate_and_its_authority(applied_again):
+    """And the server takes them to the letter: strict validation refuses an unknown field."""
+    assert "warning" not in applied_again["said"].lower()
+    assert len(set(applied_again["bundles"])) == 1
+    assert applied_again["bundles"][0]
+
+
+async def test_terms_of_kep_3633_alts_annotations_are_stored_as_fields(api):
+    answer = await create(api, pod_with({ANTI_HARD: [term("tier")]}))
+    (stored,) = answer.ok["spec"]["affinity"]["podAntiAffinity"][HARD]
+    assert expressions(stored) == [("tier", "In", ["front"])]
+    assert answer.ok["metadata"]["annotations"][MERGED] == '{"tier":"front"}'
+
+
+async def test_our_annotation_is_stored_with_merged_selectors(api):
+    pod = pod_with({OWN: {"podAffinity": {HARD: [term(mismatch=("tier",))]}}})
+    pod["metadata"]["name"] = "ours"
+    stored = (await create(api, pod)).ok["metadata"]["annotations"][OWN]
+    (found,) = json.loads(stored)["podAffinity"][HARD]
+    assert expressions(found) == [("tier", "NotIn", ["front"])]
+
+
+async def test_a_stored_pod_can_be_created_anew(api):
+    """The fixed point, with the server's own decoding and defaults in between."""
+    written = {**term("tier"), "topologyKey": build.HOSTNAME, "namespaces": [], "namespaceSelector": {}}
+    pod = pod_with({ANTI_HARD: [written]})
+    pod["metadata"]["name"] = "again"
+    stored = (await create(api, pod, dry_run=True)).ok
+    again = {**stored, "metadata": {k: stored["metadata"][k] for k in ("name", "labels", "annotations")}}
+    second = (await create(api, again, dry_run=True)).ok
+    assert second["spec"]["affinity"] == stored["spec"]["affinity"]
+    assert second["metadata"]["annotations"] == stored["metadata"]["annotations"]
+
+
+async def test_broken_rules_are_refused_with_the_causes_of_a_field(api):
+    answer = await create(api, pod_with({ANTI_HARD: [term("app")]}))
+    assert answer.code == 422
+    assert answer.causes() == [("FieldValueInvalid", f"spec.affinity.podAntiAffinity.{HARD}[0][0]")]
+    assert "exists in both matchLabelKeys and labelSelector" in answer.body["message"]
+    assert 'admission webhook "merge.affinity-scheduler.io" denied the request' in answer.body["message"]
+
+
+async def test_harmful_anti_affinity_is_refused_also_when_it_comes_later(api):
+    answer = await create(api, harmful_pod())
+    assert (answer.code, answer.body["reason"]) == (403, "Forbidden")
+    (await create(api, build.pod("later"))).ok  # noqa: B018 - asserts success
+    harmful = json.dumps(harmful_pod()["spec"]["affinity"])
+    change = {"metadata": {"annotations": {OWN: harmful}}}
+    assert (await api.patch(api.pods("later"), change)).code == 403
+    labelled = {"metadata": {"labels": {"a": "b"}}}
+    (await api.patch(api.pods("later"), labelled)).ok  # noqa: B018 - asserts success
+
+
+async def test_the_server_asks_about_no_other_pods(api, daemon):
+    """Nothing declared, opted out, in kube-system."""
+    before = await daemon.metric("affinity_scheduler_webhook_requests_total")
+    (await create(api, build.pod("plain"), dry_run=True)).ok  # noqa: B018 - asserts success
+    labels = {"kep-3633-alt.10h.in/ignore": ""}
+    opted_out = pod_with({ANTI_HARD: "{"}, labels=labels)
+    opted_out["metadata"]["name"] = "opted-out"
+    (await create(api, opted_out, dry_run=True)).ok  # noqa: B018 - asserts success
+    pod = pod_with({ANTI_HARD: [term("tier")]})
+    pod["metadata"] |= {"namespace": "kube-system", "name": "in-kube-system"}
+    pod["metadata"].pop("uid")
+    (await api.post("/api/v1/namespaces/kube-system/pods?dryRun=All", pod)).ok  # noqa: B018
+    # Of the opted-out pod only the validating webhook hears, which no label switches off.
+    assert await daemon.metric("affinity_scheduler_webhook_requests_total") - before == 1
+
+
+async def test_the_bundle_is_put_right_again(api, daemon, kubectl, folder):
+    """Somebody applied an old manifest: the next round mends it, whichever replica's it is."""
+    for kind in KINDS:
+        wrong = {"webhooks": [{"name": _hook(kind), "clientConfig": {"caBundle": ""}}]}
+        kubectl("patch", f"{kind}webhookconfiguration", NAME, "--type=strategic", "-p", json.dumps(wrong))
+    served = Served()
+    credentials = await load_credentials(kubeconfig=str(folder / "account"), master=None, environ={})
+    async with KubeClient(credentials) as client:
+        store = ClusterStore(client, namespace=NAME, name=NAME)
+        log = configure(verbosity=0, form="text", stream=io.StringIO())
+        await SecretKeeper(store, ["127.0.0.1"], served, log=log, clock_s=time.time).round()
+    secret = (await api.get(f"/api/v1/namespaces/{NAME}/secrets/{NAME}")).ok["data"]
+    assert [pair.cert for pair in served.pairs] == [base64.b64decode(secret["tls.crt"])]
+    for kind in KINDS:
+        assert await bundle(api, kind) == secret["ca.crt"]
+    assert await daemon.metric("rest_client_requests_total", code="403") == 0
+
+
+def _hook(kind: str) -> str:
+    return "merge.affinity-scheduler.io" if kind == "mutating" else "check.affinity-scheduler.io"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", f"/api/v1/namespaces/{NAME}/secrets", id="listing secrets"),
+        pytest.param("GET", f"/api/v1/namespaces/{NAME}/secrets/other", id="another secret"),
+        pytest.param("GET", f"/api/v1/namespaces/default/secrets/{NAME}", id="a secret elsewhere"),
+        pytest.param("DELETE", f"/api/v1/namespaces/{NAME}/secrets/{NAME}", id="deleting its secret"),
+        pytest.param("GET", "/api/v1/pods", id="pods"),
+        pytest.param("GET", f"{CONFIGURATIONS}/mutatingwebhookconfigurations/other", id="another webhook"),
+        pytest.param(
+            "DELETE", f"{CONFIGURATIONS}/validatingwebhookconfigurations/{NAME}", id="deleting its webhook"
+        ),
+    ],
+)
+async def test_what_the_program_never_does_is_refused(folder, method, path):
+    credentials = await load_credentials(kubeconfig=str(folder / "account"), master=None, environ={})
+    async with KubeClient(credentials) as client:
+        with pytest.raises(ApiError) as caught:
+            await client.request(Request(method, path, "get"), timeout_s=10.0)
+    assert isinstance(caught.value, Forbidden)
