@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 from scheduler.core.decide import Chance, Failed, NoFit, Placement, decide
 from scheduler.core.recording import DECISION_ANNOTATION, decision_record
@@ -36,7 +36,7 @@ from scheduler.framework.events import (
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
-from scheduler.model.nodes import Namespace, Node
+from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
@@ -141,9 +141,10 @@ class Machine:
                 self.state.remove_namespace(name)
                 self._tell(ClusterEvent(Resource.NAMESPACE, Action.DELETE), None, None, now_s)
             case WorkloadSeen(workload):
-                self.state.upsert_workload(workload)
+                self._see_workload(workload, now_s)
             case WorkloadGone(kind, namespace_name, name):
                 self.state.remove_workload(kind, namespace_name, name)
+                self._tell(ClusterEvent(Resource(kind), Action.DELETE), None, None, now_s)
             case BindDone(uid):
                 return self._bound(uid)
             case BindFailed(uid, message):
@@ -172,13 +173,17 @@ class Machine:
         self._pending.pop(pod.uid, None)
         self.queue.delete(pod.uid)
         known = self.state.placed.get(pod.uid)
-        confirmed = None if known is None or known.assumed else known.pod
+        # Read first: what is known follows the new object.
+        counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
         self.state.upsert_pod(pod)
-        if confirmed is None:
+        if counted is None or assumed:
             self._tell(ASSIGNED_POD_ADD, None, pod, now_s)
-        elif confirmed.resource_version != pod.resource_version:
-            for action in pod_update_actions(confirmed, pod):
-                self._tell(ClusterEvent(Resource.ASSIGNED_POD, action), confirmed, pod, now_s)
+        if counted is not None and counted.node_name != pod.node_name:
+            # Assumed here and bound there by another: what it held here is free.
+            self._tell(ASSIGNED_POD_DELETE, counted, None, now_s)
+        elif counted is not None and counted.resource_version != pod.resource_version:
+            for action in pod_update_actions(counted, pod):
+                self._tell(ClusterEvent(Resource.ASSIGNED_POD, action), counted, pod, now_s)
 
     def _see_pending(self, pod: Pod, now_s: float) -> None:
         old = self._pending.get(pod.uid)
@@ -190,6 +195,9 @@ class Machine:
                 # Its bind is left to fail: the API server refuses to bind a pod that is being deleted.
                 self._forget(pod.uid, now_s)
             return
+        if (lost := self.state.remove_pod(pod.uid)) is not None:
+            # A server restored or lagging behind: what it shows counts, and a bind that it knows better of fails.
+            self._tell(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
         if old is None:
@@ -235,6 +243,14 @@ class Machine:
             self.state.upsert_namespace(namespace)
             action = Action.ADD if old is None else Action.UPDATE
             self._tell(ClusterEvent(Resource.NAMESPACE, action), None, namespace, now_s)
+
+    def _see_workload(self, workload: Workload, now_s: float) -> None:
+        known = self.state.workloads.selector_of(workload.kind, workload.namespace, workload.name)
+        self.state.upsert_workload(workload)
+        # Every status update of a replica set comes by here.
+        if known != workload.selector:
+            action = Action.ADD if known is None else Action.UPDATE
+            self._tell(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
 
     def _tell(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
         self.queue.on_event(event, old, new, now_s)
@@ -301,10 +317,10 @@ class Machine:
         binding = self._binding.pop(uid, None)
         if binding is None:
             return []
-        pod, node_name = binding.pod, binding.node_name
-        note = f"Successfully assigned {pod.key} to {node_name}"
+        node_name = binding.node_name
+        note = f"Successfully assigned {binding.pod.key} to {node_name}"
         return [
-            EmitEvent(pod, "Normal", "Scheduled", "Binding", note),
+            EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
             _attempted(
                 binding.queued,
                 "scheduled",
@@ -341,11 +357,8 @@ def _told(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
     reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
     told: list[Instruction] = [_failed_event(pod, message)]
     known = pod.scheduled
-    unchanged = known is not None and (known.status, known.reason, known.message) == (
-        "False",
-        reason,
-        message,
-    )
+    said = ("False", reason, message)
+    unchanged = known is not None and (known.status, known.reason, known.message) == said
     nominated = bool(pod.nominated_node_name)
     if not unchanged or nominated:
         told.append(PatchCondition(pod, reason, message, clear_nomination=nominated))
@@ -367,7 +380,7 @@ def _fitting(note: str) -> str:
 
 def _attempted(
     queued: QueuedPod,
-    result: str,
+    result: Literal["scheduled", "unschedulable", "error"],
     started_s: float,
     *,
     n_evaluated: int = 0,
@@ -376,11 +389,7 @@ def _attempted(
 ) -> Attempted:
     return Attempted(
         pod=queued.pod,
-        result="scheduled"
-        if result == "scheduled"
-        else "unschedulable"
-        if result == "unschedulable"
-        else "error",
+        result=result,
         started_s=started_s,
         attempts=queued.attempts,
         first_active_s=started_s if queued.initial_attempt_s is None else queued.initial_attempt_s,

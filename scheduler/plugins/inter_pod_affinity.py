@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -31,12 +31,12 @@ from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreS
 from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.nodes import Namespace, Node
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
-from scheduler.state.selection import LabelSet, PodMatcher, declared_rule, incoming_rule
+from scheduler.state.selection import LabelSet, NamespaceRule, PodMatcher, declared_rule, incoming_rule
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import TermSums
 
@@ -80,24 +80,28 @@ class InterPodAffinity:
         #: Sums over the terms of running pods that select a label set: those that forbid, and those that score.
         self._forbidding: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
         self._scoring: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
+        #: Specs that a limit above one pod per domain kept off some node: any pod that leaves may let them in.
+        self._kept_out_by_limits: WeakSet[PodSpec] = WeakSet()
 
     def registrations(self) -> Sequence[Registration]:
         """
-        Pods that come, go or change labels; nodes that come or change labels; namespaces.
+        Pods and nodes that come, go or change what the rules read of them; namespaces.
 
-        Upstream registers no namespace events, so that a pod which a relabelled namespace would let in waits for the
-        5-minute flush; here it is woken. What is decided is the same.
+        Upstream misses some of what can help (a node that goes, the last pod of a group, a namespace's labels, and
+        more at each hint) and lets the pod wait for the 5-minute flush; here it is woken. What is decided is the same.
         """
         return (
             Registration(
-                Resource.NAMESPACE, Action.ADD | Action.UPDATE | Action.DELETE, _hint_after_namespace_change
+                Resource.NAMESPACE,
+                Action.ADD | Action.UPDATE | Action.DELETE,
+                self._hint_after_namespace_change,
             ),
             Registration(
-                Resource.POD,
-                Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE,
-                self._hint_after_pod_change,
+                Resource.POD, Action.ADD | Action.UPDATE | Action.DELETE, self._hint_after_pod_change
             ),
-            Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, _hint_after_node_change),
+            Registration(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE, _hint_after_node_change
+            ),
         )
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
@@ -141,6 +145,7 @@ class InterPodAffinity:
         for term in snapshot.limiting_terms(candidate.label_set):
             full = _filled(term, snapshot)
             if full.any():
+                self._kept_out_by_limits.add(candidate.pod.spec)
                 against = full.astype(np.int64) if against is None else against + full
         return against
 
@@ -162,34 +167,54 @@ class InterPodAffinity:
         """
         Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36).
 
-        Upstream reads no namespace labels here, and of several anti-affinity terms wants the pod to match all; what it
-        misses so waits for the flush. Here a pod is woken by whatever one of its terms selects.
+        Upstream reads no namespace labels here, wants a pod to match all anti-affinity terms where one is enough, and
+        forgets that the last pod of a group leaves its place to any other.
         """
         changed = new if new is not None else old
-        if changed is None or changed.uid == pod.uid:
+        if changed is None:
             return Hint.QUEUE
+        if changed.uid == pod.uid:
+            return _queue_if(old is None or new is None or _asks_differently(old, new))
         if not changed.node_name and not changed.nominated_node_name:
             return Hint.SKIP
+        if old is not None and new is not None and not _asks_differently(old, new):
+            return Hint.SKIP
+        if old is not None and pod.spec in self._kept_out_by_limits:
+            return Hint.QUEUE
         near, far = usable(pod.spec.affinity.required), usable(pod.spec.affinity.required_anti)
-        if old is not None and new is not None:
-            starts = self._all_select(near, new) and not self._all_select(near, old)
-            stops = any(self._selects(term, old) and not self._selects(term, new) for term in far)
-            return Hint.QUEUE if starts or stops else Hint.SKIP
-        if new is not None:
-            return Hint.QUEUE if self._all_select(near, new) else Hint.SKIP
-        declared = usable(changed.spec.affinity.required_anti)
-        freed = self._any_selects(far, changed) or self._any_selects(declared, pod)
-        return Hint.QUEUE if freed else Hint.SKIP
+        drew, draws = self._draws(near, old), self._draws(near, new)
+        if (draws and not drew) or (drew and not draws and self._draws(near, pod)):
+            return Hint.QUEUE
+        if any(self._asks_for(term, old) and not self._asks_for(term, new) for term in far):
+            return Hint.QUEUE
+        return _queue_if(self._shuns(old, pod) and not self._shuns(new, pod))
 
-    def _all_select(self, terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-        return bool(terms) and all(self._selects(term, pod) for term in terms)
+    def _draws(self, near: Sequence[AffinityTerm], other: Pod | None) -> bool:
+        """Whether the other pod is one to be near to."""
+        return bool(near) and all(self._asks_for(term, other) for term in near)
 
-    def _any_selects(self, terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-        return any(self._selects(term, pod) for term in terms)
+    def _asks_for(self, term: AffinityTerm, other: Pod | None) -> bool:
+        """Whether an incoming pod's term selects the other."""
+        return other is not None and self._selects(incoming_rule(term), term, other)
 
-    def _selects(self, term: AffinityTerm, pod: Pod) -> bool:
-        covered = declared_rule(term).covers(pod.namespace, self._namespace_labels(pod.namespace))
+    def _shuns(self, running: Pod | None, pod: Pod) -> bool:
+        """Whether a required anti-affinity term of the running pod selects `pod`."""
+        declared = () if running is None else usable(running.spec.affinity.required_anti)
+        return any(self._selects(declared_rule(term), term, pod) for term in declared)
+
+    def _selects(self, rule: NamespaceRule, term: AffinityTerm, pod: Pod) -> bool:
+        covered = rule.covers(pod.namespace, self._namespace_labels(pod.namespace))
         return covered and term.selector.matches(pod.labels)
+
+    def _hint_after_namespace_change(self, pod: Pod, _old: Namespace | None, new: Namespace | None) -> Hint:
+        """Helps a pod whose own terms select namespaces by labels, and one whose own namespace running pods select."""
+        affinity = pod.spec.affinity
+        by_labels = any(
+            term.namespace_selector.requirements
+            for term in (*usable(affinity.required), *usable(affinity.required_anti))
+        )
+        may_help = by_labels or new is None or new.name == pod.namespace
+        return _queue_if(may_help or pod.spec in self._kept_out_by_limits)
 
 
 def _sums_of(
@@ -316,28 +341,31 @@ class _AffinityScorer:
         return (100.0 * ((raw - lowest).astype(np.float64) / float(span))).astype(np.int64)
 
 
-def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:
-    """Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
-    if new is None:
-        return Hint.SKIP
-    for term in usable(pod.spec.affinity.required):
-        value = new.labels.get(term.topology_key)
-        if value is not None and (old is None or old.labels.get(term.topology_key) != value):
-            return Hint.QUEUE
-    for term in usable(pod.spec.affinity.required_anti):
-        if old is None:
-            return Hint.QUEUE
-        value = old.labels.get(term.topology_key)
-        if value is not None and new.labels.get(term.topology_key) != value:
-            return Hint.QUEUE
-    return Hint.SKIP
-
-
-def _hint_after_namespace_change(pod: Pod, _old: Namespace | None, new: Namespace | None) -> Hint:
-    """Helps a pod whose own terms select namespaces by labels, and one whose own namespace running pods select."""
-    affinity = pod.spec.affinity
-    by_labels = any(
-        term.namespace_selector.requirements
-        for term in (*usable(affinity.required), *usable(affinity.required_anti))
+def _asks_differently(old: Pod, new: Pod) -> bool:
+    """Whether an update changed what the rules read: labels, and the affinity that annotations add."""
+    return old.labels != new.labels or (
+        old.spec is not new.spec
+        and (old.spec.affinity, old.spec.annotation_problem)
+        != (new.spec.affinity, new.spec.annotation_problem)
     )
-    return Hint.QUEUE if by_labels or new is None or new.name == pod.namespace else Hint.SKIP
+
+
+def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:
+    """
+    Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+
+    Upstream asks the pod's own terms alone. A node that goes or leaves a domain takes its pods along, and with them
+    what they declare against this pod; their topology keys are not known here, so that any label counts.
+    """
+    if new is None:
+        return Hint.QUEUE
+    keys = {term.topology_key for term in usable(pod.spec.affinity.required)}
+    if old is None:
+        return _queue_if(not keys or not keys.isdisjoint(new.labels))
+    if any(new.labels.get(key) != value for key, value in old.labels.items()):
+        return Hint.QUEUE
+    return _queue_if(any(key in new.labels and key not in old.labels for key in keys))
+
+
+def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
+    return Hint.QUEUE if helps else Hint.SKIP

@@ -52,9 +52,10 @@ class NodeAffinity:
         self._named = PerSpec(lambda pod: named_nodes(pod.spec.node_rule))
 
     def registrations(self) -> Sequence[Registration]:
-        """Nodes that come or change labels."""
+        """Nodes that come or change labels; an annotation that makes the pod ask otherwise."""
         return (
             Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._hint_after_node_change),
+            Registration(Resource.POD, Action.UPDATE, _hint_after_pod_update),
         )
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
@@ -83,13 +84,22 @@ class NodeAffinity:
         """
         Source: node_affinity.go, isSchedulableAfterNodeChange (kubernetes 1.36).
 
-        Quirk: of the old node only the pod's own rule is asked, so an update that makes the added affinity match
-        wakes nobody.
+        Upstream asks of the old node the pod's own rule only, so that an update which makes the added affinity match
+        wakes nobody there.
         """
         rule = pod.spec.node_rule
-        if new is None or not rule_matches(self._added, new) or not rule_matches(rule, new):
+        if new is None or not self._lets_in(new, rule):
             return Hint.SKIP
-        return Hint.QUEUE if old is None or not rule_matches(rule, old) else Hint.SKIP
+        return Hint.QUEUE if old is None or not self._lets_in(old, rule) else Hint.SKIP
+
+    def _lets_in(self, node: Node, rule: NodeRule) -> bool:
+        return rule_matches(self._added, node) and rule_matches(rule, node)
+
+
+def _hint_after_pod_update(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+    if old is None or new is None or new.uid != pod.uid:
+        return Hint.SKIP
+    return Hint.QUEUE if old.spec.node_rule != new.spec.node_rule else Hint.SKIP
 
 
 def named_nodes(rule: NodeRule) -> frozenset[str] | None:

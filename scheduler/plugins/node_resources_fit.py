@@ -72,7 +72,9 @@ class NodeResourcesFit:
         """Pods that go or shrink; nodes that come or get larger."""
         return (
             Registration(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _hint_after_pod_change),
-            Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, _hint_after_node_change),
+            Registration(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, self._hint_after_node_change
+            ),
         )
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
@@ -84,6 +86,23 @@ class NodeResourcesFit:
         del feasible  # scores are absolute: nothing is compared between nodes
         request = self._score_request.of(candidate.pod)
         return _RoomScorer(snapshot, request, self._strategy, self._shape, self._kept)
+
+    def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        """
+        Source: fit.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+
+        Upstream forgets the ignore lists here, so that a node without an ignored resource wakes nobody there.
+        """
+        if new is None or new.allocatable.get(PODS, 0) < 1:
+            return Hint.SKIP
+        asked = self._asked.of(pod)
+        if any(amount > new.allocatable.get(name, 0) for name, amount in asked):
+            return Hint.SKIP
+        if old is None:
+            return Hint.QUEUE
+        compared = (PODS, *(name for name, _ in asked))
+        grown = any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in compared)
+        return Hint.QUEUE if grown else Hint.SKIP
 
 
 def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Asked:
@@ -313,16 +332,3 @@ def _hint_after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
     before, after = on_node_request(old), on_node_request(new)
     wanted = (name for name, amount in filter_request(pod).items() if amount)
     return Hint.QUEUE if any(before.get(n, 0) > after.get(n, 0) for n in wanted) else Hint.SKIP
-
-
-def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:
-    """Source: fit.go, isSchedulableAfterNodeChange (kubernetes 1.36): ignore lists are not applied here."""
-    wanted = {name: amount for name, amount in filter_request(pod).items() if amount}
-    if new is None or new.allocatable.get(PODS, 0) < 1:
-        return Hint.SKIP
-    if any(amount > new.allocatable.get(name, 0) for name, amount in wanted.items()):
-        return Hint.SKIP
-    if old is None:
-        return Hint.QUEUE
-    grown = any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in (PODS, *wanted))
-    return Hint.QUEUE if grown else Hint.SKIP

@@ -25,7 +25,7 @@ from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreS
 from scheduler.framework.plugin_args import DefaultConstraint, PodTopologySpreadArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requirements
-from scheduler.model.nodes import Node
+from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
 from scheduler.model.terms import HOSTNAME_KEY, Problem, SpreadConstraint
 from scheduler.state.arrays import Amounts, Counts, Mask
@@ -37,6 +37,14 @@ NAME: Final = "PodTopologySpread"
 
 SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
+
+#: What default selectors are made of.
+_WORKLOADS: Final = (
+    Resource.SERVICE,
+    Resource.REPLICATION_CONTROLLER,
+    Resource.REPLICA_SET,
+    Resource.STATEFUL_SET,
+)
 
 DefaultSelector = Callable[[Pod], Selector | None]
 
@@ -56,6 +64,10 @@ class Constraint:
         """Whether the pod's labels are selected."""
         return self.selector.matches(pod.labels)
 
+    def counts(self, running: Pod) -> bool:
+        """Whether a pod of the namespace counts: terminating ones do not."""
+        return not running.terminating and self.selects(running)
+
 
 class PodTopologySpread:
     """Even spreading over topology domains, hard and soft."""
@@ -71,13 +83,26 @@ class PodTopologySpread:
         self._system_defaulting = args.defaulting_type == "System"
 
     def registrations(self) -> Sequence[Registration]:
-        """Pods that come, go, change labels or tolerations; nodes that come, go, change labels or taints."""
-        pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
-        node_actions = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
-        return (
-            Registration(Resource.POD, pod_actions, self._hint_after_pod_change),
-            Registration(Resource.NODE, node_actions, self._hint_after_node_change),
-        )
+        """
+        Pods and nodes that come, go or change what the rules read of them; what default selectors are made of.
+
+        Upstream hears neither of workloads nor of a running pod that starts to terminate, and lets the pod wait for
+        the 5-minute flush; here it is woken. What is decided is the same.
+        """
+        registered = [
+            Registration(
+                Resource.POD, Action.ADD | Action.UPDATE | Action.DELETE, self._hint_after_pod_change
+            ),
+            Registration(
+                Resource.NODE,
+                Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT,
+                self._hint_after_node_change,
+            ),
+        ]
+        if any(c.hard for c in self._defaults):
+            any_change = Action.ADD | Action.UPDATE | Action.DELETE
+            registered += [Registration(r, any_change, _hint_after_workload_change) for r in _WORKLOADS]
+        return registered
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
         """Nothing to do where no hard constraint applies."""
@@ -134,23 +159,41 @@ class PodTopologySpread:
         changed = new if new is not None else old
         if changed is None:
             return Hint.QUEUE
-        own = changed.uid == pod.uid
+        if changed.uid == pod.uid:
+            return _queue_if(old is None or new is None or self._asks_differently(old, new))
         unassigned = not changed.node_name and not changed.nominated_node_name
-        if not own and (unassigned or changed.namespace != pod.namespace):
+        if unassigned or changed.namespace != pod.namespace:
+            return Hint.SKIP
+        if old is None or new is None:
+            return _queue_if(any(c.selects(changed) for c in self.constraints(pod, hard=True)))
+        if old.labels == new.labels and old.terminating == new.terminating:
             return Hint.SKIP
         constraints = self.constraints(pod, hard=True)
-        if old is not None and new is not None:
-            tolerates_differently = own and old.spec.tolerations != new.spec.tolerations
-            if tolerates_differently and any(c.honor_node_taints for c in constraints):
-                return Hint.QUEUE
-            if old.labels == new.labels:
-                return Hint.SKIP
-            return _queue_if(any(c.selects(old) != c.selects(new) for c in constraints))
-        return _queue_if(any(c.selects(changed) for c in constraints))
+        return _queue_if(any(c.counts(old) != c.counts(new) for c in constraints))
+
+    def _asks_differently(self, old: Pod, new: Pod) -> bool:
+        """
+        Whether a pod's own update changed its constraints, whom they select, or the nodes that its policies let in.
+
+        Labels decide about more than upstream's hint looks at: the values of matchLabelKeys, and default selectors.
+        """
+        before, after = (
+            [(c, c.selects(one)) for c in self.constraints(one, hard=True)] for one in (old, new)
+        )
+        if before != after:
+            return True
+        taints = old.spec.tolerations != new.spec.tolerations
+        nodes = old.spec.node_rule != new.spec.node_rule
+        return any((taints and c.honor_node_taints) or (nodes and c.honor_node_affinity) for c, _ in after)
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
-        """Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
-        keys = [c.topology_key for c in self.constraints(pod, hard=True)]
+        """
+        Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+
+        Upstream overlooks that other labels than the topology keys decide whether a node makes a domain.
+        """
+        constraints = self.constraints(pod, hard=True)
+        keys = [c.topology_key for c in constraints]
         had = old is not None and all(key in old.labels for key in keys)
         has = new is not None and all(key in new.labels for key in keys)
         if old is None or new is None:
@@ -158,7 +201,15 @@ class PodTopologySpread:
         if had != has:
             return Hint.QUEUE
         moved = any(old.labels.get(key) != new.labels.get(key) for key in keys)
-        return _queue_if(has and (moved or old.taints != new.taints))
+        by_labels = any(c.honor_node_affinity for c in constraints) and not pod.spec.node_rule.is_trivial
+        relabelled = by_labels and old.labels != new.labels
+        return _queue_if(has and (moved or relabelled or old.taints != new.taints))
+
+
+def _hint_after_workload_change(pod: Pod, old: Workload | None, new: Workload | None) -> Hint:
+    """Helps a pod that has default constraints alone, if their selector may be another now."""
+    changed = new if new is not None else old
+    return _queue_if(not pod.spec.spread and (changed is None or changed.namespace == pod.namespace))
 
 
 def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)

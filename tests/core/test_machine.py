@@ -294,3 +294,14 @@ def test_attempts_and_conditions_are_only_for_pods_that_were_tried(cluster: Driv
     cluster.node("a")
     assert cluster.cycle() == []
     assert not [i for i in cluster.cycle() if isinstance(i, (Attempted, PatchCondition))]
+
+
+def test_a_pod_that_loses_its_node_again_is_tried_again(cluster: Driver) -> None:
+    """A server restored from a backup, or lagging behind, shows a bound pod without its node."""
+    cluster.node("a")
+    pod = cluster.pod("p")
+    cluster.cycle()
+    cluster.confirm(pod, "a")
+    cluster.handle(PodSeen(replace(pod, resource_version=cluster.next_version())))
+    assert cluster.state.placed == {}
+    assert bind_of(cluster.cycle()).pod.uid == pod.uid

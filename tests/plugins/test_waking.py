@@ -1,5 +1,6 @@
 """Per plugin: the event that helps wakes a rejected pod, the nearest one that does not help lets it sleep."""
 
+import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -130,7 +131,7 @@ NODE_AFFINITY: Final = [
 ADDED_NODE_AFFINITY: Final = [
     Change("11 a node that the profile lets in comes", None, node("a", labels={"pool": "x"}), True),
     Change("11 a node that it keeps out comes", None, node("a", labels={"pool": "y"}), False),
-    Change("11 quirk: an update lets the node in", PLAIN, node("a", labels={"pool": "x"}), False),
+    Change("11 an update lets the node in", PLAIN, node("a", labels={"pool": "x"}), True),
 ]
 
 
@@ -231,6 +232,23 @@ def _zoned(zone: str | None) -> Json:
     return node("a", labels={ZONE: zone} if zone else {})
 
 
+def _grouped(name: str = "e", *, on: str | None = None) -> Json:
+    """A pod that wants to be near its like."""
+    like = affinity(required=[term(ZONE, selector("app=group"))])
+    return pod(name, node=on, labels={"app": "group"}, affinity=like)
+
+
+FAR_FROM_TWO = pod(affinity=affinity(anti_required=[term(ZONE, WEB), term(ZONE, selector("app=db"))]))
+NOT_IN_TEAM_A = term(ZONE, WEB, namespace_selector=selector("team notin a"))
+FAR = json.dumps({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term(ZONE, WEB)]}})
+
+
+def _annotated(text: str) -> Json:
+    made = pod("e", node="a")
+    made["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": text} if text else {}
+    return made
+
+
 INTER_POD_AFFINITY: Final = [
     Change("1.9 a pod to be near to comes", None, _web(), True),
     Change("1.9 it is not on a node yet", None, _web(on=None), False),
@@ -259,12 +277,41 @@ INTER_POD_AFFINITY: Final = [
     Change("1.9 affinity: a node with the key comes", None, _zoned("z"), True),
     Change("1.9 affinity: a node without it comes", None, _zoned(None), False),
     Change("1.9 affinity: a node moves", _zoned("y"), _zoned("z"), True),
-    Change("1.9 affinity: a node loses the key", _zoned("z"), _zoned(None), False),
+    Change("1.9 affinity: a node loses the key, and its pods a domain", _zoned("z"), _zoned(None), True),
+    Change(
+        "1.9 affinity: a node gains another label",
+        _zoned("z"),
+        node("a", labels={ZONE: "z", "x": "y"}),
+        False,
+    ),
     Change("1.9 anti: any node comes", None, _zoned(None), True, pending=FAR_FROM_WEB),
     Change("1.9 anti: a node moves", _zoned("y"), _zoned("z"), True, pending=FAR_FROM_WEB),
     Change("1.9 anti: a node loses the key", _zoned("z"), _zoned(None), True, pending=FAR_FROM_WEB),
     Change("1.9 anti: a node gains the key", _zoned(None), _zoned("z"), False, pending=FAR_FROM_WEB),
-    Change("1.9 a node goes", _zoned("z"), None, False),
+    Change("1.9 a node goes, and its pods with it", _zoned("z"), None, True),
+    Change("1.9 no terms of its own: any node comes", None, _zoned(None), True, pending=pod()),
+    Change("1.9 the last of its own group goes", _grouped(on="a"), None, True, pending=_grouped("p")),
+    Change("1.9 the last of its own group leaves", _grouped(on="a"), _web(), True, pending=_grouped("p")),
+    Change("1.9 one of two pods to be far from goes", _web(app="db"), None, True, pending=FAR_FROM_TWO),
+    Change(
+        "21 quirk: a namespace selector without positive requirements covers every namespace",
+        _web(),
+        None,
+        True,
+        pending=pod(affinity=affinity(anti_required=[NOT_IN_TEAM_A]), namespace="blue"),
+    ),
+    Change("1.9 the pod itself is relabelled", pod(), pod(labels={"x": "y"}), True),
+    Change("1.9 the pod itself tolerates", pod(), pod(tolerations=[toleration("k")]), False),
+    Change(
+        "1.9 a pod to be near to starts running", _web(), {**_web(), "status": {"phase": "Running"}}, False
+    ),
+    Change(
+        "1.9 a pod drops a rule by annotation",
+        _annotated(FAR),
+        _annotated(""),
+        True,
+        pending=pod(labels={"app": "web"}),
+    ),
 ]
 
 
@@ -275,6 +322,13 @@ EVEN_BY_TWO = pod(spread=[spread(ZONE, WEB), spread("rack", WEB)])
 def _tolerating(taints_policy: str | None, *tolerations: Json) -> Json:
     constraint = spread(ZONE, WEB, taints_policy=taints_policy)
     return pod(spread=[constraint], tolerations=tolerations)
+
+
+def _terminating(obj: Json) -> Json:
+    return {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+BY_VERSION = spread(ZONE, selector(), match_label_keys=["v"])
 
 
 POD_TOPOLOGY_SPREAD: Final = [
@@ -312,6 +366,22 @@ POD_TOPOLOGY_SPREAD: Final = [
     Change("2.10 a node gets the key", _zoned(None), _zoned("z"), True),
     Change("2.10 a node moves", _zoned("y"), _zoned("z"), True),
     Change("2.10 a node's other labels change", _zoned("z"), node("a", labels={ZONE: "z", "x": "y"}), False),
+    Change(
+        "2.10 a node's other labels change, and decide whether it makes a domain",
+        node("a", labels={ZONE: "z", "disk": "ssd"}),
+        _zoned("z"),
+        True,
+        pending=pod(spread=[spread(ZONE, WEB)], node_selector={"disk": "ssd"}),
+    ),
+    Change("2.10 a selected pod starts to terminate", _web(), _terminating(_web()), True),
+    Change("2.10 a selected pod starts running", _web(), {**_web(), "status": {"phase": "Running"}}, False),
+    Change(
+        "2.10 the pod loses a label whose value it was spread by",
+        pod(labels={"v": "1"}, spread=[BY_VERSION]),
+        pod(spread=[BY_VERSION]),
+        True,
+        pending=pod(spread=[BY_VERSION]),
+    ),
     Change(
         "2.10 a node's taints change",
         _zoned("z"),
@@ -352,9 +422,8 @@ def test_what_the_profile_asks_of_nodes_counts_for_waking(change: Change):
     assert wakes("NodeAffinity", pod(), change.old, change.new, ADDED) is change.wakes
 
 
-def test_node_resources_fit_wakes_without_regard_to_ignored_resources():
-    """An ignored resource that the new node lacks still lets the pod sleep: a quirk of upstream's hint."""
+def test_a_node_without_an_ignored_resource_wakes_the_pod():
     pending = pod(containers=[container(requests={GPU: "1"})])
     args = {"NodeResourcesFit": NodeResourcesFitArgs(ignored_resources=(GPU,))}
-    assert not wakes("NodeResourcesFit", pending, None, PLAIN, args)
-    assert wakes("NodeResourcesFit", pending, None, node("a", allocatable={GPU: "1"}), args)
+    assert wakes("NodeResourcesFit", pending, None, PLAIN, args)
+    assert not wakes("NodeResourcesFit", pending, None, PLAIN)

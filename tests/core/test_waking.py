@@ -1,0 +1,223 @@
+"""Nobody waits for the flush: whatever happens, no pod sleeps as unschedulable that a decision would place now."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.decide import Placement, decide
+from scheduler.framework.observer import Unobserved
+from scheduler.model.instructions import Bind
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.stimuli import (
+    BindDone,
+    BindFailed,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Stimulus,
+    TimePassed,
+    WorkloadGone,
+    WorkloadSeen,
+)
+from scheduler.queueing.queued_pod import Place
+from scheduler.settings.loading import default_settings, parse_settings
+from scheduler.state.snapshot import Snapshot
+from tests.build import (
+    HOSTNAME,
+    ZONE,
+    Json,
+    affinity,
+    configuration,
+    container,
+    node,
+    pod,
+    selector,
+    service,
+    spread,
+    term,
+)
+from tests.driving import Driver
+from tests.plugins.lives import BEGINNINGS, CHANGES, CONFIGURATIONS, Applied, Deleted, pods
+
+WEB = selector("app=web")
+
+
+class _Life:
+    """A machine that is told of objects as informers tell of them, and whose binds are answered at once."""
+
+    def __init__(self, config: Json | None) -> None:
+        parsed = default_settings() if config is None else parse_settings(json.dumps(config), "config")
+        self.driver = Driver(settings=parsed)
+        self.scheduler_name = parsed.profiles[0].scheduler_name
+        self._objects: dict[str, Json] = {}
+
+    def tell(self, change: Applied | Deleted) -> None:
+        if isinstance(change, Applied):
+            self._apply(change.object)
+        else:
+            self._delete(*change)
+        self._settle()
+
+    def sleepers(self) -> list[str]:
+        """Pods that wait for an event and would be placed without one."""
+        machine, snapshot = self.driver.machine, Snapshot(self.driver.state)
+        profile = machine._profiles[self.scheduler_name]
+        return [
+            f"{waiting.pod.key} {sorted(waiting.rejecting)}"
+            for uid in self._objects
+            if (waiting := machine.queue.get(uid)) is not None and waiting.place is Place.UNSCHEDULABLE
+            if isinstance(decide(waiting.pod, snapshot, profile, random.Random(0), Unobserved()), Placement)
+        ]
+
+    def _apply(self, obj: Json) -> None:
+        kind, data = obj["kind"], json.dumps(obj).encode()
+        if kind == "Pod":
+            self._see(obj)
+        elif kind == "Node":
+            self.driver.handle(NodeSeen(decode_node(data)))
+        elif kind == "Namespace":
+            self.driver.handle(NamespaceSeen(decode_namespace(data)))
+        else:
+            self.driver.handle(WorkloadSeen(decode_workload(kind, data)))
+
+    def _delete(self, kind: str, namespace: str | None, name: str) -> None:
+        if kind == "Pod":
+            for uid in [u for u, o in self._objects.items() if _named(o) == (namespace, name)]:
+                del self._objects[uid]
+                self.driver.handle(PodGone(uid))
+            return
+        gone: dict[str, Stimulus] = {"Node": NodeGone(name), "Namespace": NamespaceGone(name)}
+        self.driver.handle(gone.get(kind) or WorkloadGone(kind, namespace or "", name))
+
+    def _see(self, obj: Json) -> None:
+        """A pod under an older one's name replaces it; one without a node is ours to place."""
+        uid = obj["metadata"]["uid"]
+        for other in [u for u, o in self._objects.items() if u != uid and _named(o) == _named(obj)]:
+            del self._objects[other]
+            self.driver.handle(PodGone(other))
+        self._objects[uid] = obj
+        ours = {**obj, "spec": {**obj["spec"], "schedulerName": self.scheduler_name}}
+        self.driver.handle(PodSeen(self.driver.decoded(ours)))
+
+    def _settle(self) -> None:
+        """Tries pods that are ready, a few times over; every third bind fails for good, and its pod is deleted."""
+        for n_cycles in range(12):
+            self.driver.now_s += 20.0
+            self.driver.handle(TimePassed())
+            if not self.driver.machine.has_work():
+                return
+            for bind in (i for i in self.driver.cycle() if isinstance(i, Bind)):
+                if n_cycles % 3 == 2:
+                    self.driver.handle(PodGone(bind.pod.uid))
+                    self.driver.handle(BindFailed(bind.pod.uid, "not found"))
+                else:
+                    self.driver.handle(BindDone(bind.pod.uid))
+                    bound = replace(
+                        bind.pod, node_name=bind.node_name, resource_version=self.driver.next_version()
+                    )
+                    self.driver.handle(PodSeen(bound))
+
+
+def _named(obj: Json) -> tuple[str, str]:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    config=st.sampled_from(CONFIGURATIONS),
+    beginning=BEGINNINGS,
+    waiting=st.lists(pods(placed=False), min_size=1, max_size=3),
+    changes=st.lists(CHANGES, min_size=1, max_size=12),
+)
+def test_a_pod_that_would_be_placed_is_never_left_asleep(
+    config: Json | None, beginning: list[Applied], waiting: list[Json], changes: list[Applied | Deleted]
+) -> None:
+    life = _Life(config)
+    for change in (*beginning, *map(Applied, waiting), *changes):
+        life.tell(change)
+        assert life.sleepers() == []
+    life.driver.audit()
+
+
+def test_a_new_node_wakes_a_pod_that_running_pods_shun() -> None:
+    """The waiting pod has no terms of its own: upstream's hint lets it sleep."""
+    life = _Life(None)
+    shy = affinity(anti_required=[term(HOSTNAME, WEB)])
+    life.tell(Applied(_node("a")))
+    life.tell(Applied(pod("shy", node="a", affinity=shy, phase="Running")))
+    life.tell(Applied(pod("web", labels={"app": "web"})))
+    life.tell(Applied(_node("b")))
+    assert life.driver.queue.get("uid-default-web") is None
+
+
+def test_a_service_that_goes_wakes_a_pod_that_was_spread_by_it() -> None:
+    hard = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+    life = _Life(
+        configuration({"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": [hard]}})
+    )
+    for made in (_node("a", zone="x"), _node("b", zone="y", cpu="0"), service("s", {"app": "web"})):
+        life.tell(Applied(made))
+    life.tell(Applied(pod("one", labels={"app": "web"}, node="a", phase="Running")))
+    life.tell(Applied(pod("two", labels={"app": "web"}, containers=[container(requests={"cpu": "1"})])))
+    waiting = life.driver.queue.get("uid-default-two")
+    assert waiting is not None
+    assert "PodTopologySpread" in waiting.rejecting
+    life.tell(Deleted("Service", "default", "s"))
+    assert life.driver.queue.get("uid-default-two") is None
+
+
+def _node(name: str, *, zone: str = "z", cpu: str = "4") -> Json:
+    return node(name, labels={ZONE: zone}, allocatable={"cpu": cpu})
+
+
+def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it() -> None:
+    """Another scheduler was faster; what waited for the room we had taken has to hear of it."""
+    driver = Driver()
+    driver.node("a", allocatable={"cpu": "1"})
+    one = driver.pod("one", containers=[container(requests={"cpu": "1"})])
+    driver.cycle()
+    two = driver.pod("two", containers=[container(requests={"cpu": "1"})])
+    driver.cycle()
+    driver.node("b", allocatable={"cpu": "0"})
+    driver.handle(PodSeen(replace(one, node_name="b", resource_version=driver.next_version())))
+    driver.handle(BindFailed(one.uid, "already assigned"))
+    driver.pass_time(20.0)
+    assert [i.pod.uid for i in driver.cycle() if isinstance(i, Bind)] == [two.uid]
+    driver.audit()
+
+
+def test_a_pod_relabelled_while_it_was_bound_wakes_those_it_no_longer_keeps_off() -> None:
+    driver = Driver()
+    driver.node("a")
+    one = driver.pod("one", labels={"app": "web"})
+    driver.cycle()
+    far = driver.pod("far", affinity=affinity(anti_required=[term(HOSTNAME, WEB)]))
+    driver.cycle()
+    driver.confirm(replace(one, labels={"app": "db"}), "a")
+    driver.pass_time(20.0)
+    assert [i.pod.uid for i in driver.cycle() if isinstance(i, Bind)] == [far.uid]
+    driver.audit()
+
+
+def test_a_pod_that_starts_to_terminate_no_longer_skews() -> None:
+    driver = Driver()
+    driver.node("a", labels={ZONE: "x"})
+    driver.node("b", labels={ZONE: "y"}, allocatable={"cpu": "0"})
+    even = [spread(ZONE, WEB)]
+    old = driver.pod("old", labels={"app": "web"}, node="a")
+    waits = driver.pod(
+        "new", labels={"app": "web"}, spread=even, containers=[container(requests={"cpu": "1"})]
+    )
+    driver.cycle()
+    assert driver.queue.depths()["unschedulable"] == 1
+    driver.handle(PodSeen(replace(old, terminating=True, resource_version=driver.next_version())))
+    driver.pass_time(20.0)
+    assert [i.pod.uid for i in driver.cycle() if isinstance(i, Bind)] == [waits.uid]
