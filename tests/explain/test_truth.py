@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -148,3 +149,39 @@ def test_recorded_refusals_are_told_in_kubernetes_own_words(name: str) -> None:
                 found = (answer.state, answer.n_feasible)
                 assert found == ("schedulable", len(wanted["feasible"])), trace.name
     assert n_refused >= 5
+
+
+def test_five_thousand_nodes_are_explained_in_seconds() -> None:
+    """However many nodes there are, a bounded number of them is worked out and a bounded number of changes tried."""
+    per_zone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+    nodes = [
+        build.node(
+            f"n{i}",
+            labels={build.ZONE: f"z{i % 50}"},
+            allocatable={"cpu": "2"},
+            taints=[f"t{i % 7}:NoSchedule"],
+        )
+        for i in range(5000)
+    ]
+    pods = [
+        build.pod(
+            f"w{i}",
+            labels={"app": "web"},
+            node=f"n{i}",
+            affinity=per_zone,
+            containers=[build.container(requests={"cpu": "1900m"})],
+        )
+        for i in range(5000)
+    ]
+    cluster = Cluster(nodes, pods)
+    state = cluster.state()
+    asked = build.pod(
+        "p", labels={"app": "web"}, affinity=per_zone, containers=[build.container(requests={"cpu": "1"})]
+    )
+    question = cluster.question(asked, state)
+    started_s = time.process_time()
+    answer = explained(question)
+    assert time.process_time() - started_s < 10
+    assert answer.state == "unschedulable"
+    assert len(answer.groups) <= 30
+    assert all(len(rule.domains) <= 20 for rule in answer.rules)

@@ -23,7 +23,7 @@ STANDARD_INPUT: Final = "-"
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 _MANIFEST_LIMIT_BYTES: Final = 4 << 20
 _MOST_DOCUMENTS: Final = 100
-_SEPARATOR: Final = re.compile(r"^---(?:\s.*)?$", re.MULTILINE)
+_SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 
 
 class _Head(msgspec.Struct, frozen=True, rename="camel"):

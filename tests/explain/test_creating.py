@@ -1,0 +1,186 @@
+"""From manifests to pods: as the API server and the controllers would make them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.devcluster.kinds import POD
+from scheduler.devcluster.server import DevCluster
+from scheduler.explain.creating import ManifestError, planned
+from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from tests import build
+
+
+def workload(kind: str, spec: build.Json, *, api_version: str = "apps/v1", **template: Any) -> build.Json:
+    pod = build.pod(**template)
+    del pod["metadata"]["uid"], pod["metadata"]["namespace"], pod["metadata"]["name"]
+    made = {"metadata": pod["metadata"], "spec": pod["spec"]}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": {**spec, "template": made},
+    }
+
+
+def plan(document: object, namespace: str = "default") -> Any:
+    return planned(document, namespace=namespace, gates=DEFAULT_FEATURE_GATES)
+
+
+def test_a_deployments_pods_belong_to_a_new_revision() -> None:
+    """The hash label is there, so that matchLabelKeys sees a rollout; the owner is the new ReplicaSet."""
+    spread = build.spread(build.ZONE, build.selector("app=web"), match_label_keys=["pod-template-hash"])
+    document = workload(
+        "Deployment",
+        {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
+        labels={"app": "web"},
+        spread=[spread],
+    )
+    made = plan(document)
+    pod = made.pod(0)
+    assert made.n_replicas == 3
+    assert pod["metadata"]["labels"] == {"app": "web", "pod-template-hash": "new-revision"}
+    (constraint,) = pod["spec"]["topologySpreadConstraints"]
+    assert constraint["labelSelector"]["matchExpressions"] == [
+        {"key": "pod-template-hash", "operator": "In", "values": ["new-revision"]}
+    ]
+    (owner,) = pod["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web-new-revision", True)
+    assert made.owner["spec"]["selector"]["matchLabels"] == {
+        "app": "web",
+        "pod-template-hash": "new-revision",
+    }
+
+
+def test_a_stateful_sets_pods_have_labels_of_their_own() -> None:
+    """Name and index, as the controller sets them."""
+    made = plan(workload("StatefulSet", {"replicas": 2, "selector": {}}, labels={"app": "db"}))
+    assert [made.pod(number)["metadata"]["name"] for number in range(2)] == ["web-0", "web-1"]
+    assert made.pod(1)["metadata"]["labels"] == {
+        "app": "db",
+        "statefulset.kubernetes.io/pod-name": "web-1",
+        "apps.kubernetes.io/pod-index": "1",
+    }
+
+
+def test_a_job_has_as_many_pods_as_run_at_once() -> None:
+    """parallelism, and the label that selects them."""
+    made = plan(workload("Job", {"parallelism": 4}, api_version="batch/v1"))
+    assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (4, "web")
+
+
+def test_every_pod_has_a_uid_of_its_own_that_no_server_gives() -> None:
+    """Two plans side by side never meet."""
+    made = plan(workload("ReplicaSet", {"replicas": 3, "selector": {}}))
+    uids = {made.pod(number)["metadata"]["uid"] for number in range(3)}
+    assert len(uids) == 3
+    assert all(uid.startswith("not-created/") for uid in uids)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"containers": [{"name": "c", "image": "i"}]}, id="nothing said"),
+        pytest.param(
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "i",
+                        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}},
+                    }
+                ]
+            },
+            id="limits",
+        ),
+        pytest.param(
+            {
+                "hostNetwork": True,
+                "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}],
+            },
+            id="host network",
+        ),
+        pytest.param(
+            {
+                "containers": [{"name": "c", "image": "i"}],
+                "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+            },
+            id="a toleration of its own",
+        ),
+        pytest.param(
+            {
+                "containers": [{"name": "c", "image": "i"}],
+                "affinity": build.affinity(
+                    anti_required=[
+                        {
+                            **build.term(build.ZONE, build.selector("tier=front")),
+                            "matchLabelKeys": ["app", "absent"],
+                        }
+                    ]
+                ),
+            },
+            id="label keys",
+        ),
+    ],
+)
+async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: build.Json) -> None:
+    """Of the fields that a scheduler reads; the two implementations know nothing of each other."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"app": "web"}},
+        "spec": spec,
+    }
+    cluster = DevCluster()
+    stored = cluster.store.create(POD, "default", document)["spec"]
+    made: Any = plan(document).pod(0)["spec"]
+    for field in ("affinity", "tolerations", "hostNetwork"):
+        assert made.get(field) == stored.get(field), field
+    for ours, theirs in zip(made["containers"], stored["containers"], strict=True):
+        assert ours.get("resources", {}).get("requests") == theirs.get("resources", {}).get("requests")
+        ports = [[port.get("hostPort") for port in c.get("ports") or ()] for c in (ours, theirs)]
+        assert ports[0] == ports[1]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({}, "kind: found nothing, expected one of Pod, Deployment, ReplicaSet, StatefulSet, Job"),
+        ({"kind": "Service", "apiVersion": "v1"}, "kind: found 'Service', expected one of"),
+        ({"kind": "Pod", "apiVersion": "v2"}, "apiVersion: found 'v2', expected v1"),
+        ({"kind": "Deployment", "apiVersion": "v1"}, "apiVersion: found 'v1', expected apps/v1"),
+        ({"kind": "Pod", "apiVersion": "v1"}, "metadata: found nothing, expected an object"),
+        (
+            {"kind": "Pod", "apiVersion": "v1", "metadata": {}},
+            "metadata.name: found nothing, expected a name",
+        ),
+        (
+            {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}},
+            "spec: found nothing, expected an object",
+        ),
+        (
+            {"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "p"}, "spec": {}},
+            "spec.template: found nothing, expected an object",
+        ),
+        (
+            {
+                "kind": "ReplicaSet",
+                "apiVersion": "apps/v1",
+                "metadata": {"name": "p"},
+                "spec": {"replicas": "3", "template": {"spec": {}}},
+            },
+            "spec.replicas: found '3', expected a number of pods",
+        ),
+        (["a list"], "found a list, expected an object"),
+    ],
+)
+def test_a_manifest_that_makes_no_pods_is_said_to_be_wrong_where_it_is(
+    document: object, message: str
+) -> None:
+    """Field, found, expected."""
+    with pytest.raises(ManifestError) as caught:
+        plan(document)
+    assert message in str(caught.value)

@@ -1,0 +1,143 @@
+"""The JSON form is stable: every field by name, for scripts that read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core.recording import DecisionRecord, RankedNode
+from scheduler.explain import answers
+from scheduler.explain.simulating import NodeShare, Simulation, ZoneShare
+from tests import build
+from tests.explain.asking import Cluster, alone_per_zone, as_json, web, zoned
+
+FIELDS = {
+    answers.Explanation: (
+        "apiVersion kind namespace pod node schedulerName profile state message nodes feasible groups moreGroups "
+        "rules moreRules suggestions scores recorded notes"
+    ),
+    answers.NodeGroup: "plugin reason where nodes examples removable",
+    answers.Rule: (
+        "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains"
+    ),
+    answers.Skew: "maxSkew minDomains domains fewest countsItself",
+    answers.Domain: "domain nodes pods most allowed",
+    answers.Pods: "total shown",
+    answers.PodRef: "namespace name node domain",
+    answers.Suggestion: "changes node",
+    answers.RemovePod: "namespace pod node uid terminating",
+    answers.RunPod: "namespace labels node",
+    answers.AddRoom: "node resource amount",
+    answers.TolerateTaint: "key value effect",
+    answers.RemoveTaint: "node key value effect",
+    answers.Uncordon: "node",
+    answers.LabelNode: "node key value",
+    answers.LabelNamespace: "namespace key value",
+    answers.AllowSkew: "topologyKey maxSkew",
+    RankedNode: "node total scores",
+    DecisionRecord: "v evaluated feasible top rejected",
+    Simulation: ("apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next"),
+    ZoneShare: "zone nodes pods",
+    NodeShare: "node zone pods",
+}
+
+
+@pytest.mark.parametrize(("part", "fields"), FIELDS.items(), ids=lambda value: getattr(value, "__name__", ""))
+def test_the_fields_of_each_part_keep_their_names(part: type[msgspec.Struct], fields: str) -> None:
+    """A field that is renamed or dropped breaks somebody's script."""
+    assert [field.encode_name for field in msgspec.structs.fields(part)] == fields.split()
+
+
+def test_an_explanation_as_a_whole() -> None:
+    """One example, letter for letter."""
+    cluster = Cluster(zoned("a1 a2"), [web("one", "a2")])
+    answer: Any = as_json(cluster.ask(web("p", affinity=alone_per_zone())))
+    one = {"namespace": "default", "name": "one", "node": "a2", "domain": "a"}
+    assert answer == {
+        "apiVersion": "affinity-scheduler.io/v1",
+        "kind": "Explanation",
+        "namespace": "default",
+        "pod": "p",
+        "node": "",
+        "schedulerName": "default-scheduler",
+        "profile": "affinity-scheduler",
+        "state": "unschedulable",
+        "message": "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.",
+        "nodes": 2,
+        "feasible": 0,
+        "groups": [
+            {
+                "plugin": "InterPodAffinity",
+                "reason": "node(s) didn't match pod anti-affinity rules",
+                "where": f"{build.ZONE}=a",
+                "nodes": 2,
+                "examples": ["a1", "a2"],
+                "removable": True,
+            }
+        ],
+        "moreGroups": 0,
+        "rules": [
+            {
+                "kind": "requiredAntiAffinity",
+                "declaredBy": None,
+                "topologyKey": build.ZONE,
+                "selects": "app=web",
+                "namespaces": "namespace default",
+                "nodes": 2,
+                "pods": {"total": 1, "shown": [one]},
+                "pending": {"total": 0, "shown": []},
+                "skew": None,
+                "domains": [{"domain": "a", "nodes": 2, "pods": 1, "most": 0, "allowed": False}],
+                "moreDomains": 0,
+            }
+        ],
+        "moreRules": 0,
+        "suggestions": [
+            {
+                "changes": [
+                    {
+                        "change": "removePod",
+                        "namespace": "default",
+                        "pod": "one",
+                        "node": "a2",
+                        "uid": "uid-default-one",
+                        "terminating": False,
+                    }
+                ],
+                "node": answer["suggestions"][0]["node"],
+            }
+        ],
+        "scores": [],
+        "recorded": None,
+        "notes": [],
+    }
+    assert answer["suggestions"][0]["node"] in ("a1", "a2")
+
+
+def test_scores_of_a_bound_pod_add_up_and_begin_with_its_own_node() -> None:
+    """Weighted points by plugin; the best of the other nodes follow."""
+    nodes = [build.node(f"n{i}", allocatable={"cpu": str(2 + i)}) for i in range(4)]
+    pod = build.pod("p", node="n0", containers=[build.container(requests={"cpu": "1"})])
+    answer = Cluster(nodes, [pod]).ask(pod)
+    assert [ranked.node for ranked in answer.scores] == ["n0", "n3", "n2", "n1"]
+    assert [ranked.total for ranked in answer.scores] == [sum(r.scores.values()) for r in answer.scores]
+    assert answer.n_feasible == 4
+
+
+def test_a_bound_pod_whose_node_would_not_do_now_says_what_is_against_it() -> None:
+    """The taint came after the pod."""
+    pod = build.pod("p", node="a")
+    answer = Cluster([build.node("a", taints=["x:NoSchedule"]), build.node("b")], [pod]).ask(pod)
+    assert (answer.state, answer.node, answer.message) == ("bound", "a", "runs on a, which would not do now")
+    assert answer.notes == ("TaintToleration: node(s) had untolerated taint(s)",)
+    assert answer.is_well
+
+
+def test_a_bound_pod_that_would_fit_nowhere_now_says_so() -> None:
+    """It runs all the same: nothing is to be done."""
+    pod = build.pod("p", node="a")
+    answer = Cluster([build.node("a", taints=["x:NoSchedule"])], [pod]).ask(pod)
+    assert answer.message.startswith("runs on a; it would fit nowhere now: 0/1 nodes are available:")
+    assert answer.is_well

@@ -1,0 +1,178 @@
+"""A snapshot keeps what scheduling reads, and nothing that is nobody's business."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.explain.keeping import SECTIONS, kept
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from tests import build
+from tests.explain.asking import decoded
+from tests.explain.drawing import drawn
+
+#: Stands wherever a secret, or the name of one, could be.
+SECRET = "s3cr3t"
+
+FULL_POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "p",
+        "namespace": "default",
+        "uid": "u",
+        "labels": {"app": "web"},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": SECRET,
+            f"{SECRET}/x": "y",
+            "affinity-scheduler.io/affinity": "{}",
+        },
+        "managedFields": [{"manager": SECRET}],
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "controller": True}
+        ],
+        "finalizers": [SECRET],
+    },
+    "spec": {
+        "schedulerName": "affinity-scheduler",
+        "serviceAccountName": SECRET,
+        "imagePullSecrets": [{"name": SECRET}],
+        "hostAliases": [{"ip": "1.2.3.4", "hostnames": [SECRET]}],
+        "securityContext": {"sysctls": [{"name": "x", "value": SECRET}]},
+        "initContainers": [{"name": "i", "image": "i", "env": [{"name": SECRET, "value": SECRET}]}],
+        "containers": [
+            {
+                "name": "c",
+                "image": "pause",
+                "command": [SECRET],
+                "args": [SECRET],
+                "workingDir": SECRET,
+                "env": [
+                    {"name": "PASSWORD", "value": SECRET},
+                    {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": SECRET, "key": SECRET}}},
+                ],
+                "envFrom": [{"secretRef": {"name": SECRET}}, {"configMapRef": {"name": SECRET}}],
+                "ports": [{"containerPort": 80, "hostPort": 80, "name": SECRET}],
+                "volumeMounts": [{"name": SECRET, "mountPath": SECRET}],
+                "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "A", "value": SECRET}]}},
+                "lifecycle": {"preStop": {"exec": {"command": [SECRET]}}},
+                "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+            }
+        ],
+        "volumes": [
+            {"name": SECRET, "secret": {"secretName": SECRET}},
+            {"name": SECRET, "projected": {"sources": [{"secret": {"name": SECRET}}]}},
+            {"name": SECRET, "csi": {"driver": "d", "nodePublishSecretRef": {"name": SECRET}}},
+            {"name": SECRET, "configMap": {"name": SECRET}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+            {
+                "name": "scratch",
+                "ephemeral": {"volumeClaimTemplate": {"metadata": {"annotations": {"a": SECRET}}}},
+            },
+        ],
+    },
+    "status": {
+        "phase": "Pending",
+        "message": SECRET,
+        "podIP": SECRET,
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": SECRET}
+        ],
+        "containerStatuses": [
+            {"name": "c", "containerID": SECRET, "state": {"terminated": {"message": SECRET}}}
+        ],
+    },
+}
+
+
+def test_no_secret_of_a_pod_is_kept_wherever_it_stands() -> None:
+    """A pod with a secret in every place that has one."""
+    before = copy.deepcopy(FULL_POD)
+    found = kept("Pod", FULL_POD)
+    assert before == FULL_POD
+    assert SECRET not in json.dumps(found)
+    assert found["spec"]["volumes"] == [  # type: ignore[index]  # JSON
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "scratch", "ephemeral": {}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        (
+            "Node",
+            {
+                "metadata": {
+                    "name": "n",
+                    "annotations": {"a": SECRET},
+                    "managedFields": [{"manager": SECRET}],
+                },
+                "spec": {"providerID": SECRET, "podCIDR": SECRET},
+                "status": {"addresses": [{"address": SECRET}], "nodeInfo": {"machineID": SECRET}},
+            },
+        ),
+        (
+            "Namespace",
+            {"metadata": {"name": "n", "annotations": {"a": SECRET}}, "spec": {"finalizers": [SECRET]}},
+        ),
+        (
+            "Service",
+            {
+                "metadata": {"name": "s", "annotations": {"a": SECRET}},
+                "spec": {"externalName": SECRET, "selector": {}},
+            },
+        ),
+        (
+            "StatefulSet",
+            {"metadata": {"name": "s"}, "spec": {"template": FULL_POD, "selector": {"x": SECRET}}},
+        ),
+        ("ReplicaSet", {"metadata": {"name": "s"}, "spec": {"template": FULL_POD}}),
+        ("ReplicationController", {"metadata": {"name": "s"}, "spec": {"template": FULL_POD}}),
+    ],
+)
+def test_no_secret_of_another_object_is_kept(kind: str, document: build.Json) -> None:
+    """Templates of workloads have the same places."""
+    assert SECRET not in json.dumps(kept(kind, document))
+
+
+def test_every_kind_that_is_written_has_its_list_of_fields() -> None:
+    """Each can be reduced, an empty object included."""
+    assert [kept(kind, {}) for kind in SECTIONS] == [{}] * len(SECTIONS)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_kept_is_all_that_scheduling_reads(seed: int) -> None:
+    """The reduced object decodes to the same as the whole one."""
+    cluster, subject = drawn(seed)
+    for pod in [*cluster.pods, subject]:
+        whole, reduced = decoded(pod), decoded(kept("Pod", pod))
+        assert _facts(reduced) == _facts(whole)
+    for node in cluster.nodes:
+        assert decode_node(_bytes(kept("Node", node))) == decode_node(_bytes(node))
+    for namespace in cluster.namespaces:
+        assert decode_namespace(_bytes(kept("Namespace", namespace))) == decode_namespace(_bytes(namespace))
+
+
+def test_selectors_of_workloads_are_kept() -> None:
+    """Default spreading reads them."""
+    for kind, document in (
+        ("Service", build.service("s", {"app": "web"})),
+        ("ReplicaSet", build.replica_set("s", build.selector("app=web", "tier in a,b"))),
+        ("StatefulSet", build.stateful_set("s", build.selector("app=web"))),
+    ):
+        assert decode_workload(kind, _bytes(kept(kind, document))) == decode_workload(kind, _bytes(document))
+
+
+def _facts(pod: Any) -> list[Any]:
+    """Everything of a pod; of its spec the fields, since specs are compared by identity."""
+    spec = pod.spec
+    own = [getattr(pod, name) for name in pod.__dataclass_fields__ if name != "spec"]
+    return own + [getattr(spec, name) for name in spec.__dataclass_fields__]
+
+
+def _bytes(document: Any) -> bytes:
+    return json.dumps(document).encode()
