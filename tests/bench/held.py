@@ -36,8 +36,11 @@ def _time_callbacks(noted: list[tuple[float, float, str]]) -> None:
 
 
 def _name_of(handle: Any) -> str:
-    owner = getattr(handle._callback, "__self__", None)
-    return owner.get_name() if isinstance(owner, asyncio.Task) else str(handle._callback)[:80]
+    callback = handle._callback
+    owner = getattr(callback, "__self__", None)
+    # Not its repr: aiohttp's responses cache their headers when they are first looked at, be there any or not.
+    name = getattr(callback, "__qualname__", type(callback).__name__)
+    return owner.get_name() if isinstance(owner, asyncio.Task) else str(name)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import time
+from asyncio.subprocess import Process
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
@@ -63,22 +64,25 @@ async def _measured(scene: Scene, server: Server) -> list[HoldResult]:
         with (server.folder / "held.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
         try:
-            await _phases(scene, objects, process.pid, port, phase)
+            await _phases(scene, objects, process, port, phase)
         finally:
-            process.send_signal(signal.SIGTERM)
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
             await process.wait()
     phase("end")
     return _by_phase(json.loads(noted.read_text()), began)
 
 
-async def _phases(scene: Scene, objects: Objects, pid: int, port: int, phase: Callable[[str], None]) -> None:
+async def _phases(
+    scene: Scene, objects: Objects, process: Process, port: int, phase: Callable[[str], None]
+) -> None:
     phase("start and lists")
     await until(
         lambda: objects.is_ok(f"http://127.0.0.1:{port}/readyz"), timeout_s=_TIMEOUT_S, what="readiness"
     )
     phase("first tries of every pod")
-    await _until_bound(scene, objects)
-    await _until_quiet(pid)
+    await _until_bound(scene, objects, process)
+    await _until_quiet(process)
     phase("scrapes")
     for _ in range(_N_SCRAPES):
         await objects.get(f"http://127.0.0.1:{port}/metrics")
@@ -86,30 +90,37 @@ async def _phases(scene: Scene, objects: Objects, pid: int, port: int, phase: Ca
     phase("relist of pods")
     await objects.post(FAULTS_PATH, [{"action": "expire-stream", "kind": "pods"}])
     await objects.create_pods(scene.idle[:1], scheduler="nobody", suffix="-late")
-    await _until_quiet(pid)
+    await _until_quiet(process)
     phase("a node that every waiting pod could use")
     await objects.create_node(build.node("large", allocatable={"cpu": "16"}))
-    await _until_quiet(pid)
+    await _until_quiet(process)
 
 
-async def _until_bound(scene: Scene, objects: Objects) -> None:
-    """All measured pods have nodes. Raises TimeoutError."""
+async def _until_bound(scene: Scene, objects: Objects, process: Process) -> None:
+    """All measured pods have nodes. Raises TimeoutError, and RuntimeError where the process ends."""
     async with asyncio.timeout(_TIMEOUT_S):
         while True:
+            _assert_alive(process)
             nodes = await objects.nodes_of_pods()
             if all(nodes.get(key) for key in scene.measured_keys):
                 return
             await asyncio.sleep(2.0)
 
 
-async def _until_quiet(pid: int) -> None:
-    """The process has used no CPU to speak of for a second. Raises TimeoutError."""
+async def _until_quiet(process: Process) -> None:
+    """The process has used no CPU to speak of for a second. Raises as `_until_bound`."""
     async with asyncio.timeout(_TIMEOUT_S):
         while True:
-            before_s = cpu_s(pid)
+            before_s = cpu_s(process.pid)
             await asyncio.sleep(_QUIET_S)
-            if cpu_s(pid) - before_s < 0.03:
+            _assert_alive(process)
+            if cpu_s(process.pid) - before_s < 0.03:
                 return
+
+
+def _assert_alive(process: Process) -> None:
+    if process.returncode is not None:
+        raise RuntimeError(f"the scheduler ended with exit code {process.returncode}")
 
 
 def _by_phase(noted: list[tuple[float, float, str]], began: list[tuple[str, float]]) -> list[HoldResult]:
