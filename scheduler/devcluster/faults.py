@@ -32,6 +32,8 @@ class Action(Enum):
     DROP = "drop"
     #: The watch ends between two events, after `after_events` of them.
     END_STREAM = "end-stream"
+    #: The watch tells the event that follows `after_events` events twice.
+    REPEAT_EVENT = "repeat-event"
     #: The watch's connection breaks in the middle of the object that follows `after_events` events.
     CUT_STREAM = "cut-stream"
     #: The watch stays open but delivers nothing for `delay_s`.
@@ -41,7 +43,13 @@ class Action(Enum):
 
 
 _STREAM_ACTIONS: Final = frozenset(
-    {Action.END_STREAM, Action.CUT_STREAM, Action.STALL_STREAM, Action.EXPIRE_STREAM}
+    {
+        Action.END_STREAM,
+        Action.CUT_STREAM,
+        Action.STALL_STREAM,
+        Action.EXPIRE_STREAM,
+        Action.REPEAT_EVENT,
+    }
 )
 
 

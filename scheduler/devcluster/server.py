@@ -26,7 +26,7 @@ from scheduler.devcluster.routes import is_watch, target_of, verb_of
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import HISTORY_CAPACITY, Store
 from scheduler.devcluster.watching import BOOKMARK_INTERVAL_S, Scope, Watch
-from scheduler.devcluster.writelog import WriteLog
+from scheduler.devcluster.writelog import WriteLog, caller
 
 #: The largest body that is read, as upstream has it.
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
@@ -36,6 +36,8 @@ _SHUTDOWN_S: Final = 2.0
 _LOG: Final = logging.getLogger(__name__)
 
 Controllers = Callable[[Store], Awaitable[None]]
+#: Told (User-Agent, method, path) of every request that names a resource, before any fault meets it.
+Arrival = Callable[[str, str, str], None]
 
 
 class DevCluster:
@@ -79,6 +81,7 @@ class DevCluster:
         self.faults: Final = Faults()
         self.token: Final = secrets.token_urlsafe(32) if token == "" else token
         self.writes: Final = WriteLog(self.store) if write_log else None
+        self.arrivals: Final[list[Arrival]] = []
         self._handlers = Handlers(self.store)
         self._host = host
         self._port = port
@@ -202,6 +205,10 @@ class DevCluster:
         verb = verb_of(request.method, target, watch=watch)
         if verb is None:
             raise status.method_not_allowed()
+
+        caller.set(request.headers.get("User-Agent", ""))
+        for arrived in self.arrivals:
+            arrived(caller.get(), request.method, path)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             if verb == "watch":

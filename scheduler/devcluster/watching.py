@@ -195,11 +195,14 @@ class Watch:
         self._sent += 1
 
     async def _break(self, request: web.Request, response: web.StreamResponse, line: bytes) -> None:
-        """The rule acts on the stream. Raises: StreamEnded unless the stream only stalls."""
+        """The rule acts on the stream. Raises: StreamEnded unless the stream goes on."""
         fault, self._fault = self._fault, None
         match fault.action if fault else None:
             case Action.STALL_STREAM if fault:
                 await asyncio.sleep(fault.delay_s)
+                return
+            case Action.REPEAT_EVENT:
+                await response.write(line)
                 return
             case Action.EXPIRE_STREAM:
                 version = self._store.resource_version

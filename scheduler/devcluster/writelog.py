@@ -1,12 +1,16 @@
 """A bounded log of every accepted write, in order: the evidence by which a test judges what clients did."""
 
 from collections import deque
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
 from scheduler.devcluster.history import Change
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.store import Store
+
+#: The User-Agent of the request that is being answered.
+caller: Final[ContextVar[str]] = ContextVar("caller", default="")
 
 _VERBS: Final = {"ADDED": "create", "MODIFIED": "update", "DELETED": "delete"}
 
@@ -21,6 +25,8 @@ class Write:
     key: str
     uid: str
     summary: str
+    #: The User-Agent that asked for it; empty for writes from within the process.
+    by: str = ""
 
 
 class WriteLog:
@@ -42,6 +48,7 @@ class WriteLog:
                 key=change.revision.key,
                 uid=str(metadata.get("uid", "")),
                 summary=_summary(obj, before),
+                by=caller.get(),
             )
         )
 

@@ -53,6 +53,7 @@ class KubeClient:
         burst: requests at once above that.
         max_connections: open connections for everything but watches.
         on_request: see `RequestHook`.
+        user_agent: who asks, for the server's audit log.
         now_s: a monotonic clock, for rates and durations.
         sleep: waits for the rate limit.
     """
@@ -65,6 +66,7 @@ class KubeClient:
         burst: int = 0,
         max_connections: int = 100,
         on_request: RequestHook | None = None,
+        user_agent: str | None = None,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -72,6 +74,7 @@ class KubeClient:
         self._endpoint = credentials.endpoint
         self._bucket = TokenBucket(qps=qps, burst=burst, now_s=now_s()) if qps > 0 else None
         self._on_request = on_request
+        self._user_agent = user_agent or f"affinity-scheduler/{product_version()}"
         self._now_s = now_s
         self._sleep = sleep
         self._host = URL(self._endpoint.server).authority
@@ -199,7 +202,7 @@ class KubeClient:
             headers={
                 "Accept": "application/json",
                 "Accept-Encoding": "identity",
-                "User-Agent": f"affinity-scheduler/{product_version()}",
+                "User-Agent": self._user_agent,
             },
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER_BYTES,

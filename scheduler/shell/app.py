@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,13 +87,27 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
     ) as client:
         await check_reachable(client, credentials)
         if options.election is None:
-            return await Scheduler(options, client, metrics, log).run()
+            return await _until_signal(Scheduler(options, client, metrics, log))
         # Connections of its own: no bind, however slow, keeps the Lease from being renewed.
         async with KubeClient(credentials, max_connections=2, on_request=metrics.on_request) as lease_client:
             identity = f"{socket.gethostname()}_{uuid.uuid4()}"
             leadership = Leadership(lease_client, options.election, identity, log=log)
             metrics.watch_leadership(options.election.name, lambda: leadership.holds)
-            return await Scheduler(options, client, metrics, log, leadership).run()
+            return await _until_signal(Scheduler(options, client, metrics, log, leadership))
+
+
+async def _until_signal(scheduler: Scheduler) -> int:
+    """Runs it until SIGTERM or SIGINT; a second one ends at once, since whoever sends it has no time left."""
+    running = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if scheduler.is_stopping:
+            os._exit(1)
+        scheduler.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        running.add_signal_handler(number, stop)
+    return await scheduler.run()
 
 
 async def check_reachable(client: KubeClient, credentials: Credentials) -> None:
@@ -107,7 +121,18 @@ async def check_reachable(client: KubeClient, credentials: Credentials) -> None:
 
 
 class Scheduler:
-    """One running scheduler: the machine and everything around it."""
+    """
+    One running scheduler: the machine and everything around it.
+
+    Args:
+        options: what it schedules, and how.
+        client: sends its requests.
+        metrics: its own registry.
+        log: where it tells what it does.
+        leadership: None where no election is held.
+        clock_s: seconds since the epoch, for what people read.
+        now_s: a monotonic clock, for all that is decided.
+    """
 
     def __init__(
         self,
@@ -116,12 +141,16 @@ class Scheduler:
         metrics: Metrics,
         log: Logger,
         leadership: Leadership | None = None,
+        *,
+        clock_s: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
         self._leadership = leadership
         self._client = client
         self._metrics = metrics
         self._log = log
+        self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
         self._state = ClusterState(exempt_namespaces(settings))
         profiles = built_profiles(settings, Snapshot(self._state))
@@ -148,15 +177,31 @@ class Scheduler:
                 log=log,
                 on_malformed=metrics.on_malformed,
                 on_interrupted=metrics.on_watch_restart,
+                now_s=now_s,
             )
             for watched in kinds
         ]
-        self._recorder = EventRecorder(client, on_dropped=metrics.on_event_dropped)
+        self._recorder = EventRecorder(
+            client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
+        )
+        #: None before `run` has come so far.
+        self._loop: SchedulingLoop | None = None
         self._stopping = False
         self._frozen = False
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping
+
+    def stop(self) -> None:
+        """No cycle begins any more; `run` returns once all is in order, within about 20 s."""
+        self._stopping = True
+        if self._loop is not None:
+            self._loop.stop(_STOP_BINDS_S)
+
     async def run(self) -> int:
-        """Until stopped by a signal. Returns the exit code."""
+        """Until stopped, or until the Lease is lost. Returns the exit code."""
         probes = Probes(
             address=self._options.bind_address,
             port=self._options.port,
@@ -182,9 +227,9 @@ class Scheduler:
         return 0
 
     async def _schedule(self, group: asyncio.TaskGroup) -> None:
-        """Everything runs in the group until a signal; then it is taken down in order."""
+        """Everything runs in the group until `stop`; then it is taken down in order."""
         binder = Binder(self._client, on_throttled=self._recorder.be_quiet, may_write=self._leads)
-        conditions = ConditionWriter(binder, clock_s=time.time, on_failed=self._condition_failed)
+        conditions = ConditionWriter(binder, clock_s=self._clock_s, on_failed=self._condition_failed)
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
@@ -200,7 +245,7 @@ class Scheduler:
             outbox,
             is_ready=lambda: self._is_synced() and self._leads(),
             max_binding=_MAX_BINDING,
-            now_s=time.monotonic,
+            now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
         )
         background = [
@@ -213,7 +258,9 @@ class Scheduler:
             background.append(
                 group.create_task(self._leadership.run(self._inbox.nudge), name="leader election")
             )
-        self._on_signals(loop)
+        self._loop = loop
+        if self._stopping:
+            loop.stop(_STOP_BINDS_S)
         await loop.run()
         for pod in outbox.abandon_binds():
             self._log.error("Stopping before the API server said whether the pod is bound", pod=pod)
@@ -229,20 +276,9 @@ class Scheduler:
     async def _watch_lag(self) -> None:
         """Measures how late the event loop is, for as long as it runs."""
         while True:
-            due_s = time.monotonic() + _LAG_PERIOD_S
+            due_s = self._now_s() + _LAG_PERIOD_S
             await asyncio.sleep(_LAG_PERIOD_S)
-            self._metrics.on_loop_lag(max(0.0, time.monotonic() - due_s))
-
-    def _on_signals(self, loop: SchedulingLoop) -> None:
-        def stop() -> None:
-            if self._stopping:
-                os._exit(1)  # the second signal: whoever sends it has no time left
-            self._stopping = True
-            loop.stop(_STOP_BINDS_S)
-
-        running = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            running.add_signal_handler(number, stop)
+            self._metrics.on_loop_lag(max(0.0, self._now_s() - due_s))
 
     def _is_synced(self) -> bool:
         if not all(informer.synced for informer in self._informers):
@@ -255,7 +291,7 @@ class Scheduler:
         return self._frozen
 
     def _attempted(self, attempt: Attempted) -> None:
-        self._metrics.on_attempt(attempt, time.monotonic())
+        self._metrics.on_attempt(attempt, self._now_s())
         pod = attempt.pod
         match attempt.result:
             case "scheduled":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -118,6 +119,7 @@ class Informer:
         log: Logger,
         on_malformed: Callable[[str], None],
         on_interrupted: Callable[[str], None],
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watched = watched
         self._client = client
@@ -125,6 +127,7 @@ class Informer:
         self._log = log
         self._on_malformed = on_malformed
         self._on_interrupted = on_interrupted
+        self._now_s = now_s
         #: What was last wrong with an object, so that it is told once and not with every version.
         self._complaints: dict[Key | None, str] = {}
         #: Whether the initial list has been handed to the machine.
@@ -137,7 +140,7 @@ class Informer:
 
     async def run(self) -> None:
         """Hands every change on, in order, until cancelled. Failures of the server are retried by the reflector."""
-        reflector = Reflector(self._client, self._watched.resource, self._watched.decode)
+        reflector = Reflector(self._client, self._watched.resource, self._watched.decode, now_s=self._now_s)
         async with aclosing(reflector.batches()) as batches:
             async for changes in batches:
                 stimuli: list[Stimulus] = []
