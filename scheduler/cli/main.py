@@ -14,6 +14,7 @@ from scheduler.kube.client import product_version
 #: Command, the module that carries it out (imported only when asked for), and its line in the menu.
 _COMMANDS: Final = (
     ("run", "scheduler.cli.run", "schedule the pods that name one of the configured profiles"),
+    ("enforce", "scheduler.cli.enforce", "evict pods whose enforced affinity rules are broken"),
     (
         "check-config",
         "scheduler.cli.check_config",

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from scheduler.errors import ServerFault
 from scheduler.kube.requests import JSON, Request
 
 
@@ -52,9 +53,7 @@ def evict(namespace: str, name: str, uid: str) -> Request:
 
     Source: policy/v1 Eviction; pkg/registry/core/pod/storage/eviction.go (1.36).
     """
-    eviction = _Eviction(
-        "policy/v1", "Eviction", _Meta(name, namespace), _DeleteOptions(_Preconditions(uid))
-    )
+    eviction = _Eviction("policy/v1", "Eviction", _Meta(name, namespace), _DeleteOptions(_Preconditions(uid)))
     path = f"/api/v1/namespaces/{_escaped(namespace)}/pods/{_escaped(name)}/eviction"
     return Request("POST", path, "create", (), msgspec.json.encode(eviction), JSON)
 
@@ -85,3 +84,26 @@ def _config_maps(namespace: str) -> str:
 
 def _escaped(name: str) -> str:
     return quote(name, safe="")
+
+
+class _PodMeta(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _PodMeta
+
+
+def is_leaving(body: bytes, uid: str) -> bool | None:
+    """
+    Whether the pod is being deleted; None where it is another pod of that name. What settles a lost eviction.
+
+    Raises:
+        ServerFault: if the body is not a Pod.
+    """
+    try:
+        found = msgspec.json.decode(body, type=_Pod).metadata
+    except msgspec.DecodeError as error:
+        raise ServerFault(200, "BadAnswer", f"not a Pod: {error}") from error
+    return None if found.uid != uid else found.deletion_timestamp is not None

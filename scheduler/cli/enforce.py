@@ -1,0 +1,211 @@
+"""`affinity-scheduler enforce`: evicts pods whose enforced affinity rules are broken, and reports the others."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from scheduler.cli.stories.display import columns
+from scheduler.enforcing.limiting import Limits
+from scheduler.errors import SettingsError
+from scheduler.settings.durations import parse_duration_ns
+from scheduler.settings.feature_gates import parse_feature_gates
+from scheduler.settings.loading import default_settings, load_settings
+from scheduler.settings.resolved import LeaderElection, Settings
+from scheduler.shell.enforcement_reports import NAME
+from scheduler.shell.enforcer import BrokenRule, Options, look_once, serve
+from scheduler.shell.leadership import ElectionSettings
+
+_LOOPBACK: Final = "127.0.0.1"
+#: Beside the scheduler's 10259.
+_PORT: Final = 10260
+_NAMESPACE: Final = "kube-system"
+_LIMITS: Final = Limits()
+_HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD GO")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Make `parser` read this command's arguments."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="the scheduler's configuration, for its exemptNamespaces"
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
+    )
+    parser.add_argument(
+        "--master", metavar="URL", help="address of the API server, overrides the kubeconfig's"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="log and count who would go, and evict nobody")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="print which rules are broken now and end: exit code 0 if none is, 1 if some are",
+    )
+    _add_limits(parser)
+    parser.add_argument(
+        "--namespace",
+        default=_NAMESPACE,
+        metavar="NAME",
+        help="where its Lease and its ConfigMap are (default %(default)s)",
+    )
+    parser.add_argument(
+        "--leader-elect", choices=("true", "false"), default="true", help="default %(default)s"
+    )
+    parser.add_argument(
+        "--bind-address",
+        default=_LOOPBACK,
+        metavar="IP",
+        help="where metrics and health are served (default %(default)s; plain HTTP)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=_PORT,
+        metavar="N",
+        help="port for metrics and health, 0 for none (default %(default)s)",
+    )
+    parser.add_argument(
+        "-v",
+        "--v",
+        dest="verbosity",
+        type=int,
+        default=2,
+        metavar="LEVEL",
+        help="log verbosity, 0 to 10 (default %(default)s)",
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("limits")
+    group.add_argument(
+        "--grace",
+        default=f"{_LIMITS.grace_s:g}s",
+        metavar="DURATION",
+        help="how long affinity may lack its match where the pod does not say (default %(default)s)",
+    )
+    group.add_argument(
+        "--max-share",
+        default=f"{_LIMITS.max_share:.0%}",
+        metavar="PERCENT",
+        help="of the pods with enforced rules; where more would have to go, nobody does (default %(default)s)",
+    )
+    for flag, default, what in (
+        ("--max-evictions-per-minute", _LIMITS.evictions, "in all"),
+        (
+            "--max-evictions-per-namespace",
+            _LIMITS.evictions_per_namespace,
+            "of one namespace's pods a minute",
+        ),
+        ("--max-evictions-per-node", _LIMITS.evictions_per_node, "of one node's pods a minute"),
+    ):
+        group.add_argument(
+            flag, type=int, default=default, metavar="N", help=f"evictions {what} (default %(default)s)"
+        )
+    group.add_argument(
+        "--protected-namespaces",
+        default="kube-system",
+        metavar="A,B",
+        help="whose pods are never evicted (default %(default)s)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Enforce until SIGTERM or SIGINT, or print once. Raises SettingsError for bad input."""
+    options = _options(args)
+    if args.once:
+        broken = asyncio.run(look_once(options, os.environ))
+        print("\n".join(table(broken)))
+        return 1 if broken else 0
+    return asyncio.run(serve(options, os.environ))
+
+
+def table(broken: Sequence[BrokenRule]) -> list[str]:
+    """The broken rules as lines, one each, under a heading; one line where there is none."""
+    if not broken:
+        return ["every required rule of every running pod holds"]
+    rows = [
+        (
+            each.pod.key,
+            "yes" if each.telling.enforced else "no",
+            each.telling.rule,
+            each.telling.domain,
+            "-" if each.telling.other is None else each.telling.other.key,
+            ", ".join(pod.key for pod in each.going) or "-",
+        )
+        for each in broken
+    ]
+    return columns(_HEAD, rows)
+
+
+def _options(args: argparse.Namespace) -> Options:
+    if not 0 <= args.port <= 65535:
+        raise SettingsError("--port", "", str(args.port), "a port from 0 to 65535")
+    if not 0 <= args.verbosity <= 10:
+        raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
+    gates = parse_feature_gates("")
+    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    return Options(
+        settings=_with_kubeconfig(settings, args.kubeconfig),
+        election=_election(settings.leader_election, args.namespace) if args.leader_elect == "true" else None,
+        namespace=args.namespace,
+        limits=_limits(args),
+        protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
+        dry_run=args.dry_run,
+        master=args.master,
+        bind_address=args.bind_address,
+        port=args.port,
+        verbosity=args.verbosity,
+        log_format=args.log_format,
+    )
+
+
+def _limits(args: argparse.Namespace) -> Limits:
+    for flag in ("max_evictions_per_minute", "max_evictions_per_namespace", "max_evictions_per_node"):
+        if getattr(args, flag) < 1:
+            name = f"--{flag.replace('_', '-')}"
+            raise SettingsError(name, "", str(getattr(args, flag)), "1 or more")
+    grace_ns = parse_duration_ns(args.grace)
+    if grace_ns is None or grace_ns < 0:
+        raise SettingsError("--grace", "", args.grace, "a duration such as 60s")
+    return Limits(
+        evictions=args.max_evictions_per_minute,
+        evictions_per_namespace=args.max_evictions_per_namespace,
+        evictions_per_node=args.max_evictions_per_node,
+        max_share=_share(args.max_share),
+        grace_s=grace_ns / 1e9,
+    )
+
+
+def _share(text: str) -> float:
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = math.nan
+    if not text.endswith("%") or not 0 <= percent <= 100:
+        raise SettingsError("--max-share", "", text, "a percentage from 0% to 100%")
+    return percent / 100
+
+
+def _election(settings: LeaderElection, namespace: str) -> ElectionSettings:
+    """A Lease of its own, with the durations of the scheduler's."""
+    return ElectionSettings(
+        namespace=namespace,
+        name=NAME,
+        lease_duration_s=settings.lease_duration_s,
+        renew_deadline_s=settings.renew_deadline_s,
+        retry_period_s=settings.retry_period_s,
+    )
+
+
+def _with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
+    if not kubeconfig:
+        return settings
+    return replace(settings, client_connection=replace(settings.client_connection, kubeconfig=kubeconfig))

@@ -1,0 +1,62 @@
+"""
+Evicts pods. Answers are values; no failure of the server raises.
+
+       POST --2xx--> evicted          429 --> blocked: a disruption budget, or the server is busy
+        |
+        |--404--> gone                403, 4xx --> failed
+        '--409, lost, 5xx--> GET --gone, or another uid--> gone
+                              |--being deleted--> evicted
+                              '--as before, or no answer--> failed
+Whoever asked tries again later: the uid makes a second eviction harmless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.enforcing.orders import Ended
+from scheduler.errors import ApiError, Conflict, NotFound, Throttled
+from scheduler.kube.client import KubeClient
+from scheduler.kube.evicting import evict, is_leaving
+from scheduler.kube.requests import get_pod
+from scheduler.model.pods import Pod
+
+TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an eviction ended, why where it did not succeed, and the pause that the server asked for."""
+
+    ended: Ended
+    message: str = ""
+    retry_after_s: float | None = None
+
+
+async def evicted(client: KubeClient, pod: Pod) -> Outcome:
+    """What became of evicting this pod, within two requests."""
+    try:
+        await client.request(evict(pod.namespace, pod.name, pod.uid), timeout_s=TIMEOUT_S)
+    except NotFound:
+        return Outcome(Ended.GONE)
+    except Throttled as error:
+        return Outcome(Ended.BLOCKED, error.message, error.retry_after_s)
+    except ApiError as error:
+        if isinstance(error, Conflict) or error.took_effect_unknown:
+            return await _settled(client, pod, error)
+        return Outcome(Ended.FAILED, str(error))
+    return Outcome(Ended.EVICTED)
+
+
+async def _settled(client: KubeClient, pod: Pod, cause: ApiError) -> Outcome:
+    try:
+        body = await client.request(get_pod(pod.namespace, pod.name), timeout_s=TIMEOUT_S)
+        leaving = is_leaving(body, pod.uid)
+    except NotFound:
+        return Outcome(Ended.GONE)
+    except ApiError as error:
+        return Outcome(Ended.FAILED, f"{cause}; then: {error}")
+    if leaving is None:
+        return Outcome(Ended.GONE)
+    return Outcome(Ended.EVICTED) if leaving else Outcome(Ended.FAILED, str(cause), cause.retry_after_s)

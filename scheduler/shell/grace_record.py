@@ -1,0 +1,151 @@
+"""
+Since when pods have lacked their match, kept in a ConfigMap so that a restart or a new leader goes on counting.
+
+A ConfigMap of its own, because the right to write it can be granted by name: an annotation on the pods would need the
+right to change every pod of the cluster, and the Lease is rewritten every two seconds and has to stay small.
+
+House rules:
+ 1. Bounded: of more than `MAX_PODS` the ones that have waited longest are kept; the others start anew after a restart.
+ 2. Written at most every `PERIOD_S`; so much waiting time a crash may forget.
+ 3. A record that nobody has confirmed for `STALE_S` is ignored: matches may have come and gone unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from scheduler.errors import ApiError, Conflict, NotFound
+from scheduler.kube.client import KubeClient
+from scheduler.kube.evicting import create_config_map, get_config_map, update_config_map
+from scheduler.kube.responses import ConfigMap, decode_config_map
+from scheduler.observe.logs import Logger
+
+#: 60 bytes each: 300 KB of the 1 MiB that an object may have.
+MAX_PODS: Final = 5_000
+PERIOD_S: Final = 2.0
+CONFIRM_S: Final = 60.0
+STALE_S: Final = 300.0
+TIMEOUT_S: Final = 10.0
+_KEY: Final = "lost-since.json"
+
+
+class _Record(msgspec.Struct, frozen=True, rename="camel"):
+    """Seconds since the epoch: when it was written, and by uid since when a pod has no match."""
+
+    saved_at: float
+    lost_since: dict[str, float]
+
+
+class GraceRecord:
+    """
+    The ConfigMap of one enforcer.
+
+    Args:
+        client: sends the requests.
+        namespace: where it is.
+        name: what it is called.
+        log: where failures are told.
+        clock_s: seconds since the epoch.
+        now_s: the monotonic clock of the times that are kept.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        *,
+        log: Logger,
+        clock_s: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._namespace, self._name, self._log = client, namespace, name, log
+        self._clock_s, self._now_s = clock_s, now_s
+        #: As last read or written; None where there is no such object.
+        self._version: str | None = None
+        self._saved: dict[str, float] = {}
+        self._saved_at_s = 0.0
+
+    async def load(self) -> dict[str, float]:
+        """
+        The times by uid, of our monotonic clock; none where nothing was recorded or the record is stale.
+
+        Raises:
+            ApiError: the server did not answer, or does not let us.
+        """
+        try:
+            read = await self._read()
+        except NotFound:
+            return {}
+        record = self._decoded(read)
+        now_s, epoch_s = self._now_s(), self._clock_s()
+        if record is None or epoch_s - record.saved_at > STALE_S:
+            return {}
+        # A clock that was set back must not make a wait look as if it began in the future.
+        return {uid: now_s - max(0.0, epoch_s - since_s) for uid, since_s in record.lost_since.items()}
+
+    async def keep(self, lost_since: Callable[[], Mapping[str, float]]) -> None:
+        """Saves the times whenever they differ, until cancelled. Failures are logged and tried again."""
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            await self.save(lost_since())
+
+    async def save(self, lost_since: Mapping[str, float]) -> None:
+        """The times are in the ConfigMap, unless they are already, or the server says no."""
+        kept = dict(sorted(lost_since.items(), key=lambda item: item[1])[:MAX_PODS])
+        now_s = self._now_s()
+        if kept == self._saved and (not kept or now_s < self._saved_at_s + CONFIRM_S):
+            return
+        try:
+            await self._write(kept, now_s)
+        except ApiError as error:
+            self._log.error(
+                "Failed to record since when affinity has no match", name=self._name, err=str(error)
+            )
+        else:
+            self._saved, self._saved_at_s = kept, now_s
+
+    async def _write(self, kept: Mapping[str, float], now_s: float) -> None:
+        epoch_s = self._clock_s()
+        epochs = {uid: round(epoch_s - (now_s - since_s), 3) for uid, since_s in kept.items()}
+        data = {_KEY: msgspec.json.encode(_Record(round(epoch_s, 3), epochs)).decode()}
+        if self._version is not None:
+            try:
+                return await self._update(data, self._version)
+            except Conflict:
+                # A predecessor wrote last: its record is older than ours.
+                await self._read()
+                return await self._update(data, self._version)
+            except NotFound:
+                self._version = None
+        create = create_config_map(self._namespace, self._name, data)
+        self._note(decode_config_map(await self._client.request(create, timeout_s=TIMEOUT_S)))
+        return None
+
+    async def _update(self, data: Mapping[str, str], version: str) -> None:
+        update = update_config_map(self._namespace, self._name, data, resource_version=version)
+        self._note(decode_config_map(await self._client.request(update, timeout_s=TIMEOUT_S)))
+
+    async def _read(self) -> ConfigMap:
+        request = get_config_map(self._namespace, self._name)
+        read = decode_config_map(await self._client.request(request, timeout_s=TIMEOUT_S))
+        self._note(read)
+        return read
+
+    def _note(self, read: ConfigMap) -> None:
+        self._version = read.metadata.resource_version
+
+    def _decoded(self, read: ConfigMap) -> _Record | None:
+        text = (read.data or {}).get(_KEY)
+        if text is None:
+            return None
+        try:
+            return msgspec.json.decode(text, type=_Record)
+        except msgspec.DecodeError as error:
+            self._log.error("Unreadable record ignored", name=self._name, err=str(error))
+            return None
