@@ -83,15 +83,20 @@ def _size(changes: Changes) -> tuple[int, int, str]:
 
 
 def _varied(confirmed: Iterable[Suggestion]) -> list[Suggestion]:
-    """The smallest of each kind first, then more of the same; in the end by size."""
-    ordered = sorted(confirmed, key=lambda suggestion: _size(suggestion.changes))
+    """
+    The smallest of each kind first, then more of the same; in the end by size.
+
+    What takes the kinds of change of a smaller one, and others on top, is left out: it is the same remedy elsewhere.
+    """
     first: list[Suggestion] = []
     more: list[Suggestion] = []
-    seen: set[frozenset[type[Change]]] = set()
-    for suggestion in ordered:
+    seen: list[frozenset[type[Change]]] = []
+    for suggestion in sorted(confirmed, key=lambda suggestion: _size(suggestion.changes)):
         shape = frozenset(map(type, suggestion.changes))
+        if any(smaller < shape for smaller in seen):
+            continue
         (more if shape in seen else first).append(suggestion)
-        seen.add(shape)
+        seen.append(shape)
     return sorted((first + more)[:_MOST], key=lambda suggestion: _size(suggestion.changes))
 
 
