@@ -1,0 +1,254 @@
+"""The Helm chart, rendered and linted by Helm itself: what values switch, and that it installs what kustomize does."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler.cli import run, webhook
+from scheduler.settings.loading import parse_settings
+from tests.build import Json
+from tests.manifests.files import BASE, MANIFESTS, ROOT, container, named, one, resources
+
+helm = pytest.importorskip(
+    "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"
+)
+
+CHART = MANIFESTS / "chart"
+WEBHOOK = "affinity-scheduler-webhook"
+CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+#: Labels that only a chart knows.
+HELMS = (
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+)
+
+
+@pytest.fixture(scope="module")
+def chart() -> Iterator[Any]:
+    with helm.Chart.load(CHART) as chart:
+        yield chart
+
+
+def rendered(
+    chart: Any,
+    values: Json | None = None,
+    *,
+    name: str = "affinity-scheduler",
+    namespace: str = "kube-system",
+) -> list[Json]:
+    """The objects that these values install."""
+    files = chart.render(values or {}, name=name, namespace=namespace)
+    manifests = (text for path, text in files.items() if path.endswith(".yaml"))
+    return [each for text in manifests for each in yaml.safe_load_all(text) if each]
+
+
+def names(objects: list[Json]) -> set[tuple[str, str]]:
+    return {(each["kind"], each["metadata"]["name"]) for each in objects}
+
+
+def alike(value: Any, *ignored: str) -> Any:
+    """An object without what only Helm adds, and without the fields that are ignored."""
+    if isinstance(value, dict):
+        own = {name: each for name, each in value.items() if name not in (*HELMS, *ignored)}
+        return {name: alike(each, *ignored) for name, each in own.items() if not name.startswith("checksum/")}
+    return [alike(each, *ignored) for each in value] if isinstance(value, list) else value
+
+
+def test_helm_finds_nothing_to_complain_about():
+    report = helm.lint(CHART, strict=True)
+    assert [m["error"] for m in report["messages"]] == ["icon is recommended"]
+    assert report["errors"] == []
+
+
+def test_versions_are_those_of_the_program(chart):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert chart.metadata["appVersion"] == project["version"]
+    assert container(named(rendered(chart), "Deployment")[WEBHOOK])["image"].endswith(
+        f":{project['version']}"
+    )
+
+
+def test_every_value_has_its_meaning_in_the_schema(chart):
+    """And the schema speaks of no value that there is not."""
+    definitions = chart.schema["definitions"]
+
+    def compare(values: Json, properties: Json, path: str) -> None:
+        assert set(values) == set(properties) - {"global"}, path
+        for name, value in values.items():
+            part = properties[name]
+            part = {**definitions.get(part.get("$ref", "").rpartition("/")[2], {}), **part}
+            assert part.get("description"), f"{path}.{name}"
+            if not part.get("additionalProperties", True) and isinstance(value, dict) and value:
+                compare(value, part["properties"], f"{path}.{name}")
+
+    compare(chart.values, chart.schema["properties"], "")
+
+
+# The same as kustomize
+
+
+def test_the_scheduler_is_the_one_of_the_manifests(chart):
+    """A change of one has to be made in the other too."""
+    ours = rendered(chart, {"webhook": {"enabled": False}})
+    theirs = resources(BASE)
+    for kind, name in sorted(names(theirs)):
+        expected, found = named(theirs, kind)[name], named(ours, kind)[name]
+        assert alike(found, "namespace") == alike(expected, "namespace"), (kind, name)
+    (text,) = one(ours, "ConfigMap")["data"].values()
+    expected_text = (BASE / "configuration.yaml").read_text()
+    assert yaml.safe_load(text) == yaml.safe_load(expected_text)
+    assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration")}
+
+
+def test_the_webhook_is_the_one_of_the_manifests(chart):
+    ours = rendered(chart, {"scheduler": {"enabled": False}}, namespace=WEBHOOK)
+    theirs = [each for each in resources(MANIFESTS / "webhook") if each["kind"] != "Namespace"]
+    assert names(ours) == names(theirs)
+    for kind, name in sorted(names(theirs)):
+        assert alike(named(ours, kind)[name]) == alike(named(theirs, kind)[name]), (kind, name)
+
+
+# What values switch
+
+
+def test_everything_is_in_the_releases_namespace_and_named_after_it(chart):
+    objects = rendered(chart, name="prod", namespace="scheduling")
+    for each in objects:
+        assert each["metadata"]["name"].startswith("prod-affinity-scheduler")
+        assert each["metadata"].get("namespace", "scheduling") == "scheduling"
+        for subject in each.get("subjects", []):
+            assert subject["namespace"] == "scheduling"
+    arguments = container(named(objects, "Deployment")["prod-affinity-scheduler-webhook"])["args"]
+    assert "--name=prod-affinity-scheduler-webhook" in arguments
+    assert "--namespace=scheduling" in arguments
+    rules = one([each for each in objects if each["metadata"]["name"].endswith("leader-election")], "Role")[
+        "rules"
+    ]
+    (text,) = one(objects, "ConfigMap")["data"].values()
+    election = parse_settings(text, "ConfigMap").leader_election
+    assert (election.resource_namespace, [election.resource_name]) == (
+        "scheduling",
+        rules[1]["resourceNames"],
+    )
+    assert {each["metadata"]["name"] for each in objects if each["kind"] == "FlowSchema"} == {
+        "prod-affinity-scheduler",
+        "prod-affinity-scheduler-leader-election",
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "absent"),
+    [
+        pytest.param({"webhook": {"enabled": False}}, WEBHOOK, id="no webhook"),
+        pytest.param({"scheduler": {"enabled": False}}, "affinity-scheduler", id="no scheduler"),
+    ],
+)
+def test_a_component_that_is_switched_off_leaves_nothing_behind(chart, values, absent):
+    left = {name for _, name in names(rendered(chart, values))}
+    mine = {name for name in left if name.startswith(WEBHOOK) == (absent == WEBHOOK)}
+    assert mine == set()
+    assert left
+
+
+def test_the_configuration_is_merged_over_the_charts(chart):
+    """All profiles are the user's; what he does not say stays the chart's; the program understands the whole."""
+    profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
+    values = {"scheduler": {"configuration": {"profiles": profiles, "clientConnection": {"qps": 50}}}}
+    (text,) = one(rendered(chart, values), "ConfigMap")["data"].values()
+    settings = parse_settings(text, "ConfigMap")
+    assert [profile.scheduler_name for profile in settings.profiles] == ["a", "b"]
+    assert (settings.client_connection.qps, settings.client_connection.burst) == (50, 100)
+    assert settings.leader_election.leader_elect
+
+
+def test_a_changed_configuration_rolls_the_deployment(chart):
+    def checksum(values: Json) -> str:
+        template = named(rendered(chart, values), "Deployment")["affinity-scheduler"]["spec"]["template"]
+        found: str = template["metadata"]["annotations"]["checksum/configuration"]
+        return found
+
+    other = {"scheduler": {"configuration": {"clientConnection": {"qps": 50}}}}
+    assert checksum({}) == checksum({"scheduler": {"replicas": 3}}) != checksum(other)
+
+
+def test_with_cert_manager_the_webhook_needs_no_rights(chart):
+    """And no token would do it any good: the certificate is mounted, the CA injector tells the API server."""
+    objects = rendered(
+        chart, {"scheduler": {"enabled": False}, "webhook": {"certManager": {"enabled": True}}}
+    )
+    kinds = {each["kind"] for each in objects}
+    assert {"Issuer", "Certificate"} <= kinds
+    assert not kinds & {"Role", "ClusterRole", "Secret"}
+    certificate = one(objects, "Certificate")["spec"]
+    assert certificate["dnsNames"] == [f"{WEBHOOK}.kube-system.svc"]
+    deployment = one(objects, "Deployment")
+    volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["certificate"]["secret"]["secretName"] == certificate["secretName"]
+    assert "--tls-cert-file=/etc/webhook-certificate/tls.crt" in container(deployment)["args"]
+    for kind in CONFIGURATIONS:
+        annotations = one(objects, kind)["metadata"]["annotations"]
+        assert annotations == {"cert-manager.io/inject-ca-from": f"kube-system/{WEBHOOK}"}
+    issuer = {"name": "corporate", "kind": "ClusterIssuer"}
+    given = {"webhook": {"certManager": {"enabled": True, "issuerRef": issuer}}}
+    objects = rendered(chart, given)
+    assert one(objects, "Certificate")["spec"]["issuerRef"] == issuer
+    assert "Issuer" not in {each["kind"] for each in objects}
+
+
+def test_webhooks_are_switched_and_narrowed_by_values(chart):
+    values = {
+        "mutating": False,
+        "failurePolicy": "Fail",
+        "excludedNamespaces": ["a"],
+        "matchConditions": False,
+    }
+    objects = rendered(chart, {"webhook": values})
+    assert "MutatingWebhookConfiguration" not in {each["kind"] for each in objects}
+    (webhook,) = one(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    assert webhook["failurePolicy"] == "Fail"
+    assert "matchConditions" not in webhook
+    (left_out,) = webhook["namespaceSelector"]["matchExpressions"]
+    assert left_out["values"] == ["a", "kube-system"]
+
+
+def test_merging_fields_asks_about_pods_with_fields(chart):
+    objects = rendered(chart, {"webhook": {"mergeFields": True}})
+    (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
+    assert webhook["matchConditions"][0]["expression"].startswith("has(object.spec.affinity) ||")
+    assert "--merge-fields=true" in container(named(objects, "Deployment")[WEBHOOK])["args"]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        pytest.param({"webhok": {}}, "webhok", id="a misspelt component"),
+        pytest.param({"webhook": {"replica": 3}}, "replica", id="a misspelt value"),
+        pytest.param({"webhook": {"failurePolicy": "ignore"}}, "failurePolicy", id="an unknown word"),
+        pytest.param({"webhook": {"refuseAntiAffinity": False}}, "refuseAntiAffinity", id="YAML's off"),
+        pytest.param({"scheduler": {"replicas": 0}}, "replicas", id="no replica"),
+        pytest.param({"scheduler": {"configuration": {"profiles": []}}}, "profiles", id="no profile"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused(chart, values, complaint):
+    with pytest.raises(helm.HelmValuesError, match=complaint):
+        chart.validate_schema(values)
+
+
+@pytest.mark.parametrize(
+    ("component", "command"), [("affinity-scheduler", run), (WEBHOOK, webhook)], ids=["scheduler", "webhook"]
+)
+def test_the_program_knows_every_flag_of_its_deployment(chart, component, command):
+    values = {"webhook": {"mergeFields": True, "certManager": {"enabled": True}}}
+    name, *arguments = container(named(rendered(chart, values), "Deployment")[component])["args"]
+    assert command.__name__ == f"scheduler.cli.{name}"
+    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    command.add_arguments(parser)
+    assert parser.parse_known_args(arguments)[1] == []

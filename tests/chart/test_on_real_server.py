@@ -1,0 +1,55 @@
+"""What the chart renders, taken by a real API server to the letter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.apiserver import Address
+from tests.build import Json
+from tests.integration.cluster import kubeconfig_text
+from tests.manifests.files import MANIFESTS
+from tests.manifests.kubectl import Kubectl
+
+helm = pytest.importorskip(
+    "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"
+)
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def kubectl(real_server: Address, tmp_path: Path) -> Kubectl:
+    path = tmp_path / "kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(
+        kubeconfig_text(real_server.url, token=real_server.token, ca_file=str(real_server.ca_file))
+    )
+    return Kubectl(path)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "values"),
+    [
+        pytest.param("kube-system", {}, id="defaults"),
+        pytest.param("default", {}, id="another namespace"),
+        pytest.param("kube-system", {"webhook": {"mergeFields": True}}, id="merging fields"),
+        pytest.param(
+            "kube-system", {"webhook": {"matchConditions": False, "mutating": False}}, id="only validating"
+        ),
+        pytest.param("kube-system", {"webhook": {"certManager": {"enabled": True}}}, id="cert-manager"),
+    ],
+)
+def test_every_object_is_one_that_the_server_knows(kubectl: Kubectl, namespace: str, values: Json) -> None:
+    """Strict validation refuses an unknown field; a condition that does not compile is refused always."""
+    with helm.Chart.load(MANIFESTS / "chart") as chart:
+        files = chart.render(values, name="affinity-scheduler", namespace=namespace)
+    texts = [text for path, text in files.items() if path.endswith(".yaml")]
+    objects = [each for text in texts for each in yaml.safe_load_all(text) if each]
+    known = [each for each in objects if not each["apiVersion"].startswith("cert-manager.io/")]
+    said = kubectl(
+        "create", "--dry-run=server", "--validate=strict", "-f", "-", given=yaml.safe_dump_all(known)
+    )
+    assert len(said.splitlines()) == len(known)
