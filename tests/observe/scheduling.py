@@ -35,6 +35,7 @@ class Observed:
             observer=self.observer,
         )
         self.metrics.watch_state(self.driver.queue, self.driver.state)
+        self.metrics.watch_leadership("affinity-scheduler", lambda: True)
 
     def cycle(self) -> list[Instruction]:
         told = self.driver.handle(CycleDue())

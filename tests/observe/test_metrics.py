@@ -44,6 +44,7 @@ _UPSTREAM = [
     ("scheduler_plugin_evaluation_total", "counter", "plugin extension_point profile", None),
     ("scheduler_event_handling_duration_seconds", "histogram", "event", (0.0001, 0.2048, 12)),
     ("scheduler_cache_size", "gauge", "type", None),
+    ("leader_election_master_status", "gauge", "name", None),
     ("rest_client_requests_total", "counter", "code method host", None),
     ("rest_client_request_duration_seconds", "histogram", "verb host", (0.005, 60.0, 12)),
 ]
