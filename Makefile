@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench bench-full bench-check clean
+.PHONY: help demo test lint bench bench-full bench-check chaos clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ bench-full: ## The same with upstream's counts, up to 100,000 nodes and 1,000,00
 
 bench-check: $(VENV)/.installed ## Fail where a ratio of costs has grown by more than 25 %.
 	@$(BIN)/python -m tests.bench --check $(ARGS)
+
+chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five minutes (ARGS="--seconds 3600 --seed 1").
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; found " + sys.version.split()[0] + " (make PYTHON=python3.12 ... picks another)")'

@@ -1,0 +1,64 @@
+"""
+`make chaos`: runs of growing seeds until the time is over. A seed that fails is told with its story, and exits 1.
+
+    python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+
+from tests.chaos.run import Outcome, Shape, run
+
+#: Lines of a failing run's story.
+_STORY = 80
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make chaos")
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="how long to go on (default %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=None, help="the first seed (default: drawn)")
+    parser.add_argument("--runs", type=int, default=None, help="stop after so many runs")
+    parser.add_argument("--shape", choices=[one.value for one in Shape], default=None)
+    args = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") is None:
+        # Sets of text are walked in an order of their own in every process; a seed is to mean one order.
+        os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
+    seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
+    shapes = [Shape(args.shape)] if args.shape else list(Shape)
+    outcomes = _play(seed, shapes, until_s=time.monotonic() + args.seconds, n_runs=args.runs)
+    failed = [one for one in outcomes if one.wrongs]
+    print(
+        f"{len(outcomes)} runs from seed {seed}, {sum(one.n_lives for one in outcomes)} lives, "
+        f"{sum(one.n_binds for one in outcomes)} binds; {sum(one.n_raced for one in outcomes)} of them right only "
+        f"without what others had just written, which no watch had brought yet "
+        f"(at most {max((one.window_s for one in outcomes), default=0.0):.1f} s old); "
+        f"settled after {max((one.settled_s for one in outcomes), default=0.0):.0f} s at most; {len(failed)} failed"
+    )
+    for one in failed:
+        print(f"  python -m tests.chaos --seed {one.seed} --shape {one.shape.value} --runs 1")
+    return 1 if failed else 0
+
+
+_SEEDED = {**os.environ, "PYTHONHASHSEED": "0"}
+
+
+def _play(seed: int, shapes: list[Shape], *, until_s: float, n_runs: int | None) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    while time.monotonic() < until_s and (n_runs is None or len(outcomes) < n_runs):
+        outcome = run(seed + len(outcomes) // len(shapes), shapes[len(outcomes) % len(shapes)])
+        if outcome.wrongs:
+            print(outcome.story(_STORY), flush=True)
+        outcome.journal = None
+        outcomes.append(outcome)
+    return outcomes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""One scheduler in the run: the product's own objects around a wire that can fail, born and killed at will."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import io
+import logging
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from scheduler.core.machine import Machine
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.stimuli import BindDone, CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus
+from scheduler.observe.logs import Logger
+from scheduler.observe.metrics import Metrics
+from scheduler.settings.loading import default_settings
+from scheduler.shell.app import Options, Scheduler
+from scheduler.shell.leadership import ElectionSettings, Leadership
+from tests.chaos.journal import Decided, Journal
+from tests.chaos.proxy import Wire
+
+#: No wait for the flush is short enough to pass unnoticed.
+_NEVER_FLUSHED_S = 1e6
+ELECTION = ElectionSettings("kube-system", "chaos", 15.0, 10.0, 2.0)
+
+#: Where a life can end: each is reached between the pop of a pod and the confirmation of its bind.
+KILL_POINTS = ("decided", "arrived", "written", "answered", "confirmed")
+
+
+@dataclass
+class Life:
+    """One process."""
+
+    number: int
+    scheduler: Scheduler
+    task: asyncio.Task[int]
+    log: io.StringIO
+
+
+class Instance:
+    """
+    A scheduler that comes back whenever it ends, as a Deployment's pod does.
+
+    Args:
+        name: its User-Agent begins with it.
+        scheduler_name: whose pods it places.
+        elected: whether it holds an election.
+        server_port: the API server's.
+        journal: is told what it decides.
+        chance: seeds its lives.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        scheduler_name: str,
+        elected: bool,
+        server_port: int,
+        journal: Journal,
+        chance: random.Random,
+    ) -> None:
+        self.name, self.scheduler_name, self.elected = name, scheduler_name, elected
+        self.wire = Wire(server_port)
+        self.n_lives = 0
+        self.life: Life | None = None
+        #: Added to its wall clock, and to its monotonic one (which only goes forward).
+        self.wall_offset_s = 0.0
+        self.leapt_s = 0.0
+        #: (kill point, how many times it is passed before); None while nobody wants its life.
+        self.doom: tuple[str, int] | None = None
+        self.restart_after_s = 1.0
+        self.crashes: list[str] = []
+        self._journal, self._chance = journal, chance
+        self._born = asyncio.Event()
+
+    @property
+    def identity(self) -> str:
+        """User-Agent and Lease identity of its current life."""
+        return f"{self.name}-{self.n_lives}"
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine of its current life."""
+        return self.life.scheduler._machine if self.life is not None else None
+
+    async def live(self) -> None:
+        """Lives, dies and comes back until cancelled."""
+        while True:
+            await self.wire.start()
+            try:
+                await self._live_once()
+            finally:
+                await self.wire.stop()
+            await asyncio.sleep(self.restart_after_s)
+
+    async def _live_once(self) -> None:
+        self.n_lives += 1
+        loop = asyncio.get_running_loop()
+
+        def now_s() -> float:
+            return loop.time() + self.leapt_s
+
+        def clock_s() -> float:
+            return 1.8e9 + loop.time() + self.wall_offset_s
+
+        stream = io.StringIO()
+        logger = logging.Logger(self.identity, level=logging.DEBUG)
+        logger.addHandler(logging.StreamHandler(stream))
+        log = Logger(logger)
+        credentials = await load_credentials(
+            kubeconfig=None, master=f"http://127.0.0.1:{self.wire.port}", environ={"HOME": "/nonexistent"}
+        )
+        metrics = Metrics(version="chaos")
+        settings = default_settings()
+        profile = replace(settings.profiles[0], scheduler_name=self.scheduler_name)
+        options = Options(
+            settings=replace(settings, profiles=(profile,)),
+            election=ELECTION if self.elected else None,
+            master=None,
+            bind_address="127.0.0.1",
+            port=0,
+            max_in_unschedulable_s=_NEVER_FLUSHED_S,
+            seed=self._chance.getrandbits(32),
+            verbosity=2,
+            log_format="text",
+        )
+        chance = random.Random(self._chance.getrandbits(32))
+        agent = self.identity
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(KubeClient(credentials, user_agent=agent, now_s=now_s))
+            leadership = None
+            if self.elected:
+                own = await stack.enter_async_context(KubeClient(credentials, user_agent=agent, now_s=now_s))
+                leadership = Leadership(
+                    own, ELECTION, agent, log=log, clock_s=clock_s, now_s=now_s, chance=chance.random
+                )
+            scheduler = Scheduler(options, client, metrics, log, leadership, clock_s=clock_s, now_s=now_s)
+            self._listen(scheduler._machine, agent)
+            task = asyncio.create_task(scheduler.run(), name=agent)
+            self.life = Life(self.n_lives, scheduler, task, stream)
+            self._journal.tell(f"{agent} is born")
+            try:
+                await asyncio.wait({task})
+            finally:
+                task.cancel()
+                (ended,) = await asyncio.gather(task, return_exceptions=True)
+                self.life = None
+                gc.unfreeze()
+        if isinstance(ended, int):
+            self._journal.tell(f"{agent} ended with {ended}")
+        elif not isinstance(ended, asyncio.CancelledError):
+            self.crashes.append("".join(traceback.format_exception(ended)))
+
+    def kill(self) -> None:
+        """As by SIGKILL: not another byte leaves it, and nothing is tidied up."""
+        self.doom = None
+        if self.life is not None:
+            self.wire.cut(refuse=True)
+            self.life.task.cancel()
+
+    def reach(self, point: str) -> None:
+        """The instance passes a point where its life may end."""
+        if self.doom is not None and self.doom[0] == point:
+            left = self.doom[1] - 1
+            self.doom = (point, left)
+            if left < 0:
+                self._journal.tell(f"{self.identity} dies where a bind was {point}")
+                self.kill()
+
+    def _listen(self, machine: Machine, agent: str) -> None:
+        """What the machine is told and what it decides goes into the journal."""
+        handle: Callable[[Stimulus, float], list[Instruction]] = machine.handle
+        seen = {"Pod": 0, "Node": 0, "Namespace": 0}
+
+        def listening(stimulus: Stimulus, now_s: float) -> list[Instruction]:
+            match stimulus:
+                case PodSeen(pod):
+                    seen["Pod"] = max(seen["Pod"], int(pod.resource_version))
+                    if pod.node_name and machine.state.is_assumed(pod.uid):
+                        self.reach("confirmed")
+                case NodeSeen(node):
+                    seen["Node"] = max(seen["Node"], int(node.resource_version))
+                case NamespaceSeen(namespace):
+                    seen["Namespace"] = max(seen["Namespace"], int(namespace.resource_version))
+                case BindDone():
+                    self.reach("answered")
+            assumed = {}
+            if isinstance(stimulus, CycleDue):
+                placed = machine.state.placed
+                assumed = {uid: one.pod.node_name for uid, one in placed.items() if one.assumed}
+            instructions = handle(stimulus, now_s)
+            for order in instructions:
+                if isinstance(order, Bind):
+                    self._journal.decided.append(
+                        Decided(
+                            at_s=self._journal.now_s(),
+                            by=agent,
+                            uid=order.pod.uid,
+                            key=order.pod.key,
+                            node=order.node_name,
+                            n_written=len(self._journal.written),
+                            seen=dict(seen),
+                            assumed=assumed,
+                        )
+                    )
+                    self.reach("decided")
+            return instructions
+
+        machine.handle = listening  # type: ignore[method-assign]  # an ear, not a replacement

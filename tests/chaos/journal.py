@@ -1,0 +1,93 @@
+"""What happened in a run, in order: every write of the cluster, every decision of an instance, every misfortune."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.devcluster.history import Change
+from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject, Kind
+from scheduler.devcluster.store import Store
+from scheduler.devcluster.writelog import caller
+
+#: What decisions are made of, by the name of their kind.
+WATCHED = {kind.kind: kind for kind in (POD, NODE, NAMESPACE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One write of a pod, node or namespace; `obj` is None where it was deleted."""
+
+    version: int
+    at_s: float
+    kind: str
+    key: str
+    obj: JsonObject | None
+    before: JsonObject | None
+    by: str
+
+    @property
+    def bound_node(self) -> str:
+        """The node that this write gave to its pod, empty for any other write."""
+        now, then = node_of(self.obj), node_of(self.before)
+        return now if self.kind == "Pod" and now != then else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An instance chose a node for a pod."""
+
+    at_s: float
+    #: Name of the instance and number of its life.
+    by: str
+    uid: str
+    key: str
+    node: str
+    #: How many writes there were, and the newest version of each kind that the instance had been told of.
+    n_written: int
+    seen: Mapping[str, int]
+    #: Pods that it assumed at the time, by uid: their nodes.
+    assumed: Mapping[str, str]
+
+
+@dataclass
+class Journal:
+    """Everything of one run."""
+
+    now_s: Callable[[], float]
+    written: list[Written] = field(default_factory=list)
+    decided: list[Decided] = field(default_factory=list)
+    #: Bind requests that arrived: (time, User-Agent, path, whether its sender held the Lease).
+    arrived: list[tuple[float, str, str, bool]] = field(default_factory=list)
+    told: list[tuple[float, str]] = field(default_factory=list)
+
+    def follow(self, store: Store) -> None:
+        """What is stored so far, and every later write, is recorded."""
+        for kind in WATCHED.values():
+            for obj in store.list(kind)[0]:
+                self._write(kind, int(obj["metadata"]["resourceVersion"]), obj, None)
+        self.written.sort(key=lambda one: one.version)
+        store.history.listeners.append(self._on_change)
+
+    def tell(self, text: str) -> None:
+        """Something happened."""
+        self.told.append((self.now_s(), text))
+
+    def _on_change(self, kind: Kind, change: Change) -> None:
+        if kind.kind in WATCHED:
+            before = change.previous.obj if change.previous else None
+            gone = change.type == "DELETED"
+            self._write(kind, change.revision.resource_version, change.revision.obj, before, gone=gone)
+
+    def _write(
+        self, kind: Kind, version: int, obj: JsonObject, before: JsonObject | None, *, gone: bool = False
+    ) -> None:
+        meta = obj["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+        shown = None if gone else obj
+        self.written.append(Written(version, self.now_s(), kind.kind, key, shown, before, caller.get()))
+
+
+def node_of(obj: JsonObject | None) -> str:
+    """spec.nodeName, empty where there is none."""
+    return str(((obj or {}).get("spec") or {}).get("nodeName") or "")

@@ -1,0 +1,212 @@
+"""
+Whether what was written may have been written: every bind is asked of the reference again, in the cluster of its time.
+
+A decision stands on what its instance had been told of, on its own decisions, and on nothing else. What others wrote
+and the watch had not brought yet is the race window: each part of it may be missing from the view, never more.
+So a bind is right if the reference agrees in one of these views:
+
+    pods, nodes, namespaces    each as of a version between the newest one told and the newest one there was
+    binds of the same group    all that were accepted, and all that were assumed: always there
+
+and, when it is accepted, if besides it takes no room and breaks no anti-affinity of what its group bound meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scheduler.devcluster.kinds import JsonObject
+from tests.chaos.journal import Decided, Journal, Written, node_of
+from tests.reference.cluster import Cluster as Reference
+
+#: Views that are tried before a bind counts as wrong.
+_MAX_VIEWS = 600
+_ANTI = "anti-affinity"
+#: Only what a node must be is asked; which one is best is nobody's business here.
+_NO_SCORES = {"profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}]}
+
+
+class Judge:
+    """
+    Judges the binds of a journal.
+
+    Args:
+        journal: the whole run.
+        group_of: which instances count as one writer, by name of instance; others are third parties.
+    """
+
+    def __init__(self, journal: Journal, group_of: Mapping[str, str]) -> None:
+        self._journal, self._group_of = journal, group_of
+        #: Seconds that the oldest write by others, unknown to a decision, was old when it was taken.
+        self.window_s = 0.0
+        #: Binds judged, and how many of them only hold in a view without the newest writes of others.
+        self.n_binds = self.n_raced = 0
+        self._decisions = {(one.by, one.uid, one.node): one for one in journal.decided}
+        #: How far each kind's history was replayed: (kind, key) -> object, by number of writes.
+        self._states: dict[str, dict[str, JsonObject]] = {}
+
+    def wrongs(self) -> Iterator[str]:
+        """One sentence for each bind that nothing justifies, and for each pod that was bound twice."""
+        bound: dict[str, Written] = {}
+        for index, write in enumerate(self._journal.written):
+            if not write.bound_node or write.before is None or write.obj is None:
+                continue
+            uid = write.obj["metadata"]["uid"]
+            if uid in bound:
+                yield f"{write.key} was bound twice: to {bound[uid].bound_node} and to {write.bound_node}"
+            bound[uid] = write
+            if self._group(write.by):
+                yield from self._judged(index, write, uid)
+        yield from self._decided_although_bound(bound)
+
+    def _decided_although_bound(self, bound: Mapping[str, Written]) -> Iterator[str]:
+        """An instance never decides anew on a pod that it has bound itself, however its answer was lost."""
+        for one in self._journal.decided:
+            write = bound.get(one.uid)
+            if write is not None and write.by == one.by and write.at_s < one.at_s:
+                yield f"{one.by} decided at {one.at_s:.3f} on {one.key}, which it had bound at {write.at_s:.3f}"
+
+    def _judged(self, index: int, write: Written, uid: str) -> Iterator[str]:
+        self.n_binds += 1
+        decision = self._decisions.get((write.by, uid, write.bound_node))
+        if decision is None:
+            yield f"{write.by} bound {write.key} to {write.bound_node}, which it never decided"
+            return
+        own = self._own(index, write.by, decision)
+        told = self._refused(decision, decision.n_written, own, uid)
+        if told:
+            yield f"at {decision.at_s:.3f} {write.by} chose {write.bound_node} for {write.key}: {told}"
+            return
+        if late := self._refused(
+            decision, index, self._own(index, write.by, decision), uid, only_lasting=True
+        ):
+            yield f"at {write.at_s:.3f} {write.by} bound {write.key} to {write.bound_node}: {late}"
+
+    def _group(self, agent: str) -> str:
+        return self._group_of.get(agent.rpartition("-")[0], "")
+
+    def _own(self, n_written: int, by: str, decision: Decided) -> dict[str, str]:
+        """Nodes of pods that the group of `by` had placed, by uid, when so much was written."""
+        own = dict(decision.assumed)
+        for write in self._journal.written[:n_written]:
+            if write.bound_node and write.obj is not None and self._group(write.by) == self._group(by):
+                own[write.obj["metadata"]["uid"]] = write.bound_node
+        own.pop(decision.uid, None)
+        return own
+
+    def _refused(
+        self,
+        decision: Decided,
+        n_written: int,
+        own: Mapping[str, str],
+        uid: str,
+        *,
+        only_lasting: bool = False,
+    ) -> str:
+        """Why no view allows the decision; empty if one does."""
+        written = self._journal.written[:n_written]
+        ends: dict[str, list[int]] = {}
+        for kind, seen in decision.seen.items():
+            unseen = [one for one in written if one.kind == kind and one.version > seen]
+            others = [one for one in unseen if self._group(one.by) != self._group(decision.by)]
+            ends[kind] = [*(one.version for one in reversed(others)), seen]
+            if others and not only_lasting:
+                self.window_s = max(self.window_s, decision.at_s - others[0].at_s)
+        first = ""
+        views = itertools.product(ends["Pod"], ends["Node"], ends["Namespace"])
+        for number, (pods, nodes, namespaces) in enumerate(itertools.islice(views, _MAX_VIEWS)):
+            limits = {"Pod": pods, "Node": nodes, "Namespace": namespaces}
+            why = self._refusal(written, limits, own, uid, decision.node, only_lasting=only_lasting)
+            if not why:
+                self.n_raced += number > 0 and not only_lasting
+                return ""
+            first = first or f"{why} (pods up to {pods})"
+        return first
+
+    def _refusal(
+        self,
+        written: list[Written],
+        limits: Mapping[str, int],
+        own: Mapping[str, str],
+        uid: str,
+        node: str,
+        *,
+        only_lasting: bool,
+    ) -> str:
+        reference, pod = Reference(), None
+        for kind, limit in limits.items():
+            for obj in _state(written, kind, limit).values():
+                if obj["metadata"]["uid"] == uid:
+                    pod = obj
+                    continue
+                placed = own.get(obj["metadata"]["uid"], "") if kind == "Pod" else ""
+                if placed and not node_of(obj):
+                    obj = {**obj, "spec": {**obj["spec"], "nodeName": placed}}
+                reference._objects[kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = {
+                    **obj, "kind": kind,
+                }  # fmt: skip
+        if pod is None:
+            return "the pod was not there"
+        answer = reference.evaluate({**pod, "spec": {**pod["spec"], "nodeName": ""}}, _NO_SCORES)
+        if node in answer.get("feasible", ()):
+            return ""
+        reasons = {
+            plugin: by_node[node]["reasons"]
+            for plugin, by_node in answer.get("filter", {}).items()
+            if node in by_node
+        }
+        if only_lasting:
+            reasons = {plugin: why for plugin, why in reasons.items() if _lasts(plugin, why)}
+            return str(reasons) if reasons else ""
+        return str(reasons or answer.get("error") or answer.get("prefilter") or f"{node} was not there")
+
+
+def _lasts(plugin: str, reasons: Any) -> bool:
+    """Whether more pods can only make the refusal stronger, so that the order of writes is no excuse."""
+    if plugin == "InterPodAffinity":
+        return any(_ANTI in reason for reason in reasons)
+    return plugin in ("NodeResourcesFit", "NodePorts")
+
+
+def _state(written: list[Written], kind: str, limit: int) -> dict[str, JsonObject]:
+    """The objects of a kind as of a version, by key."""
+    state: dict[str, JsonObject] = {}
+    for write in written:
+        if write.kind == kind and write.version <= limit:
+            if write.obj is None:
+                state.pop(write.key, None)
+            else:
+                state[write.key] = write.obj
+    return state
+
+
+def placeable(
+    objects: Mapping[str, list[JsonObject]], scheduler_names: frozenset[str]
+) -> dict[str, list[str]]:
+    """Pending pods of ours that the reference would place, with the nodes it allows them."""
+    reference = Reference()
+    for kind, found in objects.items():
+        for obj in found:
+            reference._objects[kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = {
+                **obj, "kind": kind,
+            }  # fmt: skip
+    waiting = {}
+    for pod in objects["Pod"]:
+        meta, spec = pod["metadata"], pod["spec"]
+        if node_of(pod) or meta.get("deletionTimestamp") or spec.get("schedulingGates"):
+            continue
+        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        if spec["schedulerName"] in scheduler_names:
+            feasible = reference.evaluate(pod, _NO_SCORES).get("feasible")
+            if feasible:
+                waiting[f"{meta['namespace']}/{meta['name']}"] = feasible
+    return waiting
+
+
+def counts(journal: Journal) -> Counter[str]:
+    """How often what happened, for a summary."""
+    return Counter(text.split(" ")[0] for _, text in journal.told)
