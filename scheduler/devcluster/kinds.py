@@ -75,6 +75,9 @@ CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps", "configmap", True,
 SERVICE_ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", True, ("sa",))
 CORE_EVENT: Final = Kind("", "v1", "Event", "events", "event", True, ("ev",))
 EVENT: Final = Kind("events.k8s.io", "v1", "Event", "events", "event", True, ("ev",))
+RESOURCE_QUOTA: Final = Kind(
+    "", "v1", "ResourceQuota", "resourcequotas", "resourcequota", True, ("quota",), (), ("status",)
+)
 REPLICATION_CONTROLLER: Final = Kind(
     "", "v1", "ReplicationController", "replicationcontrollers", "replicationcontroller",
     True, ("rc",), ("all",), ("status", "scale"),
@@ -99,7 +102,8 @@ POD_DISRUPTION_BUDGET: Final = Kind(
 
 #: Every kind, in the order in which discovery lists groups.
 KINDS: Final = (
-    BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, SERVICE_ACCOUNT, SERVICE,
+    BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, RESOURCE_QUOTA,
+    SERVICE_ACCOUNT, SERVICE,
     DEPLOYMENT, REPLICA_SET, STATEFUL_SET, EVENT, POD_DISRUPTION_BUDGET, LEASE, PRIORITY_CLASS,
 )  # fmt: skip
 

@@ -164,6 +164,7 @@ class PodSpecShape(Shape):
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     overhead: dict[str, str | int | float] | None = None
+    resources: _ResourcesShape | None = None
 
 
 class _ConditionShape(Shape):

@@ -1,6 +1,6 @@
 """
 Bodies in Kubernetes' protobuf encoding, read only: kubectl 1.32 and later send what `create deployment`,
-`create namespace`, `drain` and `auth can-i` make up themselves in no other form.
+`create namespace`, `create quota`, `drain` and `auth can-i` make up themselves in no other form.
 
 Messages that those commands fill are listed here, with the numbers of their fields. A field that is not listed and
 not empty is refused, never dropped. Answers are JSON always: clients that send protobuf take it.
@@ -48,6 +48,10 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "ServiceSpec": "1:ports:*ServicePort 2:selector:@s 3:clusterIP:s 4:type:s 5:externalIPs:*s 7:sessionAffinity:s "
     "8:loadBalancerIP:s 10:externalName:s 11:externalTrafficPolicy:s 13:publishNotReadyAddresses:b 18:clusterIPs:*s",
     "ServicePort": "1:name:s 2:protocol:s 3:port:i 4:targetPort:o 5:nodePort:i 6:appProtocol:s?",
+    "ResourceQuota": "1:metadata:ObjectMeta 2:spec:ResourceQuotaSpec",
+    "ResourceQuotaSpec": "1:hard:@q 2:scopes:*s 3:scopeSelector:ScopeSelector?",
+    "ScopeSelector": "1:matchExpressions:*ScopedResourceSelectorRequirement",
+    "ScopedResourceSelectorRequirement": "1:scopeName:s 2:operator:s 3:values:*s",
     "Deployment": "1:metadata:ObjectMeta 2:spec:DeploymentSpec",
     "DeploymentSpec": "1:replicas:i? 2:selector:LabelSelector? 3:template:PodTemplateSpec "
     "4:strategy:DeploymentStrategy 5:minReadySeconds:i 6:revisionHistoryLimit:i? 7:paused:b "

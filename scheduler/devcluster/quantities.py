@@ -4,9 +4,12 @@ Resource quantities, exactly: `250m`, `1Gi`, `1e3`.
 Source: apimachinery pkg/api/resource/quantity.go (kubernetes 1.36).
 """
 
+from __future__ import annotations
+
 import re
-from decimal import Decimal
-from typing import Final
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Final, Literal
 
 _FORM: Final = re.compile(
     r"([+-]?(?:\d+\.?\d*|\.\d+))(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u|[eE][+-]?\d{1,3})?"
@@ -31,3 +34,49 @@ def parse_quantity(value: object) -> Decimal | None:
     if suffix in _FACTORS:
         return number * _FACTORS[suffix]
     return number * Decimal(10) ** int(suffix[1:])
+
+
+#: How a quantity is printed: with Ki and Mi, with m and k, or with an exponent.
+Form = Literal["binary", "decimal", "exponent"]
+_DECIMAL_SUFFIXES: Final = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_BINARY_SUFFIXES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An amount that remembers how it was written, and is printed so, in the shortest exact way."""
+
+    value: Decimal = Decimal(0)
+    form: Form = "decimal"
+
+    @classmethod
+    def of(cls, text: object) -> Quantity:
+        """The quantity in `text`. Raises: ValueError where it is none."""
+        value = parse_quantity(text)
+        if value is None:
+            raise ValueError(RULE)
+        suffix = str(text).lstrip("+-0123456789.")
+        return cls(value, "binary" if suffix[1:] == "i" else "exponent" if suffix[1:] else "decimal")
+
+    def __add__(self, other: Quantity) -> Quantity:
+        """Written as the first of both that is not zero."""
+        return Quantity(self.value + other.value, self.form if self.value else other.form)
+
+    def __str__(self) -> str:
+        if self.form == "binary" and abs(self.value) >= 1024:
+            return self._binary()
+        number, power = self.value, 0
+        while number and number % 1000 == 0 and power < 6:
+            number, power = number / 1000, power + 1
+        while number % 1 and power > -3:
+            number, power = number * 1000, power - 1
+        shown = f"{number.to_integral_value(ROUND_CEILING):f}"
+        if self.form == "exponent":
+            return f"{shown}e{3 * power}" if power else shown
+        return shown + _DECIMAL_SUFFIXES[power + 3]
+
+    def _binary(self) -> str:
+        number, power = self.value.to_integral_value(ROUND_CEILING), 0
+        while number % 1024 == 0 and power < len(_BINARY_SUFFIXES) - 1:
+            number, power = number / 1024, power + 1
+        return f"{number:f}" + _BINARY_SUFFIXES[power]

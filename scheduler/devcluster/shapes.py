@@ -87,6 +87,32 @@ class _Budget(ObjectShape):
     status: _BudgetStatus | None = None
 
 
+class _ScopeNeed(Shape):
+    scope_name: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class _ScopeSelector(Shape):
+    match_expressions: list[_ScopeNeed] | None = None
+
+
+class _QuotaSpec(Shape):
+    hard: dict[str, str | int | float] | None = None
+    scopes: list[str] | None = None
+    scope_selector: _ScopeSelector | None = None
+
+
+class _QuotaStatus(Shape):
+    hard: dict[str, str | int | float] | None = None
+    used: dict[str, str | int | float] | None = None
+
+
+class _Quota(ObjectShape):
+    spec: _QuotaSpec | None = None
+    status: _QuotaStatus | None = None
+
+
 class _ConfigMap(ObjectShape):
     data: Labels | None = None
     binary_data: Labels | None = None
@@ -189,6 +215,7 @@ _SHAPES: Final[Mapping[str, type[ObjectShape]]] = {
     "namespaces": _Namespace,
     "configmaps": _ConfigMap,
     "events": _Event,
+    "resourcequotas": _Quota,
     "replicationcontrollers": _Labelled,
     "deployments.apps": _Selecting,
     "replicasets.apps": _Selecting,
@@ -229,6 +256,11 @@ def check_shape(kind: Kind, obj: JsonObject) -> None:
     if isinstance(shaped, _Node) and shaped.status is not None:
         for amounts in (shaped.status.allocatable, shaped.status.capacity):
             _check_amounts(kind, amounts)
+    if isinstance(shaped, _Quota):
+        _check_amounts(kind, shaped.spec.hard if shaped.spec else None)
+        if shaped.status is not None:
+            _check_amounts(kind, shaped.status.hard)
+            _check_amounts(kind, shaped.status.used)
 
 
 def _unreadable(kind: Kind, why: str) -> Exception:
@@ -240,6 +272,9 @@ def _check_quantities(kind: Kind, spec: PodSpecShape) -> None:
         if container.resources is not None:
             _check_amounts(kind, container.resources.requests)
             _check_amounts(kind, container.resources.limits)
+    if spec.resources is not None:
+        _check_amounts(kind, spec.resources.requests)
+        _check_amounts(kind, spec.resources.limits)
     _check_amounts(kind, spec.overhead)
 
 

@@ -8,7 +8,7 @@ Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
@@ -17,9 +17,10 @@ from scheduler.devcluster import status
 from scheduler.devcluster.events import as_core
 from scheduler.devcluster.garbage import Deletion, Garbage
 from scheduler.devcluster.history import History, Reader, Revision, copied, without_nulls
-from scheduler.devcluster.kinds import NAMESPACE, JsonObject, Kind
+from scheduler.devcluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA, JsonObject, Kind
 from scheduler.devcluster.patches import JsonPatch, PatchType, patched
 from scheduler.devcluster.preconditions import check_deletion, check_patched_shape, check_uid
+from scheduler.devcluster.quotas import charged, has_deadline
 from scheduler.devcluster.selectors import matcher
 from scheduler.devcluster.shapes import check_shape
 from scheduler.devcluster.strategies import strategy_of
@@ -126,6 +127,10 @@ class Store:
 
     def create(self, kind: Kind, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> JsonObject:
         """The object as stored. Raises: StatusError 400, 403, 404 (namespace), 409, 422."""
+        return self.commit(kind, self.prepared(kind, namespace, obj), dry_run=dry_run)
+
+    def prepared(self, kind: Kind, namespace: str, obj: JsonObject) -> JsonObject:
+        """The object as `commit` will store it. Raises: StatusError as `create`, for what the object itself breaks."""
         strategy = strategy_of(kind)
         new = strategy_input(kind, copied(obj))
         check_shape(kind, new)
@@ -137,10 +142,21 @@ class Store:
         errors = validate_metadata(metadata, strategy) + strategy.validate_create(new)
         if errors:
             raise status.invalid(kind, metadata.get("name", ""), errors)
+        return new
+
+    def commit(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        """What was `prepared` is stored. Raises: StatusError 403 (quota, namespace), 404 (namespace), 409."""
+        metadata = new["metadata"]
+        namespace = metadata.get("namespace", "")
+        if kind.namespaced:
+            self._admit_namespace(kind, namespace, metadata["name"])
+        quotas = self._charged(kind, new, None)
         if self.history.find(kind, namespace, metadata["name"]) is not None:
             raise status.already_exists(kind, metadata["name"])
         if dry_run:
             return Revision(new, 0).as_kind(kind)
+        for quota in quotas:
+            self.history.put(RESOURCE_QUOTA, quota)
         return self.history.put(kind, new).as_kind(kind)
 
     def inject(self, kind: Kind, obj: JsonObject) -> JsonObject:
@@ -250,13 +266,6 @@ class Store:
             return Deletion(old, gone=True)
         return self._garbage.delete(kind, old, grace_s, propagation)
 
-    def delete_collection(self, kind: Kind, namespace: str | None, objects: Iterable[JsonObject]) -> None:
-        """Each of the objects is deleted as `delete` does; those that went meanwhile are passed over."""
-        for obj in list(objects):
-            metadata = obj["metadata"]
-            if self.history.find(kind, metadata.get("namespace", namespace or ""), metadata["name"]):
-                self.delete(kind, metadata.get("namespace", ""), metadata["name"])
-
     # -- steps of a write ------------------------------------------------------------------------------------
 
     def _view(self) -> View:
@@ -295,6 +304,15 @@ class Store:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise status.forbidden(kind, name, why, causes=[cause])
 
+    def _charged(self, kind: Kind, new: JsonObject, old: JsonObject | None) -> Sequence[JsonObject]:
+        """The quotas as the write of a pod leaves them, where it changes them. Raises: StatusError 403."""
+        if kind is not POD:
+            return []
+        if old is not None and has_deadline(new["spec"]) == has_deadline(old["spec"]):
+            return []
+        quotas, _ = self.list(RESOURCE_QUOTA, new["metadata"]["namespace"])
+        return charged(quotas, new, self.moment().timestamp(), old)
+
     def _check_preconditions(self, kind: Kind, old: JsonObject, new: JsonObject, strategy: Strategy) -> None:
         """Raises: StatusError 409 where resourceVersion is not the stored one, 422 where it must be given."""
         stored, stated = old["metadata"], new.get("metadata") or {}
@@ -328,8 +346,11 @@ class Store:
         )
         if errors:
             raise status.invalid(kind, old["metadata"]["name"], errors)
+        quotas = self._charged(kind, new, old)
         if dry_run or new == old:
             return Revision(new, revision.resource_version).as_kind(kind)
+        for quota in quotas:
+            self.history.put(RESOURCE_QUOTA, quota)
         if self._garbage.ends(new):
             # What watches see go is what was stored, finalizers included.
             self._garbage.remove(kind, old)

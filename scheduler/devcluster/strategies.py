@@ -21,6 +21,7 @@ from scheduler.devcluster.event_rules import EventStrategy
 from scheduler.devcluster.fields import FieldError
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.pods import PodStrategy
+from scheduler.devcluster.quota_rules import QuotaStrategy
 from scheduler.devcluster.selectors import object_selector_matches
 from scheduler.devcluster.strategy import Strategy, View
 
@@ -298,6 +299,7 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "nodes": NodeStrategy(),
     "namespaces": NamespaceStrategy(),
     "services": ServiceStrategy(),
+    "resourcequotas": QuotaStrategy(),
     "serviceaccounts": Strategy(returns_deleted=True),
     "replicationcontrollers": ReplicationControllerStrategy(),
     "deployments.apps": _WORKLOAD,

@@ -276,6 +276,15 @@ def _priority_class(obj: Object, now_s: float) -> Cells:
     return [_name(obj), value, is_default, _age(obj, now_s), obj.get("preemptionPolicy", "")]
 
 
+def _quota(obj: Object, now_s: float) -> Cells:
+    status = _status(obj)
+    used, hard = status.get("used") or {}, status.get("hard") or {}
+    shown = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
+    limits = [text for name, text in shown.items() if name.startswith("limits.")]
+    requests = [text for name, text in shown.items() if not name.startswith("limits.")]
+    return [_name(obj), ", ".join(requests), ", ".join(limits), _age(obj, now_s)]
+
+
 def _config_map(obj: Object, now_s: float) -> Cells:
     return [_name(obj), str(len(obj.get("data") or ()) + len(obj.get("binaryData") or ())), _age(obj, now_s)]
 
@@ -339,6 +348,7 @@ _PRINTERS: Final[Mapping[str, _Printer]] = {
         _columns("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
         _priority_class,
     ),
+    "ResourceQuota": (_columns("Name", "Request", "Limit", "Age"), _quota),
     "ConfigMap": (_columns("Name", "Data", "Age"), _config_map),
     "ServiceAccount": (_columns("Name", "Age"), lambda obj, now_s: [_name(obj), _age(obj, now_s)]),
     "Scale": (_columns("Name", "Desired:integer", "Available:integer", "Age"), _scale),

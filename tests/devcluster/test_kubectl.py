@@ -102,3 +102,43 @@ async def test_long_lists_are_paged(kubectl):
         spec = {"containers": [{"name": "c", "image": "i"}]}
         kubectl.cluster.store.create(POD, "default", {"metadata": {"name": f"p{index}"}, "spec": spec})
     assert len((await kubectl("get", "pods", "--chunk-size=2", "--no-headers")).splitlines()) == 5
+
+
+_QUOTA = """
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: small}
+spec: {hard: {pods: "1", limits.cpu: "2", requests.cpu: 1500m}}
+"""
+
+
+async def test_a_quota_is_counted_and_shown(kubectl):
+    assert await kubectl("apply", "-f", "-", stdin=_QUOTA) == "resourcequota/small created\n"
+    limits = '{"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"500m"}}}]}}'
+    for _ in range(100):
+        shown = await kubectl("get", "quota", "--no-headers")
+        if "pods: 0/1" in shown:
+            break
+    await kubectl("run", "one", "--image=i", f"--overrides={limits}")
+    name, request, limit = (await kubectl("get", "quota", "--no-headers")).split("   ")[:3]
+    assert (name, request, limit.strip()) == (
+        "small",
+        "pods: 1/1, requests.cpu: 500m/1500m",
+        "limits.cpu: 500m/2",
+    )
+    code, text = await kubectl.run("run", "two", "--image=i", f"--overrides={limits}")
+    assert code == 1
+    assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in text
+    described = await kubectl("describe", "quota", "small")
+    assert ["pods", "1", "1"] in [line.split() for line in described.splitlines()]
+    await kubectl("delete", "pod", "one", "--now")
+    for _ in range(100):
+        if "pods: 0/1" in (shown := await kubectl("get", "quota", "--no-headers")):
+            break
+    assert "pods: 0/1, requests.cpu: 0/1500m" in shown
+
+
+async def test_a_quota_made_on_the_command_line_has_its_limits_and_scopes(kubectl):
+    await kubectl("create", "quota", "across", "--hard=pods=0", "--scopes=CrossNamespacePodAffinity")
+    described = await kubectl("describe", "quota", "across")
+    assert "CrossNamespacePodAffinity" in described

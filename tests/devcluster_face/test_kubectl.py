@@ -455,7 +455,7 @@ async def test_small_commands_answer(tmp_path):
         ),
         ("label pod nope a=b", 'pods "nope" not found'),
         ("top pods", "Metrics API not available"),
-        ("create quota q", "the server could not find the requested resource"),
+        ("create secret generic s", "the server could not find the requested resource"),
     ],
 )
 @pytest.mark.asyncio

@@ -21,6 +21,7 @@ from scheduler.devcluster.kinds import (
     DEPLOYMENT,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
+    RESOURCE_QUOTA,
     STATEFUL_SET,
     JsonObject,
     Kind,
@@ -33,6 +34,7 @@ _COMPONENTS: Final = {
     REPLICA_SET: "replicaset-controller",
     STATEFUL_SET: "statefulset-controller",
     POD_DISRUPTION_BUDGET: "controllermanager",
+    RESOURCE_QUOTA: "resourcequota-controller",
 }
 
 

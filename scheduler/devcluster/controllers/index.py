@@ -18,6 +18,7 @@ from scheduler.devcluster.kinds import (
     POD,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
+    RESOURCE_QUOTA,
     STATEFUL_SET,
     JsonObject,
     Kind,
@@ -28,7 +29,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 #: Which kinds may adopt orphans of a kind.
 OWNER_KINDS: Final = {POD: (REPLICA_SET, STATEFUL_SET), REPLICA_SET: (DEPLOYMENT,)}
-_INDEXED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, POD)
+_INDEXED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA, POD)
 
 Objects = dict[tuple[str, str], JsonObject]
 
@@ -121,12 +122,18 @@ class OwnerIndex:
             self._offer(kind, obj, previous.obj if previous else None)
         if kind is POD:
             self._tell_budgets([obj] if previous is None else [obj, previous.obj])
+            if change.type != "MODIFIED" or previous is None or _ending(obj) != _ending(previous.obj):
+                self._tell_quotas(obj)
 
     def _tell_budgets(self, pods: list[JsonObject]) -> None:
         namespace = pods[0]["metadata"].get("namespace", "")
         for budget in self._owners[POD_DISRUPTION_BUDGET].get(namespace, {}).values():
             if any(selects(budget, pod) for pod in pods):
                 self._on_dirty(POD_DISRUPTION_BUDGET, budget, with_orphans=False)
+
+    def _tell_quotas(self, pod: JsonObject) -> None:
+        for quota in self._owners[RESOURCE_QUOTA].get(pod["metadata"].get("namespace", ""), {}).values():
+            self._on_dirty(RESOURCE_QUOTA, quota, with_orphans=False)
 
     def _take_out(self, kind: Kind, obj: JsonObject) -> None:
         objects = self._dependents[kind].get(_place(obj))
@@ -148,6 +155,11 @@ class OwnerIndex:
 
 def _key(obj: JsonObject) -> tuple[str, str]:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _ending(pod: JsonObject) -> tuple[object, object]:
+    """What of a pod's end bears on quotas."""
+    return pod["metadata"].get("deletionTimestamp"), (pod.get("status") or {}).get("phase")
 
 
 def _orphanage(obj: JsonObject) -> str:

@@ -1,5 +1,5 @@
 """
-The loop that keeps workloads at what is wanted of them, and the counts of disruption budgets true.
+The loop that keeps workloads at what is wanted of them, and the counts of disruption budgets and quotas true.
 
 House rules:
 1. Level-triggered: an object that changed, or whose dependents changed, is planned again from what is now.
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.devcluster.controllers import deployments, disruption, replicasets, statefulsets
+from scheduler.devcluster.controllers import deployments, disruption, quotas, replicasets, statefulsets
 from scheduler.devcluster.controllers.actions import Action, Create
 from scheduler.devcluster.controllers.carrying import Carrier
 from scheduler.devcluster.controllers.index import OwnerIndex
@@ -32,6 +32,7 @@ from scheduler.devcluster.kinds import (
     POD,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
+    RESOURCE_QUOTA,
     STATEFUL_SET,
     JsonObject,
     Kind,
@@ -39,7 +40,7 @@ from scheduler.devcluster.kinds import (
 from scheduler.devcluster.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
-_PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET)
+_PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA)
 #: The longest stretch of work before others get a turn.
 _TURN_S: Final = 0.005
 #: An object is planned at most once in this time, and once in this many times what its last plan took.
@@ -171,6 +172,8 @@ class ControllerLoop:
             in_namespace, _ = self._store.list(POD, turn.namespace)
             matching = [pod for pod in in_namespace if selects(obj, pod)]
             return disruption.plan(obj, matching, self._index.scaler, now_s)
+        if turn.kind is RESOURCE_QUOTA:
+            return quotas.plan(obj, self._store.list(POD, turn.namespace)[0], now_s)
         pods = self._dependents(POD, obj, turn)
         if turn.kind is STATEFUL_SET:
             return statefulsets.plan(obj, pods, now_s)

@@ -1,0 +1,37 @@
+"""
+The quota controller: what pods have used up, counted anew when they come and go.
+
+Source: pkg/controller/resourcequota/resource_quota_controller.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
+from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.kinds import RESOURCE_QUOTA, JsonObject
+from scheduler.devcluster.quotas import expires_in_s, recounted
+
+#: How long after the grace of a stuck pod its quota is counted again.
+_LATE_S: Final = 1.0
+
+
+def plan(quota: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Action]:
+    """
+    The quota's status is brought up to date.
+
+    Args:
+        quota: as stored.
+        pods: those of its namespace.
+        now_s: seconds since 1970.
+    """
+    status = recounted(quota, pods, now_s)
+    actions: list[Action] = []
+    if status != (quota.get("status") or {}):
+        actions.append(UpdateStatus(RESOURCE_QUOTA, replaced(quota, ("status",), status)))
+    waits = [wait_s for pod in pods if (wait_s := expires_in_s(pod, now_s)) is not None and wait_s > 0]
+    if waits:
+        actions.append(Revisit(min(waits) + _LATE_S))
+    return actions
