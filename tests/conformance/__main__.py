@@ -9,6 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from scheduler.devcluster.status import StatusError
+from scheduler.errors import SettingsError
+from scheduler.model.pods import MalformedObjectError
 from tests.conformance.replay import answers
 from tests.conformance.subject import SUBJECTS
 from tests.conformance.traces import Admission, BadInputError, read
@@ -37,6 +40,9 @@ def main(argv: list[str]) -> int:
                         print(f"{place} {mismatch}")
     except BadInputError as error:
         print(error, file=sys.stderr)
+        return 2
+    except (MalformedObjectError, SettingsError, StatusError) as error:
+        print(f"{path}: {record.name}: found {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
     if n_timed_out:
         print(

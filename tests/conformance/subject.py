@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from scheduler.devcluster.admission import Admitted, admit_pod
+from scheduler.devcluster.kinds import POD
+from scheduler.devcluster.shapes import check_shape
 from tests.conformance.product import ProductSubject
 from tests.conformance.traces import Json
 from tests.reference.cluster import Cluster
@@ -77,7 +79,12 @@ SUBJECTS: Mapping[str, SubjectFactory] = {"product": ProductSubject, "reference"
 
 
 def admit(pod: Json) -> Json:
-    """The embedded cluster's answer to the creation of a pod, in the shape of a recorded one."""
+    """
+    The embedded cluster's answer to the creation of a pod, in the shape of a recorded one.
+
+    Raises: StatusError for what is no pod.
+    """
+    check_shape(POD, pod)
     answer = admit_pod(pod)
     if isinstance(answer, Admitted):
         return {

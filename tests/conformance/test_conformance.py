@@ -138,6 +138,13 @@ def test_admissions_answer_as_recorded(capsys: pytest.CaptureFixture[str]):
     assert said.err == "2 admissions timed out while being recorded and were not compared\n"
 
 
+A_POD = b'{"kind":"Pod","metadata":{"name":"p","namespace":"d"},"spec":{"containers":5}}'
+
+
+def _asks(obj: bytes, answer: bytes) -> bytes:
+    return b'{"name":"x","ops":[{"op":"evaluate","object":%s}],"expected":[%s]}' % (obj, answer)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -156,6 +163,11 @@ def test_admissions_answer_as_recorded(capsys: pytest.CaptureFixture[str]):
         pytest.param(
             b'{"name":"x","ops":[],"expected":[{}]}', "found 1 entries for 0 evaluates", id="too many answers"
         ),
+        pytest.param(_asks(b"{}", b"{}"), "line 1: ops: found ", id="no object in an op"),
+        pytest.param(_asks(A_POD, b'{"feasible":7}'), "line 1: expected: found ", id="no decision"),
+        pytest.param(
+            b'{"name":"x","pod":{"spec":{"affinity":5}},"stored":{}}', "x: found Pod in version", id="no pod"
+        ),
         pytest.param(b'{"name":"x","pod":{}}', "found neither or both of stored and refused", id="no answer"),
     ],
 )
@@ -170,6 +182,30 @@ def test_bad_input_is_one_line_and_exits_2(
     assert len(said.err.splitlines()) == 1
     assert said.err.startswith(f"{path}: ")
     assert says in said.err
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        pytest.param(
+            _asks(A_POD, b"{}"), "found pod: Expected `array | null`", id="a pod of the wrong shape"
+        ),
+        pytest.param(
+            b'{"name":"x","ops":[],"expected":[],"config":{"profiles":5}}',
+            "found config: ",
+            id="no configuration",
+        ),
+    ],
+)
+def test_what_the_product_cannot_read_is_one_line_and_exits_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, says: str
+):
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(content)
+    assert main([str(path)]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert said.startswith(f"{path}: x: {says}")
 
 
 def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path):

@@ -60,6 +60,32 @@ class Admission(msgspec.Struct, frozen=True):
     refused: Json | None = None
 
 
+class _Metadata(msgspec.Struct):
+    """What names an object."""
+
+    name: str
+
+
+class _Object(msgspec.Struct):
+    """What every object of a trace has."""
+
+    kind: str
+    metadata: _Metadata
+
+
+class _Entry(msgspec.Struct):
+    """The shape of a recorded decision: fields that are not here are not compared."""
+
+    error: str | None = None
+    message: str | None = None
+    prefilter: dict[str, Json] | None = None
+    prefilter_nodes: list[str] | None = msgspec.field(name="prefilterNodes", default=None)
+    filter: dict[str, dict[str, Json]] | None = None
+    feasible: list[str] | None = None
+    score: dict[str, dict[str, int]] | None = None
+    total: dict[str, int] | None = None
+
+
 class _Shape(msgspec.Struct):
     """The fields that tell the two kinds of line apart."""
 
@@ -105,7 +131,21 @@ def _checked(record: Trace | Admission, place: str) -> Trace | Admission:
             if asked != len(record.expected):
                 found = f"{len(record.expected)} entries for {asked} evaluates"
                 raise BadInputError(f"{place}: expected: found {found}, expected as many")
+            _check_shapes(record, place)
         case Admission():
             if (record.stored is None) == (record.refused is None):
                 raise BadInputError(f"{place}: found neither or both of stored and refused, expected one")
     return record
+
+
+def _check_shapes(trace: Trace, place: str) -> None:
+    objects = [op.object for op in trace.ops if not isinstance(op, Delete)]
+    shapes: tuple[tuple[str, list[Json], type], ...] = (
+        ("ops", objects, _Object),
+        ("expected", trace.expected, _Entry),
+    )
+    for field, values, shape in shapes:
+        try:
+            msgspec.convert(values, list[shape])  # type: ignore[valid-type]  # the element type is a value here
+        except msgspec.ValidationError as error:
+            raise BadInputError(f"{place}: {field}: found {error}") from error
