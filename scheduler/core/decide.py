@@ -21,7 +21,7 @@ from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.snapshot import Snapshot
 
 NO_NODES: Final = "no nodes available to schedule pods"
@@ -46,27 +46,33 @@ class Standings:
     """
     How the nodes stood in one decision: the cycle's own arrays, so to be read before the next stimulus only.
 
-    `totals`: int64 array of shape (n_feasible,), in the order of `feasible.rows`. `scores`: plugin, weight, and its
-    unweighted scores of shape (n_rows,), valid on feasible rows; none where one node alone was feasible. `refused`:
-    nodes by the filter that refused them first.
+    `totals`: int64 array of shape (n_feasible,), in the order of `feasible.rows`; a place is an index into both.
+    `leaders`: the places of the highest total. `scores`: plugin, weight, and its unweighted scores of shape (n_rows,),
+    valid on feasible rows; none where one node alone was feasible. `refused`: nodes by the filter that refused them
+    first.
     """
 
-    chosen_row: int
+    chosen: int
+    leaders: Rows
     feasible: Feasible
     totals: Amounts
     scores: Sequence[tuple[str, int, Amounts]]
     refused: Sequence[tuple[str, int]]
 
     def leading(self, n_most: int) -> list[tuple[int, int]]:
-        """(row, total) of the chosen node, then of the others from the highest total down; O(n_most * n_feasible)."""
-        rows, totals = self.feasible.rows, self.totals.copy()
-        place = int(rows.searchsorted(self.chosen_row))
-        found = [(self.chosen_row, totals.item(place))]
-        while len(found) < min(n_most, len(rows)):
-            totals[place] = _BELOW_ALL
-            place = int(totals.argmax())
-            found.append((rows.item(place), totals.item(place)))
-        return found
+        """
+        (row, total) of the chosen node, then of the others from the highest total down.
+
+        O(n_most), or O(n_most * n_feasible) where fewer nodes share the highest total.
+        """
+        places = [self.chosen]
+        places += [place for place in self.leaders[:n_most].tolist() if place != self.chosen][: n_most - 1]
+        if len(places) < min(n_most, len(self.totals)):
+            totals = self.totals.copy()
+            while len(places) < min(n_most, len(totals)):
+                totals[places] = _BELOW_ALL
+                places.append(int(totals.argmax()))
+        return [(self.feasible.rows.item(place), self.totals.item(place)) for place in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +140,10 @@ def _decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, obs
         return scored
     total, scores = scored
     totals = total[feasible.rows]
-    row = _best(totals, feasible, chance)
-    standings = Standings(row, feasible, totals, scores, filtered.refused)
+    leaders = np.flatnonzero(totals == totals.max())
+    chosen = leaders.item(0 if len(leaders) == 1 else chance.randrange(len(leaders)))
+    row = feasible.rows.item(chosen)
+    standings = Standings(chosen, leaders, feasible, totals, scores, filtered.refused)
     return Placement(snapshot.nodes.name_of(row), snapshot.n_nodes, feasible.n, standings)
 
 
@@ -304,10 +312,3 @@ def _scored(
         total += weight * normalized
     observer.leave("Score", Code.SUCCESS)
     return total, scores
-
-
-def _best(totals: Amounts, feasible: Feasible, chance: Chance) -> int:
-    """The feasible row with the highest of the `totals`, which are in the order of the rows; a tie is drawn."""
-    tied = np.flatnonzero(totals == totals.max())
-    drawn = tied[0] if len(tied) == 1 else tied[chance.randrange(len(tied))]
-    return int(feasible.rows[drawn])
