@@ -30,6 +30,8 @@ from scheduler.webhook.slots import SLOTS, Labels, Slot
 
 #: JSON of the label values that were merged; its presence says that the annotations have been.
 MERGED: Final = "affinity-scheduler.io/merged-labels"
+#: A longer list in a field is left as it is: nobody means it, and reading it would keep others waiting.
+LIMIT_FIELDS: Final = 1024
 #: Pods with this label are left alone, as kep-3633-alt does.
 IGNORE: Final = "kep-3633-alt.10h.in/ignore"
 
@@ -141,7 +143,7 @@ def _resolved(
         kept, merged, added = current, [], []
     final, full = kept, kept
     checked = set(range(len(kept), len(kept) + len(added)))
-    if merges_fields:
+    if merges_fields and len(kept) <= LIMIT_FIELDS:
         full = slot.merged(kept, pod.labels)
         final = [slot.without_keys(item, pod.labels) for item in full]
         checked.update(index for index, item in enumerate(kept) if slot.keys(item))
@@ -150,9 +152,9 @@ def _resolved(
     return _Resolved(items, items != current, errors)
 
 
-def _without(items: Sequence[object], written: Iterable[object]) -> list[object]:
+def _without(items: Sequence[object], written: Sequence[object]) -> list[object]:
     """The items but for those that an earlier run has written, each taken away once."""
-    left, plain = list(items), [canonical(item) for item in items]
+    left, plain = list(items), [canonical(item) for item in items] if written else []
     for item in written:
         if item in plain:
             index = plain.index(item)

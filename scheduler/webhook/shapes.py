@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -80,6 +80,12 @@ class Constraint(_Shape, frozen=True):
 
 Shape = type[Term] | type[WeightedTerm] | type[Constraint]
 
+_DECODERS: Final[Mapping[Shape, msgspec.json.Decoder[Any]]] = {
+    Term: msgspec.json.Decoder(list[Term] | None),
+    WeightedTerm: msgspec.json.Decoder(list[WeightedTerm] | None),
+    Constraint: msgspec.json.Decoder(list[Constraint] | None),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
@@ -101,11 +107,8 @@ def declared(text: str, shape: Shape) -> Declared | Malformed:
     size_bytes = len(text.encode())
     if size_bytes > LIMIT_BYTES:
         return Malformed(f"$: {size_bytes} bytes, expected at most {LIMIT_BYTES}")
-    decoder: msgspec.json.Decoder[list[Term | WeightedTerm | Constraint] | None] = msgspec.json.Decoder(
-        list[shape] | None  # type: ignore[valid-type]  # a type chosen by an argument
-    )
     try:
-        items = decoder.decode(text) or []
+        items = _DECODERS[shape].decode(text) or []
         written = msgspec.json.decode(text) or []
     except UNREADABLE as error:
         return Malformed(located(error))

@@ -142,6 +142,17 @@ def test_by_default_fields_are_left_to_the_server():
         assert mutated(entry["pod"]).patch == []
 
 
+def test_a_list_that_nobody_can_mean_is_left_as_it_is():
+    """Reading it would keep others waiting."""
+    pod = build.pod(labels={"tier": "a"}, affinity=build.affinity(anti_required=[term("tier")] * 1025))
+    assert mutated(pod, merges_fields=True).patch == []
+
+
+def test_a_refusal_names_a_hundred_broken_rules_and_no_more():
+    bad = {"labelSelector": {}, "topologyKey": build.ZONE, "matchLabelKeys": ["b d"] * 500}
+    assert len(mutated(pod_with({ANTI_HARD: [bad]})).causes) == 100
+
+
 # kep-3633-alt
 
 
