@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -196,6 +197,8 @@ class Authenticate:
         from kubernetes_asyncio.client import Configuration
         from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
+        # What it raises it also logs, as an error, which would be a second line about the same thing.
+        logging.getLogger("kubernetes_asyncio.config.kube_config").setLevel(logging.CRITICAL)
         configuration = Configuration()
         loader = KubeConfigLoader(_as_config(self._chosen), config_base_path="")
         await loader.load_and_set(configuration)

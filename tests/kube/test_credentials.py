@@ -200,13 +200,14 @@ async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
         pytest.param("give()", "neither a token nor a client certificate", id="it gives nothing"),
     ],
 )
-async def test_an_exec_plugin_that_fails_is_one_line(tmp_path, body, found):
-    """With what it said."""
+async def test_an_exec_plugin_that_fails_is_one_line(tmp_path, caplog, body, found):
+    """With what it said, and nothing beside it in the log."""
     path = written(tmp_path / "config", changed(user=plugin(tmp_path, body)))
     with pytest.raises(SettingsError) as caught:
         await load_credentials(kubeconfig=str(path), master=None, environ={})
     assert (caught.value.field, found in caught.value.found) == ("users[u].user.exec", True)
     assert "\n" not in str(caught.value)
+    assert caplog.records == []
 
 
 class Clock:
