@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.explain.keeping import SECTIONS, kept
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.shell.informers import always_watched, watched_for_default_spreading
 from tests import build
 from tests.explain.asking import decoded
 from tests.explain.drawing import drawn
@@ -142,6 +143,12 @@ def test_no_secret_of_another_object_is_kept(kind: str, document: build.Json) ->
 def test_every_kind_that_is_written_has_its_list_of_fields() -> None:
     """Each can be reduced, an empty object included."""
     assert [kept(kind, {}) for kind in SECTIONS] == [{}] * len(SECTIONS)
+
+
+def test_every_kind_that_the_scheduler_watches_is_in_a_snapshot() -> None:
+    """A kind that is watched and not kept would make a snapshot answer differently from the cluster."""
+    watched = {one.kind for one in (*always_watched(), *watched_for_default_spreading())}
+    assert watched == set(SECTIONS)
 
 
 @pytest.mark.parametrize("seed", range(40))
