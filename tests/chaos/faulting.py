@@ -55,16 +55,18 @@ class Misfortune:
         if action in (Action.LOSE_ANSWER, Action.RESPOND_AFTER) and "path" not in target:
             # A watch has no answer to lose; what takes effect is a write.
             target |= {"verb": chance.choice(("create", "update", "patch"))}
-        details = {}
-        if action in (Action.RESPOND, Action.RESPOND_AFTER):
-            details["code"] = chance.choice(
-                (500, 503, 504, 429, 429) if action is Action.RESPOND else (500, 503, 504)
-            )
-            if details["code"] == 429:
-                details["retry_after_s"] = chance.choice((0, 1, 3))
-        if action in (Action.DELAY, Action.LOSE_ANSWER):
-            details["delay_s"] = chance.choice((0.0, 0.05, 0.5, 3.0, 12.0))
-        fault = Fault(action=action, times=chance.choice((1, 1, 2, 4)), **target, **details)
+        refused = action is Action.RESPOND
+        code = chance.choice((500, 503, 504, 429, 429) if refused else (500, 503, 504))
+        fault = Fault(
+            action=action,
+            times=chance.choice((1, 1, 2, 4)),
+            code=code,
+            retry_after_s=chance.choice((0, 1, 3)) if code == 429 else 0,
+            delay_s=chance.choice((0.0, 0.05, 0.5, 3.0, 12.0)),
+            kind=target.get("kind", ""),
+            verb=target.get("verb", ""),
+            path=target.get("path", ""),
+        )
         self._faults.add(fault)
         return str(fault)
 

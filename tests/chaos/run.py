@@ -115,7 +115,7 @@ class _Run:
                 await self._trouble(world, misfortune)
                 misfortune.end()
                 await self._peace(cluster, instances, frozenset(names))
-                self._compare(cluster, instances)
+                self._compare(instances)
                 for task in background:
                     task.cancel()
         self._judge(instances, journal)
@@ -200,7 +200,7 @@ class _Run:
         ]
         self._outcome.wrongs += stale
 
-    def _compare(self, cluster: DevCluster, instances: list[Instance]) -> None:
+    def _compare(self, instances: list[Instance]) -> None:
         for one in instances:
             self._outcome.wrongs += one.crashes
             self._outcome.n_lives += one.n_lives
@@ -287,6 +287,6 @@ def _forgotten(instance: Instance, store: Store) -> Iterator[str]:
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or node_of(pod):
             continue
         meta = pod["metadata"]
-        if pod["spec"]["schedulerName"] == instance.scheduler_name and not meta.get("deletionTimestamp"):
-            if machine.queue.get(meta["uid"]) is None:
-                yield f"{instance.name} has {meta['namespace']}/{meta['name']} in no queue"
+        is_ours = pod["spec"]["schedulerName"] == instance.scheduler_name
+        if is_ours and not meta.get("deletionTimestamp") and machine.queue.get(meta["uid"]) is None:
+            yield f"{instance.name} has {meta['namespace']}/{meta['name']} in no queue"

@@ -22,7 +22,7 @@ _REAL_WAIT_S = 0.01
 _START_S = 10_000.0
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[valid-type, misc]  # chosen by the platform at import
+class _Selector(selectors.DefaultSelector):
     """Never waits: where nothing is ready, `leap` is told how long the loop would have slept."""
 
     leap: Callable[[float], None]

@@ -1,4 +1,4 @@
-"""What users and kubelets do in a run: pods, nodes and namespaces come, change, go and return, all drawn from a seed."""
+"""What users and kubelets do: pods, nodes and namespaces come, change, go and return, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scheduler.devcluster.patches import PatchType
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import Store
 from tests import build
+from tests.build import Json
 from tests.chaos.journal import Journal, node_of
 
 ZONES = ("a", "b", "c")
@@ -258,21 +259,32 @@ class World:
 
 _TEAM_X = build.selector("team=x")
 
+
+def _away(key: str, *labels: str, everywhere: Json | None = None) -> Json:
+    """Settings of a pod that keeps away from others, of its namespace or of those that are selected."""
+    term = build.term(key, build.selector(*labels), namespace_selector=everywhere)
+    return {"affinity": build.affinity(anti_required=[term])}
+
+
+def _near(key: str, *labels: str, everywhere: Json | None = None) -> Json:
+    term = build.term(key, build.selector(*labels), namespace_selector=everywhere)
+    return {"affinity": build.affinity(required=[term])}
+
+
 #: What pods are like: their `app` label, and settings of `build.pod` with `cpu` and `host_ports`.
 SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("plain", {}),
     ("plain", {"cpu": "500m"}),
     ("big", {"cpu": "3"}),
-    ("alone", {"affinity": build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=alone"))])}),
-    ("zonal", {"affinity": build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=zonal"), namespace_selector=_TEAM_X)])}),
-    ("hermit", {"affinity": build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app in plain,web"), namespace_selector={})])}),
-    ("web", {"affinity": build.affinity(required=[build.term(build.ZONE, build.selector("app=web"))])}),
-    ("follower", {"affinity": build.affinity(required=[build.term(build.HOSTNAME, build.selector("app=web"))])}),
-    ("follower", {"affinity": build.affinity(required=[build.term(build.ZONE, build.selector("app=web"), namespace_selector=_TEAM_X)])}),
+    ("alone", _away(build.HOSTNAME, "app=alone")),
+    ("zonal", _away(build.ZONE, "app=zonal", everywhere=_TEAM_X)),
+    ("hermit", _away(build.HOSTNAME, "app in plain,web", everywhere={})),
+    ("web", _near(build.ZONE, "app=web")),
+    ("follower", _near(build.HOSTNAME, "app=web")),
+    ("follower", _near(build.ZONE, "app=web", everywhere=_TEAM_X)),
     ("even", {"spread": [build.spread(build.ZONE, build.selector("app=even"))]}),
     ("even", {"spread": [build.spread(build.HOSTNAME, build.selector("app=even"))]}),
     ("picky", {"node_selector": {"disk": "ssd"}}),
     ("tolerant", {"tolerations": [build.toleration("busy")]}),
     ("port", {"host_ports": ("8080",)}),
-    ("friendly", {"affinity": build.affinity(preferred=[(10, build.term(build.ZONE, build.selector("app=plain")))])}),
-)  # fmt: skip
+)
