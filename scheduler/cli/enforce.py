@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from scheduler.cli.stories.display import columns
+from scheduler.cli.asking.columns import aligned
 from scheduler.enforcing.limiting import Limits
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
@@ -142,7 +142,7 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
         )
         for each in broken
     ]
-    return columns(_HEAD, rows)
+    return aligned(_HEAD, rows, indent="")
 
 
 def _options(args: argparse.Namespace) -> Options:

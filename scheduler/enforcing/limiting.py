@@ -27,7 +27,7 @@ class Limits:
     #: How long affinity may lack its match, where the pod does not say.
     grace_s: float = 60.0
     #: How long anti-affinity has to be broken before anything follows: what watches show is not one moment's state.
-    settle_s: float = 2.0
+    settle_s: float = 1.0
 
     def allowed_at_once(self, n_enforced_pods: int) -> int:
         """How many pods may be about to go."""

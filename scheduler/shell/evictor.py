@@ -4,7 +4,7 @@ Evicts pods. Answers are values; no failure of the server raises.
        POST --2xx--> evicted          429 --> blocked: a disruption budget, or the server is busy
         |
         |--404--> gone                403, 4xx --> failed
-        '--409, lost, 5xx--> GET --gone, or another uid--> gone
+        '--409, lost, 5xx--> GET --gone, or another uid--> after 409: gone; else evicted, as far as anybody can tell
                               |--being deleted--> evicted
                               '--as before, or no answer--> failed
 Whoever asked tries again later: the uid makes a second eviction harmless.
@@ -50,13 +50,14 @@ async def evicted(client: KubeClient, pod: Pod) -> Outcome:
 
 
 async def _settled(client: KubeClient, pod: Pod, cause: ApiError) -> Outcome:
+    vanished = Outcome(Ended.EVICTED if cause.took_effect_unknown else Ended.GONE)
     try:
         body = await client.request(get_pod(pod.namespace, pod.name), timeout_s=TIMEOUT_S)
         leaving = is_leaving(body, pod.uid)
     except NotFound:
-        return Outcome(Ended.GONE)
+        return vanished
     except ApiError as error:
         return Outcome(Ended.FAILED, f"{cause}; then: {error}")
     if leaving is None:
-        return Outcome(Ended.GONE)
+        return vanished
     return Outcome(Ended.EVICTED) if leaving else Outcome(Ended.FAILED, str(cause), cause.retry_after_s)

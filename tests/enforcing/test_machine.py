@@ -145,7 +145,9 @@ def test_what_holds_again_is_left_alone() -> None:
     assert cluster.enforce(2.0) == ["p"]
 
 
-@pytest.mark.parametrize("moves", [True, False], ids=["is moved by an eviction", "is put back by its controller"])
+@pytest.mark.parametrize(
+    "moves", [True, False], ids=["is moved by an eviction", "is put back by its controller"]
+)
 def test_a_pod_whose_removal_would_not_help_stays(*, moves: bool) -> None:
     """A DaemonSet's pod returns to its node; then the declaring pod has to go, whatever its priority."""
     cluster = zones(is_movable=lambda pod: moves or pod.name != "daemon")

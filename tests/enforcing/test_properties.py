@@ -38,7 +38,7 @@ def selects(one: Json, other: Json, declaring: Json, world: World) -> bool:
     if "namespaceSelector" not in one:
         return bool(namespace == declaring["metadata"]["namespace"])
     wanted = one["namespaceSelector"].get("matchLabels", {})
-    return wanted.items() <= world.namespaces[namespace].items()
+    return bool(wanted.items() <= world.namespaces[namespace].items())
 
 
 def terms(pod: Json, side: str) -> list[Json]:
@@ -106,7 +106,7 @@ def a_term(draw: st.DrawFn, *, limited: bool) -> Json:
 
 
 @st.composite
-def annotations(draw: st.DrawFn, *, near: bool) -> Json | None:
+def affinity_rules(draw: st.DrawFn, *, near: bool) -> Json | None:
     apart = [a_term(draw, limited=True) for _ in range(draw(st.integers(0, 2)))]
     together = [a_term(draw, limited=False) for _ in range(draw(st.integers(0, 2)))] if near else []
     return rules(near=together, far=apart) or None
@@ -128,7 +128,7 @@ def clusters(draw: st.DrawFn, *, near: bool) -> tuple[Driver, World]:
         driver.pod(
             f"p{number}",
             draw(st.sampled_from(NODES)),
-            draw(annotations(near=near)),
+            draw(affinity_rules(near=near)),
             namespace=draw(st.sampled_from(["one", "two"])),
             labels={"app": draw(st.sampled_from(APPS))},
             priority=draw(st.integers(0, 2)),
@@ -139,7 +139,7 @@ def clusters(draw: st.DrawFn, *, near: bool) -> tuple[Driver, World]:
 
 
 @given(clusters(near=True))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_enforcement_ends_and_leaves_no_rule_broken(given: tuple[Driver, World]) -> None:
     cluster, world = given
     n_pods = len(cluster.pods)
@@ -151,18 +151,16 @@ def test_enforcement_ends_and_leaves_no_rule_broken(given: tuple[Driver, World])
 
 
 @given(clusters(near=True))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_detector_finds_what_a_recount_finds(given: tuple[Driver, World]) -> None:
     cluster, world = given
     cluster.look()
-    found = {
-        cluster.enforcer.state.placed[each.uid].pod.name for each in cluster.enforcer.standing.broken
-    }
+    found = {cluster.enforcer.state.placed[each.uid].pod.name for each in cluster.enforcer.standing.broken}
     assert found == set(broken(cluster.pods.values(), world))
 
 
 @given(clusters(near=False))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_nobody_went_who_could_have_stayed(given: tuple[Driver, World]) -> None:
     """Put back among those that stayed, each of the evicted pods would break a rule again."""
     cluster, world = given
@@ -176,7 +174,7 @@ def test_nobody_went_who_could_have_stayed(given: tuple[Driver, World]) -> None:
 
 
 @given(clusters(near=True))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_every_eviction_mends_something_by_itself_or_together_with_those_that_follow(
     given: tuple[Driver, World],
 ) -> None:
@@ -197,7 +195,7 @@ def test_every_eviction_mends_something_by_itself_or_together_with_those_that_fo
 
 
 @given(clusters(near=False))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_pod_never_goes_for_one_of_lower_priority_that_it_selects_in_vain(
     given: tuple[Driver, World],
 ) -> None:
@@ -212,7 +210,7 @@ def test_a_pod_never_goes_for_one_of_lower_priority_that_it_selects_in_vain(
 
 
 @given(clusters(near=True), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_whatever_happens_the_kept_answer_equals_a_fresh_one(
     given: tuple[Driver, World], data: st.DataObject
 ) -> None:

@@ -1,0 +1,189 @@
+"""The enforcer as a process: what it sees, whom it evicts, what it says, and what survives its restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.build import ZONE, Json, selector, term
+from tests.enforcing.driving import REQUIRED, rules
+from tests.enforcing.process import Shop, enforcing, output, shop
+from tests.integration.waiting import until
+
+WEB, DB = {"app": "web"}, {"app": "db"}
+APART = rules(far=[term(ZONE, selector("app=web"))])
+NEAR_DB = rules(near=[term(ZONE, selector("app=db"))])
+
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with shop(tmp_path) as made:
+        yield made
+
+
+async def test_a_relabelled_pod_node_and_namespace_each_end_in_an_eviction_that_says_why(
+    cluster: Shop,
+) -> None:
+    """The declaring pod goes; an event on it names the rule, the domain and the other pod."""
+    blue = term(ZONE, selector("app=web"), namespace_selector=selector("team=blue"))
+    await cluster.pod("by-pod", "a1", APART)
+    await cluster.pod("web", "a2", labels=DB)
+    await cluster.pod("by-node", "b1", rules(far=[term(ZONE, selector("app=cache"))]))
+    await cluster.pod("cache", "a1", labels={"app": "cache"})
+    await cluster.pod("by-namespace", "a1", rules(far=[blue]), labels={"app": "quiet"})
+    async with enforcing(cluster.kubeconfig) as daemon:
+        await cluster.label(f"{cluster.path('pods')}/web", app="web")
+        await cluster.left("web", "by-node", "cache", "by-namespace")
+        (evicted,) = [one for one in await told(cluster, "by-pod") if one["action"] == "Evicting"]
+        assert evicted["note"] == (
+            f"Evicted: required anti-affinity: no other pod with app=web in namespace shop in the same {ZONE} "
+            f"was broken in {ZONE}=a, beside shop/web"
+        )
+        assert evicted["related"]["name"] == "web"
+        assert evicted["type"] == "Warning"
+        await cluster.label_node("b1", "a")
+        await cluster.left("web", "cache", "by-namespace")
+        await cluster.label("/api/v1/namespaces/shop", team="blue")
+        await cluster.left("web", "cache")
+        evictions = "affinity_scheduler_enforcement_evictions_total"
+        assert await daemon.metric(evictions, rule="anti-affinity", result="evicted") == 3
+        assert await daemon.metric("affinity_scheduler_violations_total", enforced="true") == 3
+        assert await daemon.metric("leader_election_master_status") == 1
+
+
+async def told(cluster: Shop, name: str, n_events: int = 2) -> list[Json]:
+    """Events about the pod, once there are so many: found, evicted."""
+    return await until(lambda: cluster.events(name), lambda events: len(events) >= n_events, what="events")
+
+
+async def test_the_lowest_priority_goes(cluster: Shop) -> None:
+    for name, value in (("low", 1), ("high", 1000)):
+        priority: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        (await cluster.api.post(path, {**priority, "metadata": {"name": name}})).ok  # noqa: B018
+    await cluster.pod("picky", "a1", APART, spec={"priorityClassName": "high"})
+    await cluster.pod("web", "a2", labels=WEB, spec={"priorityClassName": "low"})
+    async with enforcing(cluster.kubeconfig):
+        await cluster.left("picky")
+
+
+async def test_a_disruption_budget_holds_until_it_allows_an_eviction(cluster: Shop) -> None:
+    await cluster.pod("picky", "a1", APART, labels={"app": "picky"})
+    await until(lambda: cluster.ready("picky"), what="readiness")
+    budget: Json = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep"},
+        "spec": {"minAvailable": 1, "selector": selector("app=picky")},
+    }
+    path = cluster.path("poddisruptionbudgets", group="apis/policy/v1")
+    (await cluster.api.post(path, budget)).ok  # noqa: B018
+    evictions = "affinity_scheduler_enforcement_evictions_total"
+    async with enforcing(cluster.kubeconfig) as daemon:
+        await cluster.pod("web", "a2", labels=WEB)
+        await until(lambda: daemon.metric(evictions, result="blocked"), what="a refusal")
+        waiting = "affinity_scheduler_enforcement_waiting"
+        await until(lambda: daemon.metric(waiting, reason="budget"), what="the gauge")
+        assert await cluster.names() == {"picky", "web"}
+        (await cluster.api.delete(f"{path}/keep")).ok  # noqa: B018
+        await cluster.left("web")
+        assert await daemon.metric(evictions, result="evicted") == 1
+
+
+async def test_the_grace_period_goes_on_after_a_restart(cluster: Shop) -> None:
+    await cluster.pod("db", "a1", labels=DB)
+    await cluster.pod("p", "a2", NEAR_DB, grace="5")
+    record = "/api/v1/namespaces/kube-system/configmaps/affinity-scheduler-enforcer"
+
+    async def recorded() -> dict[str, float]:
+        answer = await cluster.api.get(record)
+        if answer.code == 404:
+            return {}
+        found: dict[str, float] = json.loads(answer.body["data"]["lost-since.json"])["lostSince"]
+        return found
+
+    async with enforcing(cluster.kubeconfig) as daemon:
+        await cluster.delete("db")
+        waiting = "affinity_scheduler_enforcement_waiting"
+        await until(lambda: daemon.metric(waiting, reason="grace"), what="the wait")
+    assert len(await recorded()) == 1
+    async with enforcing(cluster.kubeconfig) as daemon:
+        assert await cluster.names() == {"p"}
+        await cluster.left()
+        assert daemon.logged("Evicted", "shop/p")
+        await until(recorded, lambda found: not found, what="an empty record")
+
+
+async def test_an_eviction_whose_answer_is_lost_is_settled_by_reading(cluster: Shop) -> None:
+    await cluster.pod("picky", "a1", APART)
+    await cluster.pod("web", "a2", labels=WEB)
+    fault = {"action": "lose-answer", "verb": "create", "path": "/eviction$", "times": 1}
+    faults = await cluster.api.post("/devcluster/faults", [fault])
+    assert faults.code < 300, faults.body
+    async with enforcing(cluster.kubeconfig) as daemon:
+        await cluster.left("web")
+        evictions = "affinity_scheduler_enforcement_evictions_total"
+        await until(lambda: daemon.metric(evictions, result="evicted"), what="the count")
+        assert await daemon.metric(evictions) == 1
+
+
+async def test_a_rule_that_is_not_enforced_is_reported_and_nobody_goes(cluster: Shop) -> None:
+    """As after a race with another scheduler: Kubernetes itself never looks again."""
+    ordinary = rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED)
+    await cluster.pod("first", "a1", ordinary, labels=WEB)
+    async with enforcing(cluster.kubeconfig) as daemon:
+        await cluster.pod("second", "a2", labels=WEB)
+        (event,) = await until(lambda: cluster.events("first", "AffinityRuleBroken"), what="the event")
+        assert "does not hold (it is not enforced, so nobody is evicted)" in event["note"]
+        assert "beside shop/second; it was placed so" in event["note"]
+        assert await daemon.metric("affinity_scheduler_broken_rules", rule="anti-affinity") == 1
+        assert await cluster.names() == {"first", "second"}
+
+
+async def test_a_dry_run_says_who_would_go_and_writes_nothing(cluster: Shop) -> None:
+    await cluster.pod("picky", "a1", APART)
+    await cluster.pod("web", "a2", labels=WEB)
+
+    async def said() -> list[str]:
+        return daemon.logged("Would evict", "shop/picky")
+
+    async with enforcing(cluster.kubeconfig, "--dry-run") as daemon:
+        await until(said, what="the line")
+        assert await daemon.metric("affinity_scheduler_enforced_rules_broken", rule="anti-affinity") == 1
+    assert await cluster.names() == {"picky", "web"}
+    assert await cluster.events("picky") == []
+    leases = await cluster.api.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+    assert leases.ok["items"] == []
+
+
+async def test_once_prints_a_table_and_tells_by_its_exit_code(cluster: Shop) -> None:
+    arguments = ("enforce", "--once", "--kubeconfig", str(cluster.kubeconfig))
+    assert await output(*arguments) == (0, "every required rule of every running pod holds\n", "")
+    await cluster.pod("picky", "a1", APART)
+    await cluster.pod("web", "a2", labels=WEB)
+    code, text, errors = await output(*arguments)
+    assert (code, errors) == (1, "")
+    head, line = text.splitlines()
+    assert head.split() == ["POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD", "GO"]
+    assert line.startswith("shop/picky  yes")
+    assert line.split()[-3:] == [f"{ZONE}=a", "shop/web", "shop/picky"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--max-share", "ten"], "--max-share: found ten, expected a percentage from 0% to 100%"),
+        (["--grace", "soon"], "--grace: found soon, expected a duration such as 60s"),
+        (["--max-evictions-per-node", "0"], "--max-evictions-per-node: found 0, expected 1 or more"),
+        (["--port", "70000"], "--port: found 70000, expected a port from 0 to 65535"),
+    ],
+)
+async def test_bad_input_is_one_line(arguments: list[str], line: str) -> None:
+    assert await output("enforce", *arguments) == (2, "", f"{line}\n")
