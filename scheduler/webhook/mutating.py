@@ -85,41 +85,60 @@ class _Change:
     patch: list[Json] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     errors: list[FieldError] = field(default_factory=list)
+    #: Keys of all key lists in annotations.
+    asked: list[str] = field(default_factory=list)
+    #: Whether an annotation says anything that a later run would have to find again.
+    is_remembered: bool = False
 
 
 def _change(pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool) -> _Change:
     change = _Change()
     affinity: Json = dict(pod.affinity or {})
-    asked: list[str] = []
-    has_terms = False
     for slot in SLOTS:
-        found = backport_terms(pod, slot)
-        if isinstance(found, FieldError):
-            change.errors.append(found)
+        items = _slot_items(change, slot, pod, earlier, merges_fields=merges_fields)
+        if items is None:
             continue
-        has_terms |= bool(found.items)
-        asked += (key for item in found.items for key in slot.keys(item))
-        result = _resolved(slot, pod, found.items, earlier, merges_fields=merges_fields)
-        change.errors += result.errors
-        if not result.differs:
-            continue
-        change.warnings += _notes(slot, found, pod.labels)
         if slot.side:
-            affinity = slot.put(affinity, result.items)
+            affinity = slot.put(affinity, items)
         else:
-            change.patch.append(_add(f"/spec/{slot.kind}", result.items))
+            change.patch.append(_add(f"/spec/{slot.kind}", items))
     if affinity != (pod.affinity or {}):
         change.patch.insert(0, _add("/spec/affinity", affinity))
-    own = completed(pod, earlier)
-    if own is not None:
-        asked += own.keys
-        change.errors += own.errors
-        if own.text != pod.annotations[AFFINITY]:
-            change.patch.append(_add(_annotation_path(AFFINITY), own.text))
-            change.warnings.append(f"{AFFINITY}: merged {_values(own.keys, pod.labels)} into its selectors")
-    if has_terms or (own is not None and own.keys):
-        change.patch += _remembered(pod, asked)
+    _complete_own(change, pod, earlier)
+    if change.is_remembered:
+        change.patch += _remembered(pod, change.asked)
     return change
+
+
+def _slot_items(
+    change: _Change, slot: Slot, pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool
+) -> list[object] | None:
+    """The list as it is to be, None where it stays; `change` knows what there is to say about it."""
+    found = backport_terms(pod, slot)
+    if isinstance(found, FieldError):
+        change.errors.append(found)
+        return None
+    change.is_remembered |= bool(found.items)
+    change.asked += (key for item in found.items for key in slot.keys(item))
+    result = _resolved(slot, pod, found.items, earlier, merges_fields=merges_fields)
+    change.errors += result.errors
+    if not result.differs:
+        return None
+    change.warnings += _notes(slot, found, pod.labels)
+    return result.items
+
+
+def _complete_own(change: _Change, pod: ReviewedPod, earlier: Labels | None) -> None:
+    """`change` completes the scheduler's own annotation too."""
+    own = completed(pod, earlier)
+    if own is None:
+        return
+    change.is_remembered |= bool(own.keys)
+    change.asked += own.keys
+    change.errors += own.errors
+    if own.text != pod.annotations[AFFINITY]:
+        change.patch.append(_add(_annotation_path(AFFINITY), own.text))
+        change.warnings.append(f"{AFFINITY}: merged {_values(own.keys, pod.labels)} into its selectors")
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,8 @@ def _without_keys(term: Mapping[str, object], found_in: Labels | None) -> Json:
     left: Json = {}
     for name, value in term.items():
         if name in KEY_LISTS:
-            value = [] if found_in is None else [key for key in listed(term, name) if key not in found_in]
+            known = () if found_in is None else listed(term, name)
+            value = [key for key in known if not isinstance(key, str) or key not in (found_in or ())]
             if not value:
                 continue
         left[name] = value

@@ -223,6 +223,13 @@ def test_what_is_no_review_says_so(body):
         decode_review(body)
 
 
+@pytest.mark.parametrize("odd", [[[]], [{}], [None], {}, 1, "app"])
+def test_a_field_of_another_shape_is_the_servers_to_refuse(odd):
+    """No server sends such a pod; somebody else might."""
+    term = {"topologyKey": build.ZONE, "labelSelector": {}, "matchLabelKeys": odd, "mismatchLabelKeys": odd}
+    answer_to(review(build.pod(affinity=build.affinity(anti_required=[term, odd]))), merges_fields=True)
+
+
 def test_other_objects_are_let_through():
     """A configuration may send more than it should; that is no reason to stop it."""
     asked = json.loads(review(build.pod()))
