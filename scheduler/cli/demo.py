@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from scheduler.cli.stories import blue_green, customers, rolling_update, tenants, thousand_pods
+from scheduler.cli.stories import (
+    blue_green,
+    customers,
+    enforced,
+    racks,
+    rolling_update,
+    tenants,
+    thousand_pods,
+)
 from scheduler.cli.stories.api import ApiSession
 from scheduler.cli.stories.display import Display
 from scheduler.cli.stories.processes import KUBECONFIG, Child, answers, free_port, known_server, started
@@ -30,6 +38,8 @@ STORIES: Final[Sequence[Story]] = (
     tenants.STORY,
     customers.STORY,
     thousand_pods.STORY,
+    enforced.STORY,
+    racks.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3
@@ -106,7 +116,7 @@ class _Demo:
         for number in self.numbers:
             story = STORIES[number - 1]
             self.show.title(f"Story {number}: {story.title}", story.about)
-            stage = Stage(api, watch, self.show, metrics)
+            stage = Stage(api, watch, self.show, metrics, lambda: self._enforcer(api))
             await self._play(story, stage)
             n_broken += len(stage.broken)
             if number != self.numbers[-1]:
@@ -123,10 +133,22 @@ class _Demo:
             await asyncio.Event().wait()
         return 1 if n_broken else 0
 
+    @contextlib.asynccontextmanager
+    async def _enforcer(self, api: ApiSession) -> AsyncGenerator[None, None]:
+        """A ready enforcer; if it dies, so does the block."""
+        port = free_port()
+        arguments = ["enforce", "--kubeconfig", str(self.logs / KUBECONFIG), "--port", str(port)]
+        async with started("enforcer", arguments, self.logs) as enforcer:
+            await enforcer.ready(lambda: answers(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(enforcer.run(), name="enforcer")
+                yield
+                watching.cancel()
+
     async def _play(self, story: Story, stage: Stage) -> None:
         try:
             await story.play(stage)
-        except StoryFailed:
+        except* StoryFailed:
             for warning in await stage.warnings():
                 self.show.quote(warning)
             raise

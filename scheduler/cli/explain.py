@@ -23,8 +23,8 @@ from scheduler.cli.asking.report import text_of
 from scheduler.cli.asking.sources import (
     Asked,
     add_source_arguments,
+    manifests_of,
     namespace_of,
-    plans_of,
     read_world,
     settings_of,
 )
@@ -59,9 +59,10 @@ def run(args: argparse.Namespace) -> int:
         raise SettingsError("arguments", "", "both" if args.pod else "neither", "a pod's name or -f FILE")
     settings = settings_of(args)
     if args.pod is None:
-        plans = plans_of(args, settings)
+        manifests = manifests_of(args, settings)
         world, _ = asyncio.run(read_world(args, settings, None))
-        answers = [explain_plan(world, plan) for plan in plans]
+        manifests.add_beside(world)
+        answers = [explain_plan(world, plan) for plan in manifests.plans]
     else:
         asked = Asked(namespace_of(args), _bare(args.pod))
         world, found = asyncio.run(read_world(args, settings, asked))

@@ -20,7 +20,7 @@ import msgspec
 from scheduler.cli.asking.columns import aligned
 from scheduler.cli.asking.paint import Paint
 from scheduler.cli.asking.report import report
-from scheduler.cli.asking.sources import add_source_arguments, plans_of, read_world, settings_of
+from scheduler.cli.asking.sources import add_source_arguments, manifests_of, read_world, settings_of
 from scheduler.cli.asking.world import World
 from scheduler.cli.explain import explain_pod
 from scheduler.core.decide import Chance
@@ -59,10 +59,11 @@ def run(args: argparse.Namespace) -> int:
     if args.replicas is not None and not 0 <= args.replicas <= _MOST_REPLICAS:
         raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {_MOST_REPLICAS}")
     settings = settings_of(args)
-    plans = plans_of(args, settings)
+    manifests = manifests_of(args, settings)
     world, _ = asyncio.run(read_world(args, settings, None))
+    manifests.add_beside(world)
     chance = random.Random(args.seed)
-    simulations = [simulate_plan(world, plan, args.replicas, chance) for plan in plans]
+    simulations = [simulate_plan(world, plan, args.replicas, chance) for plan in manifests.plans]
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(simulations), indent=2).decode())
     else:

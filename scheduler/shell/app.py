@@ -286,7 +286,7 @@ class Scheduler:
         if not self._frozen and not len(self._inbox):
             self._frozen = True
             # The first lists live as long as the process; without this every full collection walks them again.
-            gc.collect()
+            # Not collected before: that alone holds the loop for 0.2 s at 5,000 nodes, and there is little to find.
             gc.freeze()
         return self._frozen
 

@@ -54,7 +54,9 @@ def test_a_file_that_is_no_snapshot_is_one_line(
         pytest.param("- a\n", "expected a manifest", id="a list"),
         pytest.param("kind: [Pod", "expected one YAML or JSON document", id="no YAML"),
         pytest.param(
-            "kind: Secret\napiVersion: v1\n", "kind: found 'Secret', expected one of Pod,", id="a secret"
+            "kind: Secret\napiVersion: v1\n",
+            "found no document that makes pods, expected a Pod, Deployment",
+            id="a secret",
         ),
         pytest.param(
             "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {containers: [{resources: {requests: {cpu: x}}}]}\n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
@@ -23,6 +24,14 @@ STANDARD_INPUT: Final = "-"
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 _MANIFEST_LIMIT_BYTES: Final = 4 << 20
 _MOST_DOCUMENTS: Final = 100
+#: Kinds that files have beside workloads. Those that the scheduler watches count, the others are of no concern here.
+_WITHOUT_PODS: Final = frozenset(
+    {
+        "Namespace", "Node", "Service", "ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim",
+        "PodDisruptionBudget", "PriorityClass", "ResourceQuota", "LimitRange", "NetworkPolicy", "Ingress",
+        "HorizontalPodAutoscaler", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+    }
+)  # fmt: skip
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 
 
@@ -31,9 +40,24 @@ class _Head(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
 
 
-def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> list[Plan]:
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """What the documents of a file would create: pods, and objects that decide where those can run."""
+
+    plans: list[Plan]
+    beside: list[Mapping[str, object]]
+
+    def add_beside(self, world: World) -> None:
+        """The namespaces, services and nodes of the file are in the world, as if they had been applied first."""
+        for document in self.beside:
+            for watched in world.kinds:
+                if watched.kind == document.get("kind"):
+                    world.see(world.decoded(watched, msgspec.Raw(msgspec.json.encode(document))))
+
+
+def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> Manifests:
     """
-    What the documents of the file ("-": standard input) would create; at least one.
+    What the documents of the file ("-": standard input) would create; at least one of them makes pods.
 
     Raises SettingsError, or InvalidSettingsError with a line for each problem.
     """
@@ -44,14 +68,22 @@ def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> l
         raise SettingsError(source, "", "nothing", "at least one manifest")
     if len(documents) > _MOST_DOCUMENTS:
         raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MOST_DOCUMENTS}")
-    plans = []
+    plans: list[Plan] = []
+    beside: list[Mapping[str, object]] = []
     for number, document in enumerate(documents, 1):
+        if isinstance(document, dict) and document.get("kind") in _WITHOUT_PODS:
+            beside.append(document)
+            continue
         where = source if len(documents) == 1 else f"{source}: document {number}"
         try:
             plans.append(planned(document, namespace=namespace, gates=gates))
         except ManifestError as error:
             raise SettingsError(where, error.field, error.found, error.expected) from error
-    return plans
+    if not plans:
+        raise SettingsError(
+            source, "", "no document that makes pods", "a Pod, Deployment, StatefulSet or Job"
+        )
+    return Manifests(plans, beside)
 
 
 def _documents(text: str, source: str) -> Iterator[object]:

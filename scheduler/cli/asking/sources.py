@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
-from scheduler.cli.asking.files import read_manifests, read_snapshot
+from scheduler.cli.asking.files import Manifests, read_manifests, read_snapshot
 from scheduler.cli.asking.listing import (
     DEFAULT_NAMESPACE,
     connected,
@@ -18,7 +18,6 @@ from scheduler.cli.asking.listing import (
 )
 from scheduler.cli.asking.paint import Counting
 from scheduler.cli.asking.world import World
-from scheduler.explain.creating import Plan
 from scheduler.kube.client import KubeClient
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
@@ -75,7 +74,7 @@ def namespace_of(args: argparse.Namespace) -> str:
     return DEFAULT_NAMESPACE if args.on else context_namespace(args.kubeconfig, os.environ)
 
 
-def plans_of(args: argparse.Namespace, settings: Settings) -> list[Plan]:
+def manifests_of(args: argparse.Namespace, settings: Settings) -> Manifests:
     """What the manifest of `-f` would create. Raises SettingsError."""
     return read_manifests(args.filename, namespace=namespace_of(args), gates=settings.feature_gates)
 

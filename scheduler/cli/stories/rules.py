@@ -68,9 +68,9 @@ class _Placement:
         judged: set[tuple[str, bytes]] = set()
         for pod in self._pods:
             yield from self._wrong_node(pod)
-            for term in pod.spec.affinity.pod_anti_affinity.required:
+            for term in pod.away_from:
                 yield from self._too_near(pod, term)
-            for term in pod.spec.affinity.pod_affinity.required:
+            for term in pod.near:
                 yield from self._too_far(pod, term)
             for spread in pod.spec.topology_spread_constraints:
                 key = (pod.metadata.namespace, msgspec.json.encode([spread, pod.spec.node_selector]))
@@ -90,7 +90,7 @@ class _Placement:
         if domain is None:
             return
         others = self._count(pod, term)[domain] - self._is_chosen(pod, pod, term)
-        if others > 0:
+        if others >= term.max_pods_per_domain:
             yield (
                 f"{_name(pod)} shares {term.topology_key}={domain} with {others} pods that it must keep away from"
             )

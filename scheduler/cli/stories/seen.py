@@ -22,6 +22,7 @@ class Meta(_Wire, frozen=True):
     uid: str = ""
     generation: int = 0
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     resource_version: str = ""
     deletion_timestamp: str | None = None
 
@@ -48,12 +49,15 @@ class Term(_Wire, frozen=True):
     label_selector: Selector | None = None
     namespaces: list[str] = []
     namespace_selector: Selector | None = None
+    #: Of an annotation: pods that a domain may have.
+    max_pods_per_domain: int = 1
 
 
 class Terms(_Wire, frozen=True):
-    """The required terms of one kind."""
+    """The required terms of one kind; those that are enforced stand in annotations alone."""
 
     required: list[Term] = msgspec.field(default=[], name="requiredDuringSchedulingIgnoredDuringExecution")
+    enforced: list[Term] = msgspec.field(default=[], name="requiredDuringSchedulingRequiredDuringExecution")
 
 
 class Affinity(_Wire, frozen=True):
@@ -112,6 +116,16 @@ class Pod(_Wire, frozen=True):
     status: PodStatus = PodStatus()
 
     @property
+    def near(self) -> list[Term]:
+        """All required terms towards other pods, those of the annotation included."""
+        return _all(self.spec.affinity.pod_affinity, _annotated(self.metadata).pod_affinity)
+
+    @property
+    def away_from(self) -> list[Term]:
+        """All required terms away from other pods, those of the annotation included."""
+        return _all(self.spec.affinity.pod_anti_affinity, _annotated(self.metadata).pod_anti_affinity)
+
+    @property
     def is_counted(self) -> bool:
         """Whether it is there to stay: neither finished nor on its way out."""
         return self.metadata.deletion_timestamp is None and self.status.phase not in ("Succeeded", "Failed")
@@ -130,6 +144,15 @@ class Pod(_Wire, frozen=True):
             one for one in self.status.conditions if one.type == "PodScheduled" and one.status == "False"
         )
         return next((one.message for one in found if one.reason == "Unschedulable"), "")
+
+
+def _annotated(meta: Meta) -> Affinity:
+    text = meta.annotations.get("affinity-scheduler.io/affinity")
+    return Affinity() if text is None else msgspec.json.decode(text, type=Affinity)
+
+
+def _all(*parts: Terms) -> list[Term]:
+    return [term for part in parts for term in (*part.required, *part.enforced)]
 
 
 class Node(_Wire, frozen=True):
@@ -154,6 +177,7 @@ class Event(_Wire, frozen=True):
 
     metadata: Meta
     type: str = "Normal"
+    reason: str = ""
     note: str = ""
 
 

@@ -7,8 +7,10 @@ Checks list pods, nodes and namespaces anew; what the watch keeps is for waiting
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,10 +51,14 @@ class Stage:
     show: Display
     #: Reads the scheduler's /metrics.
     metrics: Callable[[], Awaitable[str]]
+    #: Runs the enforcer as a process of its own, until the block ends.
+    enforcer: Callable[[], AbstractAsyncContextManager[None]]
     #: Namespaces that manifests of this story made, in order.
     namespaces: list[str] = field(default_factory=list)
     #: Node -> labels that this story set.
     _labelled: dict[str, set[str]] = field(default_factory=dict)
+    #: Node -> labels that it had before this story overwrote them.
+    _overwritten: dict[str, dict[str, str]] = field(default_factory=dict)
     _added_nodes: list[str] = field(default_factory=list)
     #: Sentences of rules that did not hold when the story checked.
     broken: list[str] = field(default_factory=list)
@@ -93,6 +99,20 @@ class Stage:
         for name in names:
             await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": {key: value}}})
             self._labelled.setdefault(name, set()).add(key)
+
+    async def relabel_node(self, name: str, key: str, value: str) -> None:
+        """The node carries another value of a label that it has."""
+        self.show.command(f"kubectl label --overwrite nodes {name} {key}={value}")
+        (node,) = (node for node in await self.nodes() if node.metadata.name == name)
+        self._overwritten.setdefault(name, {}).setdefault(key, node.metadata.labels[key])
+        await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": {key: value}}})
+
+    @contextlib.asynccontextmanager
+    async def enforcing(self) -> AsyncGenerator[None, None]:
+        """The enforcer runs until the block ends."""
+        self.show.command("affinity-scheduler enforce &")
+        async with self.enforcer():
+            yield
 
     async def label_namespace(self, name: str, key: str, value: str) -> None:
         """The namespace carries the label."""
@@ -170,6 +190,18 @@ class Stage:
         self.expect(len(told) == 1, f"all of them have one reason, found {sorted(told)}")
         return told.pop()
 
+    async def notes(self, reason: str, word: str) -> list[str]:
+        """Notes of the story's events of this reason that hold the word; waits for the first."""
+        ends_s = time.monotonic() + _PATIENCE_S
+        while True:
+            events = await self.api.items(_EVENTS, Event)
+            ours = (one for one in events if one.metadata.namespace in self.namespaces)
+            found = [one.note for one in ours if one.reason == reason and word in one.note]
+            if found:
+                return found
+            self.expect(time.monotonic() < ends_s, f"an event {reason} with the word {word!r}")
+            await asyncio.sleep(_POLL_S)
+
     # -- judging ---------------------------------------------------------------------------------------------
 
     def expect(self, holds: bool, claim: str) -> None:  # noqa: FBT001 - reads as a sentence
@@ -241,6 +273,8 @@ class Stage:
         for name, keys in self._labelled.items():
             change: Mapping[str, JsonObject] = {"metadata": {"labels": dict.fromkeys(keys)}}
             await self.api.patch(f"{_NODES}/{name}", dict(change))
+        for name, labels in self._overwritten.items():
+            await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": labels}})
         for name in self._added_nodes:
             await self.api.delete(f"{_NODES}/{name}")
 
