@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.cli.demo import STORIES
 from scheduler.cli.stories.api import collection_of
 from scheduler.cli.stories.manifests import documents, folder
 from scheduler.errors import SettingsError
@@ -14,7 +15,7 @@ NAMES = sorted(path.name for path in folder().glob("*.yaml"))
 
 
 def test_there_are_manifests_for_every_story() -> None:
-    assert {name[:2] for name in NAMES} == {"01", "02", "03", "04", "05"}
+    assert {name[:2] for name in NAMES} == {f"0{number}" for number in range(1, len(STORIES) + 1)}
 
 
 @pytest.mark.parametrize("name", NAMES)
