@@ -42,6 +42,8 @@ from scheduler.model.terms import (
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"
 MODE: Final = "affinity-scheduler.io/affinity-mode"
+#: Written by the webhook beside terms whose label keys it has merged.
+MERGED_LABELS: Final = "affinity-scheduler.io/merged-labels"
 #: Seconds that a running pod may lack the pods that its enforced affinity asks for.
 GRACE: Final = "affinity-scheduler.io/affinity-grace-seconds"
 
@@ -147,10 +149,14 @@ def parse_extra(
         if len(text.encode()) > _LIMIT_BYTES:
             return Problem(f"annotation {AFFINITY}: $: more than {_LIMIT_BYTES} bytes")
         raw = _DECODER.decode(text)
-        return _extra(namespace, labels, raw, replaces=mode == _REPLACE)
+        # The webhook merged label keys at creation: labels edited since must not contradict what it froze.
+        merging = {} if MERGED_LABELS in annotations else labels
+        return _extra(namespace, merging, raw, replaces=mode == _REPLACE)
     except msgspec.ValidationError as error:
         cause, at, path = str(error).partition(" - at `")
         return Problem(f"annotation {AFFINITY}: {path.rstrip('`') if at else '$'}: {cause}")
+    except RecursionError:
+        return Problem(f"annotation {AFFINITY}: $: nested too deeply")
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         return Problem(f"annotation {AFFINITY}: $: {error}")
     except _MalformedError as error:

@@ -73,7 +73,7 @@ def decode_node(data: bytes | msgspec.Raw) -> Node:
     try:
         raw = _NODE.decode(data)
         allocatable = {name: _units(name, text) for name, text in (raw.status.allocatable or {}).items()}
-    except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"node: {error}") from error
     if not raw.metadata.name:
         raise MalformedObjectError("node: metadata.name is required")
@@ -99,7 +99,7 @@ def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
     """The namespace of a JSON document. Raises MalformedObjectError."""
     try:
         raw = _NAMESPACE.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"namespace: {error}") from error
     if not raw.metadata.name:
         raise MalformedObjectError("namespace: metadata.name is required")
@@ -125,7 +125,7 @@ def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:
             selector = label_selector(selected.spec.selector)
     except SelectorError:
         selector = label_selector(None)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"{kind}: {error}") from error
     if not meta.name or not meta.namespace:
         raise MalformedObjectError(f"{kind}: metadata.name and metadata.namespace are required")

@@ -19,6 +19,7 @@ from scheduler.model import wire
 from scheduler.model.affinity import parse_affinity, parse_node_rule, parse_preferred_nodes, parse_spread
 from scheduler.model.annotations import (
     AFFINITY,
+    MERGED_LABELS,
     MODE,
     Extra,
     combined_affinity,
@@ -183,7 +184,7 @@ class PodDecoder:
         """The pod of a JSON document. Raises MalformedObjectError, naming field and problem, where there is none."""
         try:
             return self._pod(self._decoder.decode(data))
-        except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedObjectError(f"pod: {error}") from error
 
     def _pod(self, raw: wire.Pod) -> Pod:
@@ -218,7 +219,7 @@ class PodDecoder:
         if AFFINITY in annotations:
             # The label keys of its terms take their values from the pod, so that its labels belong to the key too.
             labels = frozenset((meta.labels or {}).items())
-            key = (*key, annotations[AFFINITY], annotations.get(MODE), labels)
+            key = (*key, annotations[AFFINITY], annotations.get(MODE), MERGED_LABELS in annotations, labels)
         spec = self._specs.get(key)
         if spec is None:
             spec = _parse_spec(namespace, raw, parse_extra(namespace, meta.labels or {}, annotations))

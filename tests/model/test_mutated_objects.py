@@ -130,7 +130,8 @@ def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> N
 @settings(max_examples=200, deadline=None)
 @given(
     st.one_of(
-        st.binary(max_size=60), st.sampled_from([b"", b"null", b"[]", b'"x"', b"{}", b'{"metadata":null}'])
+        st.binary(max_size=60),
+        st.sampled_from([b"", b"null", b"[]", b'"x"', b"{}", b'{"metadata":null}', b'{"x":' + b"[" * 50_000]),
     )
 )
 def test_any_bytes_are_reported_in_one_line(data: bytes) -> None:

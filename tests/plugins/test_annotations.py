@@ -109,6 +109,7 @@ def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
     ("annotation", "told"),
     [
         pytest.param("{", "$: Input data was truncated", id="no JSON"),
+        pytest.param('{"nodeAffinity":{"x":' + "[" * 20_000, "$: nested too deeply", id="a tower of lists"),
         pytest.param([], "$: Expected `object`, got `array`", id="not an object"),
         pytest.param({"podAfinity": {}}, "$: Object contains unknown field `podAfinity`", id="misspelt"),
         pytest.param(
