@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from scheduler.enforcing.detecting import Detector, Violation
 from scheduler.enforcing.limiting import Backoff, Evictions, Limits
@@ -35,6 +36,9 @@ from scheduler.model.stimuli import (
     Stimulus,
 )
 from scheduler.state.cluster import ClusterState
+
+#: Findings of one look, at 50 µs each to be put into words; the next look goes on.
+_FINDINGS_AT_ONCE: Final = 200
 
 
 @dataclass(slots=True)
@@ -241,6 +245,9 @@ class Enforcer:
             wait_s = self._limits.grace_s if is_patient else self._limits.settle_s
             if spell.told or not self._reached(spell.since_s + wait_s, now_s):
                 continue
+            if len(found) == _FINDINGS_AT_ONCE:
+                self._wake_s = now_s
+                break
             spell.told = True
             known = self._told.setdefault(violation.uid, set())
             if question not in known:
