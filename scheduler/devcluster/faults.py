@@ -88,7 +88,7 @@ class Faults:
         #: Rule -> how often it still works; those at 0 are gone.
         self._left: list[tuple[Fault, int]] = []
         #: Open streams, woken when a rule for streams is added.
-        self.streams: set[Callable[[], None]] = set()
+        self.streams: dict[Callable[[], None], None] = {}
 
     def add(self, *faults: Fault) -> None:
         """

@@ -120,7 +120,7 @@ class _Shelf:
         #: The resource version of the newest dropped change; readers that know less are too late.
         self.forgotten = 0
         self.capacity = capacity
-        self.readers: set[Reader] = set()
+        self.readers: dict[Reader, None] = {}
 
     def append(self, change: Change) -> None:
         self.past.append(change)
@@ -153,7 +153,7 @@ class Reader:
         self._fresh = asyncio.Event()
         if self._position < shelf.dropped + len(past):
             self._fresh.set()
-        shelf.readers.add(self)
+        shelf.readers[self] = None
 
     def __enter__(self) -> "Reader":
         return self
@@ -163,7 +163,7 @@ class Reader:
 
     def close(self) -> None:
         """The reader is no longer woken."""
-        self._shelf.readers.discard(self)
+        self._shelf.readers.pop(self, None)
 
     def wake(self) -> None:
         """Something may be there to take."""

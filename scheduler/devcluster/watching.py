@@ -149,7 +149,7 @@ class Watch:
             await response.prepare(request)
             await response.write(_error_line(error))
             return response
-        self._faults.streams.add(reader.wake)
+        self._faults.streams[reader.wake] = None
         try:
             with reader:
                 await response.prepare(request)
@@ -158,7 +158,7 @@ class Watch:
         except StreamEnded:
             return response
         finally:
-            self._faults.streams.discard(reader.wake)
+            self._faults.streams.pop(reader.wake, None)
         return response
 
     def _start(self) -> tuple[list[bytes], int]:

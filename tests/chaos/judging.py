@@ -75,7 +75,7 @@ class Judge:
         if decision is None:
             yield f"{write.by} bound {write.key} to {write.bound_node}, which it never decided"
             return
-        own = self._own(index, write.by, decision)
+        own = self._own(decision.n_written, write.by, decision)
         told = self._refused(decision, decision.n_written, own, uid)
         if told:
             yield f"at {decision.at_s:.3f} {write.by} chose {write.bound_node} for {write.key}: {told}"

@@ -14,8 +14,8 @@ class Wire:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._refusing = False
-        self._ends: set[asyncio.StreamWriter] = set()
-        self._pumps: set[asyncio.Task[None]] = set()
+        self._ends: dict[asyncio.StreamWriter, None] = {}
+        self._pumps: dict[asyncio.Task[None], None] = {}
 
     @property
     def port(self) -> int:
@@ -64,11 +64,11 @@ class Wire:
         except OSError:
             writer.transport.abort()
             return
-        self._ends |= {writer, their_writer}
+        self._ends |= {writer: None, their_writer: None}
         for source, sink in ((reader, their_writer), (their_reader, writer)):
             pump = asyncio.create_task(self._pump(source, sink))
-            self._pumps.add(pump)
-            pump.add_done_callback(self._pumps.discard)
+            self._pumps[pump] = None
+            pump.add_done_callback(self._pumps.pop)
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
@@ -80,4 +80,4 @@ class Wire:
             pass
         finally:
             sink.close()
-            self._ends.discard(sink)
+            self._ends.pop(sink, None)

@@ -90,7 +90,7 @@ class World:
         settings = dict(settings)
         cpu = settings.pop("cpu", "1")
         containers = [build.container(requests={"cpu": cpu}, host_ports=settings.pop("host_ports", ()))]
-        spec: dict[str, Any] = {"schedulerName": scheduler, "priority": self._chance.choice((0, 0, 0, 10))}
+        spec: dict[str, Any] = {"schedulerName": scheduler}
         if self._chance.random() < 0.06:
             spec["schedulingGates"] = [{"name": "wait"}]
         if scheduler == NAIVE:
