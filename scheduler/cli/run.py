@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -78,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="overrides the configuration's leaderElection.leaderElect, which is true by default",
     )
+    parser.add_argument(
+        "--event-loop",
+        choices=("auto", "asyncio", "uvloop"),
+        default="auto",
+        help="auto takes uvloop where it is installed (default %(default)s)",
+    )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
     parser.add_argument(
         "--decision-annotations",
@@ -107,7 +115,24 @@ def run(args: argparse.Namespace) -> int:
         log_format=args.log_format,
         decision_annotations=args.decision_annotations == "true",
     )
-    return asyncio.run(serve(options, os.environ))
+    with asyncio.Runner(loop_factory=_loop_factory(args.event_loop)) as runner:
+        return runner.run(serve(options, os.environ))
+
+
+def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is asked for, or there and nothing was asked; None for asyncio's own."""
+    if choice == "asyncio":
+        return None
+    try:
+        uvloop = importlib.import_module("uvloop")
+    except ImportError as error:
+        if choice == "auto":
+            return None
+        raise SettingsError(
+            "--event-loop", "", "uvloop, which is not installed", "pip install uvloop"
+        ) from error
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 def _election(settings: LeaderElection, flag: str | None) -> ElectionSettings | None:
