@@ -21,6 +21,7 @@ from scheduler.framework.plugin_args import (
     PluginArgs,
     PodTopologySpreadArgs,
 )
+from scheduler.framework.prefilter_alone import PreFilterAlone
 from scheduler.framework.profile import Profile, Weighted
 from scheduler.model.labels import Selector
 from scheduler.model.pods import Pod
@@ -126,6 +127,7 @@ def build_profile(
     filters: Sequence[str],
     scorers: Sequence[tuple[str, int]],
     pre_enqueue: Sequence[str] = (),
+    prefilters_alone: Sequence[str] = (),
     context: PluginContext,
     percentage_of_nodes_to_score: int = 0,
 ) -> Profile:
@@ -137,6 +139,7 @@ def build_profile(
         filters: names of the plugins of PreFilter and Filter.
         scorers: names and weights of the plugins of PreScore and Score.
         pre_enqueue: names of the plugins of PreEnqueue.
+        prefilters_alone: names of those of PreFilter that are switched off at Filter.
         context: what the plugins are built from.
         percentage_of_nodes_to_score: 0 scores all nodes.
 
@@ -144,11 +147,15 @@ def build_profile(
     let neither through.
     """
     first = [unsupported.NAME, *(name for name in filters if name != unsupported.NAME)]
-    used = (*first, *(name for name, _ in scorers), *pre_enqueue)
+    used = (*first, *prefilters_alone, *(name for name, _ in scorers), *pre_enqueue)
     built = {name: _built(name, context) for name in dict.fromkeys(used)}
     return Profile(
         scheduler_name=scheduler_name,
-        filters=tuple(_filter_plugin(name, built[name]) for name in first),
+        filters=(
+            _filter_plugin(unsupported.NAME, built[unsupported.NAME]),
+            *(PreFilterAlone(_filter_plugin(name, built[name])) for name in prefilters_alone),
+            *(_filter_plugin(name, built[name]) for name in first[1:]),
+        ),
         scorers=tuple(Weighted(_score_plugin(name, built[name]), weight) for name, weight in scorers),
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,

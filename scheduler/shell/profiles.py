@@ -71,9 +71,11 @@ def _built(
     snapshot: Snapshot,
 ) -> Profile:
     percentage = profile.percentage_of_nodes_to_score
+    filters = profile.plugins_by_point["filter"]
     return build_profile(
         profile.scheduler_name,
-        filters=profile.plugins_by_point["filter"],
+        filters=filters,
+        prefilters_alone=[name for name in profile.plugins_by_point["preFilter"] if name not in filters],
         scorers=[(name, profile.weight_by_plugin[name]) for name in profile.plugins_by_point["score"]],
         pre_enqueue=profile.plugins_by_point["preEnqueue"],
         context=PluginContext(

@@ -216,6 +216,7 @@ _GPU_TOO: Final = [
 ]
 CONFIGURATIONS: Final[tuple[Json | None, ...]] = (
     None,
+    configuration(filters_off=["NodeAffinity"]),
     _fit({"type": "MostAllocated", "resources": _GPU_TOO}, ignoredResources=["example.com/gpu"]),
     _fit({"type": "LeastAllocated", "resources": _GPU_TOO}, ignoredResourceGroups=["example.com"]),
     _fit(

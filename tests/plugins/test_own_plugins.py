@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from scheduler.plugins.scheduling_gates import SchedulingGates
-from tests.build import Json, node, pod
+from tests.build import Json, affinity, configuration, node, node_term, pod
 from tests.cases.row import UR
 from tests.conformance.product import LiveCluster, ProductSubject
 
@@ -108,3 +108,17 @@ def test_a_feature_that_a_pod_needs_must_be_declared(incoming: Json, refused: li
 def test_a_pod_with_a_gate_is_not_tried(gates: list[str], admitted: bool):
     incoming = LiveCluster().pod(pod(spec={"schedulingGates": [{"name": gate} for gate in gates]}))
     assert SchedulingGates().admits(incoming) is admitted
+
+
+def test_a_plugin_that_is_off_at_filter_alone_still_narrows_and_refuses_at_prefilter():
+    """As kube-scheduler does with `plugins.filter.disabled: [NodeAffinity]`: names count, labels no longer do."""
+    subject = ProductSubject(configuration(filters_off=["NodeAffinity"]))
+    for name in ("a", "b"):
+        subject.apply(node(name))
+    named = node_term("absent", named=["in b"])
+    assert subject.evaluate(pod(affinity=affinity(node_required=[named])))["feasible"] == ["b"]
+    contradiction = node_term(named=["in a", "in b"])
+    refused = subject.evaluate(pod(affinity=affinity(node_required=[contradiction])))
+    assert refused["message"] == "0/2 nodes are available: pod affinity terms conflict."
+    nowhere = subject.evaluate(pod(affinity=affinity(node_required=[node_term(named=["in c"])])))
+    assert nowhere["message"] == "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
