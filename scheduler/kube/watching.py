@@ -9,7 +9,8 @@ The list-watch-relist protocol of one collection as a state machine: events in, 
 Rules:
   1. `handle` answers with at most one of Ask, Follow, Pause: the next step, which ends an open stream.
   2. The initial list is told as it arrives; a relist is told in one batch with its Synced, never by halves.
-  3. A lost stream is taken up from the last version seen; only one that the server forgot costs a relist.
+  3. A lost stream is taken up from the last version seen. A relist costs only one that the server forgot, and one
+     whose server is gone: the one that answers next may have another history, in which that version means nothing.
   4. No loop without progress runs without a growing, jittered pause.
 
 Source: client-go tools/cache/reflector.go (1.36): same protocol; there a lost watch relists, here it resumes.
@@ -272,9 +273,12 @@ class Watching(Generic[T]):
         return self._interrupted(error, self._pause_s(self._failures, error))
 
     def _never_resumes(self, error: ApiError) -> bool:
-        return isinstance(error, Invalid) or (
-            isinstance(error, ServerFault) and self._failures + 1 >= FAULTS_UNTIL_RELIST
-        )
+        match error:
+            case ServerFault():
+                return self._failures + 1 >= FAULTS_UNTIL_RELIST
+            case Unreachable(reason=reason):
+                return reason == "ConnectionRefused"
+        return isinstance(error, Invalid)
 
     def _relist(self, error: ApiError) -> list[Action[T]]:
         self._start_listing()

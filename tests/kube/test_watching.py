@@ -144,6 +144,17 @@ def test_a_lost_connection_resumes_without_a_relist():
     assert play(machine, Due()) == [("watch", "21")]
 
 
+def test_a_server_that_went_away_is_listed_anew_once_it_is_back():
+    """It may have come back with an older history, in which versions mean other states: nothing would ever tell."""
+    machine = synced(watching(), pod("p", 5))
+    play(machine, Failed(Unreachable(0, "ConnectionLost", "reset")), Due())
+    refused = Failed(Unreachable(0, "ConnectionRefused", ""))
+    assert play(machine, refused)[-1] == ("ask", "")
+    assert play(machine, refused)[-1] == ("pause", 0.75)
+    assert play(machine, Due()) == [("ask", "")]
+    assert play(machine, PageArrived(page(rv=5))) == [[down("p"), Synced("5")], ("watch", "5")]
+
+
 def test_an_error_event_other_than_gone_resumes_the_watch():
     """The events before it are told, those after it are void."""
     machine = synced(watching())
