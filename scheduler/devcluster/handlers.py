@@ -14,7 +14,7 @@ from scheduler.devcluster import fields, status
 from scheduler.devcluster.binding import bind
 from scheduler.devcluster.eviction import evict
 from scheduler.devcluster.history import Revision
-from scheduler.devcluster.kinds import BINDING, JsonObject, Kind, kind_of
+from scheduler.devcluster.kinds import BINDING, POD, JsonObject, Kind, kind_of
 from scheduler.devcluster.listing import list_page, parse_options
 from scheduler.devcluster.negotiation import (
     JSON,
@@ -33,8 +33,10 @@ from scheduler.devcluster.scale import SCALE, scale_of, set_scale
 from scheduler.devcluster.shapes import check_request
 from scheduler.devcluster.store import Store
 from scheduler.devcluster.strategies import strategy_of
+from scheduler.devcluster.webhooks.admission import Admission, warning_headers
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
+_APPLY: Final = PatchType.APPLY.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,14 @@ def read_call(
 class Handlers:
     """The verbs on one store, each answering a call."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, admission: Admission) -> None:
         self._store = store
+        self._admission = admission
 
-    def handle(self, call: Call) -> web.Response:
-        """The answer to any verb but watch. Raises: StatusError."""
+    async def handle(self, call: Call) -> web.Response:
+        """The answer to any verb but watch, at once unless webhooks want to be asked. Raises: StatusError."""
+        if self._makes_pod(call) and self._admission.is_needed():
+            return await self._create_asking(call)
         handler = {
             "get": self._get,
             "list": self._list,
@@ -149,6 +154,28 @@ class Handlers:
             target.kind, target.scope, call.object(target.kind), dry_run=call.dry_run
         )
         return self._shaped(call, created, code=201)
+
+    def _makes_pod(self, call: Call) -> bool:
+        target = call.target
+        if target.kind is not POD or target.subresource:
+            return False
+        is_applied = call.verb == "patch" and call.content_type.partition(";")[0].strip() == _APPLY
+        return call.verb == "create" or (
+            is_applied and self._store.find(POD, target.scope, target.name or "") is None
+        )
+
+    async def _create_asking(self, call: Call) -> web.Response:
+        """The pod is created as webhooks want it, or refused; their warnings go with either answer."""
+        pod, namespace = call.object(POD), call.target.scope
+        _check_namespace(pod, call.target)
+        warnings: list[str] = []
+        try:
+            created = await self._admission.create(namespace, pod, warnings, dry_run=call.dry_run)
+            response = self._shaped(call, created, code=201)
+        except status.StatusError as refusal:
+            response = status_response(refusal)
+        response.headers.extend(warning_headers(warnings))
+        return response
 
     def _bind(self, call: Call) -> web.Response:
         target = call.target

@@ -91,6 +91,15 @@ REPLICA_SET: Final = Kind(
 STATEFUL_SET: Final = Kind(
     "apps", "v1", "StatefulSet", "statefulsets", "statefulset", True, ("sts",), ("all",), ("status", "scale")
 )
+SECRET: Final = Kind("", "v1", "Secret", "secrets", "secret")
+MUTATING_WEBHOOKS: Final = Kind(
+    "admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
+    "mutatingwebhookconfiguration", False, (), ("api-extensions",),
+)  # fmt: skip
+VALIDATING_WEBHOOKS: Final = Kind(
+    "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
+    "validatingwebhookconfiguration", False, (), ("api-extensions",),
+)  # fmt: skip
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases", "lease")
 PRIORITY_CLASS: Final = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", False, ("pc",)
@@ -102,9 +111,9 @@ POD_DISRUPTION_BUDGET: Final = Kind(
 
 #: Every kind, in the order in which discovery lists groups.
 KINDS: Final = (
-    BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, RESOURCE_QUOTA,
-    SERVICE_ACCOUNT, SERVICE,
-    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, EVENT, POD_DISRUPTION_BUDGET, LEASE, PRIORITY_CLASS,
+    BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, RESOURCE_QUOTA, SECRET,
+    SERVICE_ACCOUNT, SERVICE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, DEPLOYMENT, REPLICA_SET, STATEFUL_SET,
+    EVENT, POD_DISRUPTION_BUDGET, LEASE, PRIORITY_CLASS,
 )  # fmt: skip
 
 _BY_PATH: Final[Mapping[tuple[str, str, str], Kind]] = {(k.group, k.version, k.plural): k for k in KINDS}

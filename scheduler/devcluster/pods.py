@@ -37,13 +37,8 @@ class PodStrategy(Strategy):
 
     def prepare_create(self, obj: JsonObject, view: View) -> None:
         """Defaults, priority, tolerations, merged selectors and the first status are in the pod."""
-        spec = obj.setdefault("spec", {})
-        default_pod_spec(spec)
-        spec.setdefault("enableServiceLinks", True)
-        set_priority(obj, view)
-        add_default_tolerations(spec)
-        if spec.get("nodeName"):
-            copy_topology_labels(obj["metadata"], view.find(NODE, "", spec["nodeName"]))
+        admit_pod(obj, view)
+        spec = obj["spec"]
         labels = obj["metadata"].get("labels") or {}
         if spec.get("affinity"):
             spec["affinity"] = merged_affinity(spec["affinity"], labels)
@@ -105,6 +100,21 @@ class PodStrategy(Strategy):
             return 0
         grace_s = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
         return 1 if grace_s < 0 else grace_s
+
+
+def admit_pod(pod: JsonObject, view: View) -> None:
+    """
+    Defaults, and what admission within the server adds, are in the new pod. Twice is the same as once.
+
+    Raises: StatusError 403.
+    """
+    spec = pod.setdefault("spec", {})
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    set_priority(pod, view)
+    add_default_tolerations(spec)
+    if spec.get("nodeName"):
+        copy_topology_labels(pod["metadata"], view.find(NODE, "", spec["nodeName"]))
 
 
 def copy_topology_labels(metadata: JsonObject, node: JsonObject | None) -> None:

@@ -26,6 +26,7 @@ from scheduler.devcluster.routes import is_watch, target_of, verb_of
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import HISTORY_CAPACITY, Store
 from scheduler.devcluster.watching import BOOKMARK_INTERVAL_S, Scope, Watch
+from scheduler.devcluster.webhooks.admission import Admission
 from scheduler.devcluster.writelog import WriteLog, caller
 
 #: The largest body that is read, as upstream has it.
@@ -45,7 +46,7 @@ class DevCluster:
     An API server on 127.0.0.1 with everything in memory.
 
     Use as an async context manager, or call `start` and `stop`. Objects can be read and written in-process
-    through `store`, from the same event loop.
+    through `store`, from the same event loop; webhooks are asked about pods from elsewhere, and from controllers.
     """
 
     def __init__(
@@ -82,7 +83,8 @@ class DevCluster:
         self.token: Final = secrets.token_urlsafe(32) if token == "" else token
         self.writes: Final = WriteLog(self.store) if write_log else None
         self.arrivals: Final[list[Arrival]] = []
-        self._handlers = Handlers(self.store)
+        self._admission = Admission(self.store)
+        self._handlers = Handlers(self.store, self._admission)
         self._host = host
         self._port = port
         self._bookmark_interval_s = bookmark_interval_s
@@ -115,7 +117,7 @@ class DevCluster:
         self._port = self._runner.addresses[0][1]
         if self._wants_controllers:
             self._controllers = asyncio.create_task(
-                run_controllers(self.store, self._kubelet), name="devcluster-controllers"
+                run_controllers(self.store, self._kubelet, self._admission), name="devcluster-controllers"
             )
             self._controllers.add_done_callback(_report_death)
 
@@ -131,6 +133,7 @@ class DevCluster:
                 watch.cancel()
             await self._runner.cleanup()
             self._runner = None
+        await self._admission.close()
 
     async def __aenter__(self) -> "DevCluster":
         await self.start()
@@ -219,7 +222,7 @@ class DevCluster:
                 scope = Scope(target.kind, target.namespace, path, options, wanted)
                 return await self._watch(request, scope)
             body = await request.read()
-            return self._handlers.handle(
+            return await self._handlers.handle(
                 read_call(verb, target, query=request.query, headers=request.headers, body=body)
             )
 

@@ -118,6 +118,51 @@ class _ConfigMap(ObjectShape):
     binary_data: Labels | None = None
 
 
+class _Secret(ObjectShape):
+    data: Labels | None = None
+    string_data: Labels | None = None
+    type: str | None = None
+
+
+class _ServiceReference(Shape):
+    namespace: str | None = None
+    name: str | None = None
+    path: str | None = None
+    port: int | None = None
+
+
+class _ClientConfig(Shape):
+    url: str | None = None
+    service: _ServiceReference | None = None
+    ca_bundle: str | None = None
+
+
+class _WebhookRule(Shape):
+    operations: list[str] | None = None
+    api_groups: list[str] | None = msgspec.field(name="apiGroups", default=None)
+    api_versions: list[str] | None = msgspec.field(name="apiVersions", default=None)
+    resources: list[str] | None = None
+    scope: str | None = None
+
+
+class _Webhook(Shape):
+    name: str | None = None
+    client_config: _ClientConfig | None = None
+    rules: list[_WebhookRule] | None = None
+    failure_policy: str | None = None
+    match_policy: str | None = None
+    namespace_selector: SelectorShape | None = None
+    object_selector: SelectorShape | None = None
+    side_effects: str | None = None
+    timeout_seconds: int | None = None
+    admission_review_versions: list[str] | None = None
+    reinvocation_policy: str | None = None
+
+
+class _Webhooks(ObjectShape):
+    webhooks: list[_Webhook] | None = None
+
+
 class _Reference(Shape):
     kind: str | None = None
     namespace: str | None = None
@@ -216,6 +261,9 @@ _SHAPES: Final[Mapping[str, type[ObjectShape]]] = {
     "configmaps": _ConfigMap,
     "events": _Event,
     "resourcequotas": _Quota,
+    "secrets": _Secret,
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _Webhooks,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _Webhooks,
     "replicationcontrollers": _Labelled,
     "deployments.apps": _Selecting,
     "replicasets.apps": _Selecting,

@@ -135,9 +135,9 @@ class Store:
         new = strategy_input(kind, copied(obj))
         check_shape(kind, new)
         metadata = self._new_metadata(kind, namespace, new)
-        view = self._view()
+        view = self.view()
         if kind.namespaced:
-            self._admit_namespace(kind, namespace, metadata.get("name", ""))
+            self.admit_namespace(kind, namespace, metadata.get("name", ""))
         strategy.prepare_create(new, view)
         errors = validate_metadata(metadata, strategy) + strategy.validate_create(new)
         if errors:
@@ -149,7 +149,7 @@ class Store:
         metadata = new["metadata"]
         namespace = metadata.get("namespace", "")
         if kind.namespaced:
-            self._admit_namespace(kind, namespace, metadata["name"])
+            self.admit_namespace(kind, namespace, metadata["name"])
         quotas = self._charged(kind, new, None)
         if self.history.find(kind, namespace, metadata["name"]) is not None:
             raise status.already_exists(kind, metadata["name"])
@@ -268,7 +268,8 @@ class Store:
 
     # -- steps of a write ------------------------------------------------------------------------------------
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What strategies may know of the cluster."""
         return View(self.now(), self.find)
 
     def _new_metadata(self, kind: Kind, namespace: str, new: JsonObject) -> JsonObject:
@@ -293,7 +294,7 @@ class Store:
             metadata["generation"] = 1
         return metadata
 
-    def _admit_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+    def admit_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         """Raises: StatusError 404 where the namespace is missing, 403 where it is terminating."""
         found = self.find(NAMESPACE, "", namespace)
         if found is None:
@@ -336,7 +337,7 @@ class Store:
             _keep_all_but_status(new, old, strategy)
         elif strategy.has_status:
             _copy_field(new, old, "status")
-        strategy.prepare_update(new, old, self._view())
+        strategy.prepare_update(new, old, self.view())
         if strategy.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         errors += validate_metadata(new["metadata"], strategy)

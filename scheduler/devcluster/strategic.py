@@ -59,6 +59,8 @@ _BY_STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
     "replicasets.apps": _TEMPLATE,
     "statefulsets.apps": _TEMPLATE,
     "poddisruptionbudgets.policy": _STATUS,
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": {"webhooks": "name"},
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": {"webhooks": "name"},
 }
 #: Objects whose keys are replaced as a whole when a patch names the ones to keep ($retainKeys).
 _DIRECTIVE: Final = "$patch"

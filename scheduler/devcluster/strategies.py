@@ -4,6 +4,7 @@ The strategy of each kind. Kinds not named here are data with the default behavi
 Source: the strategies under pkg/registry (kubernetes 1.36).
 """
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +25,7 @@ from scheduler.devcluster.pods import PodStrategy
 from scheduler.devcluster.quota_rules import QuotaStrategy
 from scheduler.devcluster.selectors import object_selector_matches
 from scheduler.devcluster.strategy import Strategy, View
+from scheduler.devcluster.webhooks.rules import WebhookStrategy
 
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -285,6 +287,25 @@ class DisruptionBudgetStrategy(Strategy):
 
 
 @dataclass(frozen=True, slots=True)
+class SecretStrategy(Strategy):
+    """Secrets are data of a type; nothing here reads them."""
+
+    def prepare_create(self, obj: JsonObject, view: View) -> None:
+        """The type is set, and what was given as text is encoded."""
+        del view
+        obj.setdefault("type", "Opaque")
+        given = obj.pop("stringData", None) or {}
+        if given:
+            encoded = {name: base64.b64encode(text.encode()).decode() for name, text in given.items()}
+            obj["data"] = {**(obj.get("data") or {}), **encoded}
+
+    def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
+        """As at creation."""
+        del old
+        self.prepare_create(new, view)
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseStrategy(Strategy):
     """Leases are never overwritten blindly."""
 
@@ -306,6 +327,9 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "replicasets.apps": _WORKLOAD,
     "statefulsets.apps": _WORKLOAD,
     "events": EventStrategy(),
+    "secrets": SecretStrategy(),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": WebhookStrategy(mutates=True),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": WebhookStrategy(),
     "leases.coordination.k8s.io": LeaseStrategy(),
     "priorityclasses.scheduling.k8s.io": PriorityClassStrategy(),
     "poddisruptionbudgets.policy": DisruptionBudgetStrategy(),

@@ -285,6 +285,10 @@ def _quota(obj: Object, now_s: float) -> Cells:
     return [_name(obj), ", ".join(requests), ", ".join(limits), _age(obj, now_s)]
 
 
+def _secret(obj: Object, now_s: float) -> Cells:
+    return [_name(obj), obj.get("type", ""), len(obj.get("data") or ()), _age(obj, now_s)]
+
+
 def _config_map(obj: Object, now_s: float) -> Cells:
     return [_name(obj), str(len(obj.get("data") or ()) + len(obj.get("binaryData") or ())), _age(obj, now_s)]
 
@@ -297,6 +301,10 @@ _Printer = tuple[Sequence[dict[str, Any]], Callable[[Object, float], Cells]]
 _REPLICAS: Final = ("Name", "Desired:integer", "Current:integer", "Ready:integer", "Age")
 _TEMPLATE: Final = ("+Containers", "+Images", "+Selector")
 
+_WEBHOOKS: Final[_Printer] = (
+    _columns("Name", "Webhooks:integer", "Age"),
+    lambda obj, now_s: [_name(obj), len(obj.get("webhooks") or ()), _age(obj, now_s)],
+)
 _DEFAULT: Final[_Printer] = (
     _columns("Name", "Created At:date"),
     lambda obj, _: [_name(obj), str(obj["metadata"].get("creationTimestamp") or "")],
@@ -349,6 +357,9 @@ _PRINTERS: Final[Mapping[str, _Printer]] = {
         _priority_class,
     ),
     "ResourceQuota": (_columns("Name", "Request", "Limit", "Age"), _quota),
+    "Secret": (_columns("Name", "Type", "Data:integer", "Age"), _secret),
+    "MutatingWebhookConfiguration": _WEBHOOKS,
+    "ValidatingWebhookConfiguration": _WEBHOOKS,
     "ConfigMap": (_columns("Name", "Data", "Age"), _config_map),
     "ServiceAccount": (_columns("Name", "Age"), lambda obj, now_s: [_name(obj), _age(obj, now_s)]),
     "Scale": (_columns("Name", "Desired:integer", "Available:integer", "Age"), _scale),

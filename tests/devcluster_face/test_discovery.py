@@ -110,7 +110,7 @@ def test_every_reference_in_openapi_resolves():
 
 
 def test_openapi_stays_small():
-    assert sum(len(json.dumps(document)) for document in documents().values()) < 100_000
+    assert sum(len(json.dumps(document)) for document in documents().values()) < 120_000
 
 
 @pytest.mark.parametrize(

@@ -455,7 +455,7 @@ async def test_small_commands_answer(tmp_path):
         ),
         ("label pod nope a=b", 'pods "nope" not found'),
         ("top pods", "Metrics API not available"),
-        ("create secret generic s", "the server could not find the requested resource"),
+        ("create role r --verb=get --resource=pods", "the server could not find the requested resource"),
     ],
 )
 @pytest.mark.asyncio

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from scheduler.devcluster.controllers.actions import (
@@ -28,6 +28,7 @@ from scheduler.devcluster.kinds import (
 )
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import Store
+from scheduler.devcluster.webhooks.admission import Admission
 
 _COMPONENTS: Final = {
     DEPLOYMENT: "deployment-controller",
@@ -55,6 +56,21 @@ class Carrier:
             elif (refused := self._carried(action)) is not None:
                 return refused, revisit_s
         return None, revisit_s
+
+    async def make(
+        self, pods: Iterable[Create], admission: Admission, is_wanted: Callable[[], bool]
+    ) -> StatusError | None:
+        """As `carry_out`, for pods that webhooks are asked about, as long as they are wanted."""
+        for action in pods:
+            if not is_wanted():
+                return None
+            try:
+                namespace = action.obj["metadata"]["namespace"]
+                self._tell(action, await admission.create(namespace, action.obj, []))
+            except StatusError as refused:
+                self._explain(action, refused)
+                return refused
+        return None
 
     def _carried(self, action: Create | Update | UpdateStatus | Delete | Emit) -> StatusError | None:
         """None where the action is done or no longer makes sense, else why the store refused it."""
@@ -87,7 +103,10 @@ class Carrier:
         return replaced(obj, ("metadata", "resourceVersion"), stored["metadata"]["resourceVersion"])
 
     def _create(self, action: Create) -> None:
-        created = self._store.create(action.kind, action.obj["metadata"]["namespace"], action.obj)
+        self._tell(action, self._store.create(action.kind, action.obj["metadata"]["namespace"], action.obj))
+
+    def _tell(self, action: Create, created: JsonObject) -> None:
+        """An event on the owner, where there is one."""
         if action.owner is None:
             return
         name = created["metadata"]["name"]

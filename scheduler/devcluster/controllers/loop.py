@@ -6,7 +6,8 @@ House rules:
 2. Coalescing: however many changes there were, it is planned once; a costly plan waits the longer for its next
    turn, so that planning never takes more than a tenth of the time.
 3. A plan and the writes it orders happen in one turn of the event loop: nothing changes between them.
-4. A refused write ends the plan; the object is tried again after a growing pause.
+4. Pods that webhooks want to be asked about are made after that; their owner is not planned again before.
+5. A refused write ends the plan; the object is tried again after a growing pause.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from scheduler.devcluster.controllers.carrying import Carrier
 from scheduler.devcluster.controllers.index import OwnerIndex
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
 from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
+from scheduler.devcluster.controllers.pods import is_terminating
 from scheduler.devcluster.controllers.rollout import is_rolling
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
@@ -37,7 +39,9 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
+from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import Store
+from scheduler.devcluster.webhooks.admission import Admission
 
 _LOG: Final = logging.getLogger(__name__)
 _PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA)
@@ -50,9 +54,11 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 
 
-async def run_controllers(store: Store, kubelet: KubeletSettings | None = None) -> None:
-    """Controllers and kubelet stand-in work on `store` until cancelled."""
-    workloads, pods = ControllerLoop(store), KubeletLoop(store, kubelet or KubeletSettings())
+async def run_controllers(
+    store: Store, kubelet: KubeletSettings | None = None, admission: Admission | None = None
+) -> None:
+    """Controllers and kubelet stand-in work on `store` until cancelled; without `admission` nobody else is asked."""
+    workloads, pods = ControllerLoop(store, admission), KubeletLoop(store, kubelet or KubeletSettings())
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workloads.run(), name="devcluster controllers")
@@ -85,8 +91,11 @@ class _Failure:
 class ControllerLoop:
     """Plans what changed and carries it out. Times inside are of the monotonic clock."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, admission: Admission | None = None) -> None:
         self._store = store
+        self._admission = admission
+        #: Uid of an owner -> the making of its pods, where webhooks are asked.
+        self._making: dict[str, asyncio.Task[None]] = {}
         #: Uid -> the next turn of each object that has one.
         self._turns: dict[str, _Turn] = {}
         #: (due_s, uid) of every turn ever set; those that `_turns` no longer has are passed over.
@@ -109,8 +118,10 @@ class ControllerLoop:
                     await self._woken.wait()
 
     def close(self) -> None:
-        """Changes of the store are followed no longer."""
+        """Changes of the store are followed no longer, and no pod is made."""
         self._index.close()
+        for task in self._making.values():
+            task.cancel()
 
     async def _work(self) -> None:
         """Every object whose turn has come is planned; others get the event loop in between."""
@@ -118,7 +129,8 @@ class ControllerLoop:
         while self._order and self._order[0][0] <= time.monotonic():
             due_s, key = heapq.heappop(self._order)
             turn = self._turns.get(key)
-            if turn is not None and turn.due_s == due_s:
+            # A turn that comes while pods are made is taken when they are.
+            if turn is not None and turn.due_s == due_s and key not in self._making:
                 del self._turns[key]
                 self._take(key, turn)
             if time.monotonic() - began_s > _TURN_S:
@@ -199,7 +211,43 @@ class ControllerLoop:
         is_held = failure is not None and now_s < failure.until_s
         if is_held:
             actions = [action for action in actions if not isinstance(action, Create)]
+        pods: list[Create] = []
+        if self._admission is not None and self._admission.is_needed():
+            pods = [action for action in actions if isinstance(action, Create) and action.kind is POD]
+            actions = [
+                action for action in actions if not isinstance(action, Create) or action.kind is not POD
+            ]
         refused, revisit_s = self._carriers[turn.kind].carry_out(actions)
+        if pods and refused is None and self._admission is not None:
+            making = self._make(key, turn, pods, self._admission, revisit_s)
+            self._making[key] = asyncio.create_task(making, name=f"pods of {turn.name}")
+            self._making[key].add_done_callback(_report_failure)
+            return
+        self._conclude(key, turn, refused, revisit_s, is_held=is_held)
+
+    async def _make(
+        self, key: str, turn: _Turn, pods: Sequence[Create], admission: Admission, revisit_s: float | None
+    ) -> None:
+        """The pods are there, as far as neither webhooks nor the store refuse and their owner stays."""
+
+        def is_wanted() -> bool:
+            owner = self._store.find(turn.kind, turn.namespace, turn.name)
+            return owner is not None and uid(owner) == key and not is_terminating(owner)
+
+        try:
+            refused = await self._carriers[turn.kind].make(pods, admission, is_wanted)
+        finally:
+            # A turn that came meanwhile was passed over; the one set below stands for it.
+            del self._making[key]
+            self._turns.pop(key, None)
+        self._conclude(key, turn, refused, revisit_s, is_held=False)
+        self._schedule(key, replace(turn, with_orphans=True), 0.0)
+
+    def _conclude(
+        self, key: str, turn: _Turn, refused: StatusError | None, revisit_s: float | None, *, is_held: bool
+    ) -> None:
+        """What was refused is tried again later, and what went well is not held up any more."""
+        now_s, failure = time.monotonic(), self._failures.get(key)
         if refused is not None:
             pause_s = min(failure.pause_s * 2, _LONGEST_PAUSE_S) if failure else _FIRST_PAUSE_S
             self._failures[key] = _Failure(refused.message, pause_s, now_s + pause_s)
@@ -210,3 +258,9 @@ class ControllerLoop:
             revisit_s = 0.0
         if revisit_s is not None:
             self._schedule(key, replace(turn, with_orphans=False), revisit_s)
+
+
+def _report_failure(making: asyncio.Task[None]) -> None:
+    """Making pods ends well or by cancellation; anything else is a bug, and the log says which."""
+    if not making.cancelled() and (error := making.exception()) is not None:
+        _LOG.error("%s: %s", making.get_name(), error, exc_info=error)

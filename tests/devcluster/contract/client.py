@@ -24,10 +24,11 @@ APPLY = "application/apply-patch+yaml"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer: its code, and its body decoded."""
+    """An HTTP answer: its code, its body decoded, and its Warning headers."""
 
     code: int
     body: Any
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> Any:
@@ -128,7 +129,8 @@ class Api:
             method, self.url + path, data=data, headers=headers, params=query
         ) as got:
             text = await got.text()
-            return Answer(got.status, json.loads(text) if "json" in got.content_type else {"text": text})
+            body = json.loads(text) if "json" in got.content_type else {"text": text}
+            return Answer(got.status, body, tuple(got.headers.getall("Warning", ())))
 
     async def get(self, path: str, **query: str) -> Answer:
         """The answer to a GET."""

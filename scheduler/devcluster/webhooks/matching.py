@@ -1,0 +1,61 @@
+"""
+Which webhooks a new pod concerns.
+
+Source: apiserver pkg/admission/plugin/webhook/{predicates,generic} (kubernetes 1.36).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.selectors import object_selector_matches
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One webhook of one configuration. `key` is its own among all."""
+
+    key: str
+    spec: JsonObject
+
+    @property
+    def name(self) -> str:
+        """As messages give it."""
+        return str(self.spec["name"])
+
+    @property
+    def is_ignored_when_failing(self) -> bool:
+        """Whether a pod is created without it where it can't be asked."""
+        return bool(self.spec["failurePolicy"] == "Ignore")
+
+    @property
+    def is_asked_again(self) -> bool:
+        """Whether it is asked a second time where later ones have changed the pod."""
+        return self.spec.get("reinvocationPolicy") == "IfNeeded"
+
+    def concerns(self, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
+        """Whether it wants to be asked about this pod."""
+        labels = (pod.get("metadata") or {}).get("labels") or {}
+        return object_selector_matches(
+            self.spec["namespaceSelector"], namespace_labels
+        ) and object_selector_matches(self.spec["objectSelector"], labels)
+
+
+def hooks_of(configurations: Iterable[JsonObject]) -> list[Hook]:
+    """The webhooks with a rule for new pods, in the order in which they are asked: by configuration, then as listed."""
+    return [
+        Hook(f"{configuration['metadata']['name']}/{index}", spec)
+        for configuration in sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
+        for index, spec in enumerate(configuration.get("webhooks") or [])
+        if any(_is_about_new_pods(rule) for rule in spec.get("rules") or [])
+    ]
+
+
+def _is_about_new_pods(rule: JsonObject) -> bool:
+    return (
+        bool({"*", "CREATE"}.intersection(rule["operations"]))
+        and bool({"*", ""}.intersection(rule["apiGroups"]))
+        and bool({"*", "v1"}.intersection(rule["apiVersions"]))
+        and bool({"*", "*/*", "pods", "pods/*"}.intersection(rule["resources"]))
+        and rule["scope"] in ("*", "Namespaced")
+    )
