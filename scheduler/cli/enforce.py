@@ -95,7 +95,8 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--max-share",
         default=f"{_LIMITS.max_share:.0%}",
         metavar="PERCENT",
-        help="of the pods with enforced rules; where more would have to go, nobody does (default %(default)s)",
+        help="of the pods with enforced rules; where more (and more than 3) would have to go, nobody does; "
+        "100%% for no such limit (default %(default)s)",
     )
     for flag, default, what in (
         ("--max-evictions-per-minute", _LIMITS.evictions, "in all"),

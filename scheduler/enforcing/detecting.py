@@ -36,8 +36,9 @@ class Violation:
     rule: Rule
 
 
-#: What a result was read from: as long as these versions stand, so does the result.
-_Stamp = tuple[int, int, int, int, bool]
+#: What a result was read from: as long as these versions stand, so does the result. Whether the rule selects the pods
+#: that declare it needs none of its own: where that changes, these very pods come to the counts or leave them.
+_Stamp = tuple[int, int, int, int]
 
 
 class Detector:
@@ -63,7 +64,6 @@ class Detector:
             every.version,
             live.version,
             self._state.nodes.version,
-            rule.selects_itself,
         )
         known = self._found.get(rule)
         if known is not None and known[0] == stamp:

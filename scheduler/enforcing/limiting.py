@@ -10,6 +10,8 @@ WINDOW_S: Final = 60.0
 #: So many pods may always go: a share of a small cluster would be less than one pod.
 ALWAYS_ALLOWED: Final = 3
 
+_UNLIMITED: Final = 1 << 62
+
 #: Pause after a first refusal by a disruption budget, doubled with each further one up to the cap.
 BACKOFF_S: Final = 5.0
 BACKOFF_CAP_S: Final = 300.0
@@ -22,7 +24,7 @@ class Limits:
     evictions: int = 30
     evictions_per_namespace: int = 10
     evictions_per_node: int = 10
-    #: Of the pods that declare enforced rules; where more would go, nobody does.
+    #: Of the pods that declare enforced rules; where more would go, nobody does. 1 and more: no limit.
     max_share: float = 0.1
     #: How long affinity may lack its match, where the pod does not say.
     grace_s: float = 60.0
@@ -30,7 +32,9 @@ class Limits:
     settle_s: float = 1.0
 
     def allowed_at_once(self, n_enforced_pods: int) -> int:
-        """How many pods may be about to go."""
+        """How many pods may be about to go. A share of 1 is no limit: those that go need not be those that declare."""
+        if self.max_share >= 1.0:
+            return _UNLIMITED
         return max(ALWAYS_ALLOWED, int(self.max_share * n_enforced_pods))
 
 

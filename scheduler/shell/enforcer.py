@@ -49,6 +49,7 @@ _LOOK_PERIOD_S: Final = 0.1
 _LOOK_SHARE: Final = 10.0
 _STIMULI_AT_ONCE: Final = 200
 _SWEEP_PERIOD_S: Final = 60.0
+#: How long nobody is evicted after a watch was interrupted, since what it kept ages.
 #: Longer than the longest pause between two attempts to list or watch, which is 30 s.
 _INTERRUPTED_S: Final = 40.0
 _RELOAD_S: Final = 5.0
@@ -300,8 +301,9 @@ class _Daemon:
 
     def _interrupted(self, kind: str) -> None:
         self._metrics.on_watch_restart(kind)
-        self._quiet_until_s = time.monotonic() + _INTERRUPTED_S
-        self._stale = True
+        if self._frozen:
+            self._quiet_until_s = time.monotonic() + _INTERRUPTED_S
+            self._stale = True
 
     async def _keep_record(self) -> None:
         """Reads the record once we lead, and keeps it from then on."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import aiohttp
 
 from scheduler.devcluster.server import DevCluster
 from scheduler.model.annotations import AFFINITY, GRACE
@@ -92,10 +93,8 @@ async def shop(folder: Path) -> AsyncIterator[Shop]:
 
 
 @asynccontextmanager
-async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
-    """An enforcer that is ready; at the end it stops in good order, and never with a traceback."""
-    import aiohttp
-
+async def started(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
+    """An enforcer that is not waited for; killed at the end if it still runs."""
     port = free_port()
     process = await _process(
         "enforce", "--kubeconfig", str(kubeconfig), "--port", str(port), "--max-share", "100%", *arguments
@@ -104,15 +103,22 @@ async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
         daemon = Daemon(process, port, session)
         reading = asyncio.create_task(daemon.read())
         try:
-            await until(daemon.is_ready, what="readiness")
             yield daemon
-            assert await daemon.stop() == 0, daemon.log()
-            assert not daemon.logged("Traceback"), daemon.log()
         finally:
             if process.returncode is None:
-                process.send_signal(signal.SIGKILL)
+                process.kill()
             await process.wait()
             await reading
+
+
+@asynccontextmanager
+async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
+    """An enforcer that is ready; at the end it stops in good order, and never with a traceback."""
+    async with started(kubeconfig, *arguments) as daemon:
+        await until(daemon.is_ready, what="readiness")
+        yield daemon
+        assert await daemon.stop() == 0, daemon.log()
+        assert not daemon.logged("Traceback"), daemon.log()
 
 
 async def output(*arguments: str) -> tuple[int, str, str]:

@@ -101,6 +101,7 @@ def test_a_terminating_pod_does_not_count(cluster: Driver) -> None:
     cluster.pod("p", "a1", APART, labels=WEB)
     cluster.pod("q", "a2", APART, labels=WEB, terminating=True)
     assert cluster.enforce() == []
+    assert cluster.enforcer.standing.broken == []
 
 
 def test_an_evicted_pod_counts_no_more_although_the_watch_is_late(cluster: Driver) -> None:
@@ -315,6 +316,15 @@ def test_where_too_many_would_go_nobody_does() -> None:
     assert len(cluster.enforce()) == 3
 
 
+def test_a_share_of_one_is_no_limit() -> None:
+    """Those that go for a rule need not be those that declare it, and may be more."""
+    cluster = zones(replace(FREE, max_share=1.0))
+    cluster.pod("picky", "a1", APART, priority=5)
+    for number in range(9):
+        cluster.pod(f"w{number}", "a2", labels=WEB)
+    assert len(cluster.enforce()) == 9
+
+
 def test_affinity_that_still_waits_counts_among_those_that_would_go() -> None:
     """Else a great loss would pass by in small portions as one grace period after the other ends."""
     cluster = zones(replace(FREE, max_share=0.1))
@@ -438,8 +448,9 @@ def test_exempt_namespaces_neither_declare_nor_are_selected() -> None:
 
 
 def test_sweeping_forgets_nothing_that_is_in_use(cluster: Driver) -> None:
-    cluster.pod("p", "a1", NEAR_DB, grace="0")
-    database = cluster.pod("db", "a2", labels=DB)
+    both = rules(near=[term(ZONE, selector("app=db")), term(ZONE, selector("rev"))])
+    cluster.pod("p", "a1", both, grace="0")
+    database = cluster.pod("db", "a2", labels={**DB, "rev": "1"})
     for _ in range(5):
         cluster.look()
         cluster.enforcer.sweep()

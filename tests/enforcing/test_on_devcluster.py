@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from tests.build import ZONE, Json, selector, term
 from tests.enforcing.driving import REQUIRED, rules
-from tests.enforcing.process import Shop, enforcing, output, shop
+from tests.enforcing.process import Shop, enforcing, output, shop, started
+from tests.integration.daemon import Daemon
 from tests.integration.waiting import until
 
 WEB, DB = {"app": "web"}, {"app": "db"}
@@ -56,6 +57,15 @@ async def test_a_relabelled_pod_node_and_namespace_each_end_in_an_eviction_that_
         assert await daemon.metric(evictions, rule="anti-affinity", result="evicted") == 3
         assert await daemon.metric("affinity_scheduler_violations_total", enforced="true") == 3
         assert await daemon.metric("leader_election_master_status") == 1
+
+
+async def logged(daemon: Daemon, *words: str) -> None:
+    """A line holds all of the words; waits for it."""
+
+    async def lines() -> list[str]:
+        return daemon.logged(*words)
+
+    await until(lines, what=f"a line with {words}")
 
 
 async def told(cluster: Shop, name: str, n_events: int = 2) -> list[Json]:
@@ -117,7 +127,7 @@ async def test_the_grace_period_goes_on_after_a_restart(cluster: Shop) -> None:
     async with enforcing(cluster.kubeconfig) as daemon:
         assert await cluster.names() == {"p"}
         await cluster.left()
-        assert daemon.logged("Evicted", "shop/p")
+        await logged(daemon, '"Evicted"', "shop/p")
         await until(recorded, lambda found: not found, what="an empty record")
 
 
@@ -132,6 +142,41 @@ async def test_an_eviction_whose_answer_is_lost_is_settled_by_reading(cluster: S
         evictions = "affinity_scheduler_enforcement_evictions_total"
         await until(lambda: daemon.metric(evictions, result="evicted"), what="the count")
         assert await daemon.metric(evictions) == 1
+
+
+async def test_nobody_goes_before_all_caches_are_filled(cluster: Shop) -> None:
+    """Without the namespaces the rule looks as if it were broken."""
+    not_red = term(ZONE, selector("app=web"), namespace_selector=selector("!team"))
+    await cluster.pod("picky", "a1", rules(far=[not_red]))
+    await cluster.pod("web", "a2", labels=WEB)
+    await cluster.pod("other", "b1", APART)
+    await cluster.pod("web-b", "b2", labels=WEB)
+    fault = {"action": "respond", "code": 503, "kind": "namespaces", "times": 1000}
+    (await cluster.api.post("/devcluster/faults", [fault])).ok  # noqa: B018
+    async with started(cluster.kubeconfig) as daemon:
+        restarts = "affinity_scheduler_watch_restarts_total"
+        await until(lambda: daemon.metric(restarts, kind="Namespace"), lambda n: n >= 2, what="attempts")
+        assert (await daemon.get("/readyz"))[0] == 500
+        assert await cluster.names() == {"picky", "web", "other", "web-b"}
+        (await cluster.api.delete("/devcluster/faults")).ok  # noqa: B018
+        await cluster.left("picky", "web", "web-b")
+        assert await daemon.stop() == 0
+
+
+async def test_of_two_instances_one_acts_and_the_other_takes_over(cluster: Shop) -> None:
+    master = "leader_election_master_status"
+    async with started(cluster.kubeconfig) as first:
+        await until(lambda: first.metric(master), what="the first one leads")
+        async with enforcing(cluster.kubeconfig) as second:
+            await cluster.pod("picky", "a1", APART)
+            await cluster.pod("web", "a2", labels=WEB)
+            await cluster.left("web")
+            await logged(first, '"Evicted"')
+            assert await second.metric(master) == 0
+            assert await first.stop() == 0
+            await cluster.pod("next", "a1", APART)
+            await cluster.left("web")
+            await logged(second, '"Evicted"', "shop/next")
 
 
 async def test_a_rule_that_is_not_enforced_is_reported_and_nobody_goes(cluster: Shop) -> None:
@@ -151,11 +196,8 @@ async def test_a_dry_run_says_who_would_go_and_writes_nothing(cluster: Shop) -> 
     await cluster.pod("picky", "a1", APART)
     await cluster.pod("web", "a2", labels=WEB)
 
-    async def said() -> list[str]:
-        return daemon.logged("Would evict", "shop/picky")
-
     async with enforcing(cluster.kubeconfig, "--dry-run") as daemon:
-        await until(said, what="the line")
+        await logged(daemon, "Would evict", "shop/picky")
         assert await daemon.metric("affinity_scheduler_enforced_rules_broken", rule="anti-affinity") == 1
     assert await cluster.names() == {"picky", "web"}
     assert await cluster.events("picky") == []
