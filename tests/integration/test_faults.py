@@ -208,12 +208,16 @@ async def test_a_stranger_that_binds_first_wins(cluster: Cluster, devcluster: De
     devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5))
     pod = await cluster.add_pod("p", cpu="1")
 
+    async def ours_is_on_its_way() -> bool:
+        return not devcluster.faults.pending()
+
     async def theirs() -> int:
         target = {"apiVersion": "v1", "kind": "Node", "name": "b"}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
         return (await cluster.api.post(f"{cluster.api.pods('p')}/binding", binding)).code
 
-    await until(theirs, lambda code: code in (201, 409), what="a bind by somebody else")
+    await until(ours_is_on_its_way, what="the delay of our bind")
+    assert await theirs() == 201
     assert await cluster.node_of("p") == "b"
     await cluster.add_pod("q", cpu="1")
     assert await cluster.node_of("q", timeout_s=LONG_S) == "a"
