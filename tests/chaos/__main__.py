@@ -17,7 +17,7 @@ import time
 from tests.chaos.run import Outcome, Shape, run
 
 #: Lines of a failing run's story.
-_STORY = 80
+_STORY = 40
 
 
 def main() -> int:

@@ -34,8 +34,11 @@ class Misfortune:
 
     def strike(self) -> None:
         """One thing goes wrong."""
-        kinds = (self._request, self._stream, self._wire, self._clock, self._death, self._history)
-        kind = self._chance.choices(kinds, (40, 25, 8, 4, 12, 3))[0]
+        kinds = (
+            (36, self._request), (22, self._stream), (10, self._doubt), (8, self._wire), (4, self._clock),
+            (12, self._death), (3, self._history),
+        )  # fmt: skip
+        kind = self._chance.choices([one for _, one in kinds], [weight for weight, _ in kinds])[0]
         self._journal.tell(kind())
 
     def end(self) -> None:
@@ -81,6 +84,18 @@ class Misfortune:
         )
         self._faults.add(fault)
         return str(fault)
+
+    def _doubt(self) -> str:
+        """A bind takes effect, its answer says otherwise or never comes, and the watch is late to tell."""
+        for_s = self._chance.choice((1.0, 5.0, 15.0))
+        times = self._chance.choice((1, 2, 5))
+        action = self._chance.choice((Action.LOSE_ANSWER, Action.RESPOND_AFTER))
+        code = self._chance.choice((500, 503, 504))
+        self._faults.add(
+            *[Fault(action=Action.STALL_STREAM, kind="pods", delay_s=for_s)] * len(self._instances),
+            Fault(action=action, path=_BINDINGS, code=code, times=times),
+        )
+        return f"{times} binds are in doubt, and watches of pods {for_s} s late"
 
     def _wire(self) -> str:
         instance = self._chance.choice(self._instances)

@@ -116,8 +116,7 @@ class Judge:
             if others and not only_lasting:
                 self.window_s = max(self.window_s, decision.at_s - others[0].at_s)
         first = ""
-        views = itertools.product(ends["Pod"], ends["Node"], ends["Namespace"])
-        for number, (pods, nodes, namespaces) in enumerate(itertools.islice(views, _MAX_VIEWS)):
+        for number, (pods, nodes, namespaces) in enumerate(itertools.islice(_views(ends), _MAX_VIEWS)):
             limits = {"Pod": pods, "Node": nodes, "Namespace": namespaces}
             why = self._refusal(written, limits, own, uid, decision.node, only_lasting=only_lasting)
             if not why:
@@ -162,6 +161,15 @@ class Judge:
             reasons = {plugin: why for plugin, why in reasons.items() if _lasts(plugin, why)}
             return str(reasons) if reasons else ""
         return str(reasons or answer.get("error") or answer.get("prefilter") or f"{node} was not there")
+
+
+def _views(ends: Mapping[str, list[int]]) -> Iterator[tuple[int, ...]]:
+    """The newest versions of the three kinds, all as of one moment after the other, then every combination."""
+    kinds = [ends["Pod"], ends["Node"], ends["Namespace"]]
+    yield tuple(versions[0] for versions in kinds)
+    for moment in sorted({version for versions in kinds for version in versions}, reverse=True):
+        yield tuple(next((one for one in versions if one <= moment), versions[-1]) for versions in kinds)
+    yield from itertools.product(*kinds)
 
 
 def _lasts(plugin: str, reasons: Any) -> bool:

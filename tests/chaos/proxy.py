@@ -25,7 +25,8 @@ class Wire:
         return port
 
     async def start(self) -> None:
-        """It listens."""
+        """It listens, and is whole."""
+        self.thaw()
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
 
     def freeze(self) -> None:

@@ -34,6 +34,8 @@ OURS, THEIRS = "ours", "theirs"
 TROUBLE_S = 40.0
 PEACE_S = 90.0
 _POLL_S = 1.0
+#: Complaints of a run that are told.
+_MAX_TOLD = 8
 _BINDING = re.compile(r"/pods/[^/]+/binding$")
 
 
@@ -65,7 +67,12 @@ class Outcome:
         told = [] if self.journal is None else self.journal.told[-last:]
         lines = [f"{at_s:10.3f} {text}" for at_s, text in told]
         return "\n".join(
-            [f"seed {self.seed}, {self.shape.value}:", *self.wrongs, "what happened last:", *lines]
+            [
+                f"seed {self.seed}, {self.shape.value}:",
+                *(one[:600] for one in self.wrongs[:_MAX_TOLD]),
+                "what happened last:",
+                *lines,
+            ]
         )
 
 
