@@ -70,6 +70,8 @@ class Reflector(Generic[T]):
         self._silent_s = silent_s
         self._sleep = sleep
         self._now_s = now_s
+        #: When the server last said anything about the collection, if only that nothing changed.
+        self.heard_at_s = now_s()
 
     async def batches(self) -> AsyncGenerator[list[Change[T]], None]:
         """
@@ -83,6 +85,8 @@ class Reflector(Generic[T]):
             following: Pause | Ask | Follow | None = None
             async with aclosing(self._events(step)) as events:
                 async for event in events:
+                    if not isinstance(event, (Due, Failed)):
+                        self.heard_at_s = self._now_s()
                     for action in self._machine.handle(event):
                         if isinstance(action, Publish):
                             yield action.changes

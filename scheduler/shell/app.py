@@ -49,6 +49,10 @@ _MAX_BINDING: Final = 64
 _STOP_BINDS_S: Final = 15.0
 _STOP_EVENTS_S: Final = 3.0
 _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
+#: Pods that could be tried for so long without a cycle mean that the loop is stuck; it turns once a minute at least.
+_STALLED_S: Final = 180.0
+#: A cache without a word from the server for so long is no cache: bookmarks come once a minute.
+_SILENT_S: Final = 240.0
 #: How often the event loop's lateness is measured: cheap, and twice within Prometheus' shortest usual interval.
 _LAG_PERIOD_S: Final = 5.0
 
@@ -207,7 +211,12 @@ class Scheduler:
             port=self._options.port,
             render=self._metrics.render,
             configz=lambda: as_json(self._options.settings),
-            ready={"sched-handler-sync": self._is_synced, "shutdown": lambda: not self._stopping},
+            live={"scheduling": self._makes_progress},
+            ready={
+                "sched-handler-sync": self._is_synced,
+                "caches-fresh": self._is_fresh,
+                "shutdown": lambda: not self._stopping,
+            },
         )
         await probes.start()
         # Logged this late, so that input which a person has to mend is the only line there is.
@@ -269,6 +278,12 @@ class Scheduler:
             task.cancel()
         if self._leadership is not None:
             await self._leadership.release()
+
+    def _makes_progress(self) -> bool:
+        return self._loop is None or not self._loop.is_stalled(_STALLED_S)
+
+    def _is_fresh(self) -> bool:
+        return all(informer.silent_s() < _SILENT_S for informer in self._informers)
 
     def _leads(self) -> bool:
         return self._leadership is None or self._leadership.holds

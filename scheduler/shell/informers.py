@@ -132,16 +132,20 @@ class Informer:
         self._complaints: dict[Key | None, str] = {}
         #: Whether the initial list has been handed to the machine.
         self.synced = False
+        self._reflector = Reflector(client, watched.resource, watched.decode, now_s=now_s)
 
     @property
     def kind(self) -> str:
         """The kind it keeps up with."""
         return self._watched.kind
 
+    def silent_s(self) -> float:
+        """For how long the server has said nothing about the kind; it does about once a minute."""
+        return self._now_s() - self._reflector.heard_at_s
+
     async def run(self) -> None:
         """Hands every change on, in order, until cancelled. Failures of the server are retried by the reflector."""
-        reflector = Reflector(self._client, self._watched.resource, self._watched.decode, now_s=self._now_s)
-        async with aclosing(reflector.batches()) as batches:
+        async with aclosing(self._reflector.batches()) as batches:
             async for changes in batches:
                 stimuli: list[Stimulus] = []
                 synced = False

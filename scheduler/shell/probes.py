@@ -29,10 +29,13 @@ _DRAIN_S: Final = 5.0
 #: Connections kept open without a request: a scraper comes every 10 to 60 s.
 _KEEP_ALIVE_S: Final = 75.0
 
+_NOTHING: Final[Mapping[str, Check]] = {}
 _PING: Final[Mapping[str, Check]] = {"ping": lambda: True}
 #: What a single failed check says.
 _REASON_BY_CHECK: Final = {
     "sched-handler-sync": "handlers are not fully synchronized",
+    "scheduling": "pods are ready to be scheduled, and nothing happens",
+    "caches-fresh": "a watch has been silent for minutes",
     "shutdown": "process is shutting down",
 }
 
@@ -47,6 +50,7 @@ class Probes:
         render: the body of /metrics.
         configz: the JSON body of /configz.
         ready: what /readyz checks, by name, in order.
+        live: what /livez and /healthz check besides that the process answers, likewise.
     """
 
     def __init__(
@@ -57,11 +61,12 @@ class Probes:
         render: Callable[[], bytes],
         configz: Callable[[], str],
         ready: Mapping[str, Check],
+        live: Mapping[str, Check] = _NOTHING,
     ) -> None:
         self._address = address
         self._port = port
         self._runner = web.AppRunner(
-            application(render=render, configz=configz, ready=ready),
+            application(render=render, configz=configz, live=live, ready=ready),
             access_log=None,
             keepalive_timeout=_KEEP_ALIVE_S,
             shutdown_timeout=_DRAIN_S,
@@ -101,7 +106,11 @@ class Probes:
 
 
 def application(
-    *, render: Callable[[], bytes], configz: Callable[[], str], ready: Mapping[str, Check]
+    *,
+    render: Callable[[], bytes],
+    configz: Callable[[], str],
+    ready: Mapping[str, Check],
+    live: Mapping[str, Check] = _NOTHING,
 ) -> web.Application:
     """The endpoints as an aiohttp application; arguments as those of `Probes`."""
 
@@ -114,7 +123,8 @@ def application(
     app = web.Application(middlewares=[_not_found_as_go])
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/configz", configuration)
-    for name, checks in (("healthz", _PING), ("livez", _PING), ("readyz", ready)):
+    alive = {**_PING, **live}
+    for name, checks in (("healthz", alive), ("livez", alive), ("readyz", ready)):
         health = _Health(name, checks)
         app.router.add_get(f"/{name}", health.all)
         app.router.add_get(f"/{name}/{{check}}", health.one)

@@ -55,15 +55,22 @@ class SchedulingLoop:
         #: Second at which waiting for binds in flight ends; None while not stopping.
         self._give_up_at_s: float | None = None
         self._sweep_at_s = now_s() + _SWEEP_PERIOD_S
+        #: When the loop last came round, which it does at least once a sweep.
+        self._turned_at_s = now_s()
 
     def stop(self, grace_s: float) -> None:
         """No cycle begins any more; `run` returns once the binds in flight are answered, at most after `grace_s`."""
         self._give_up_at_s = self._now_s() + grace_s
         self._inbox.nudge()
 
+    def is_stalled(self, after_s: float) -> bool:
+        """Whether a cycle could begin, and the loop has not come round for so long; more than a sweep period."""
+        return self._may_cycle() and self._now_s() - self._turned_at_s > after_s
+
     async def run(self) -> None:
         """Until `stop`, and the answers to the binds in flight."""
         while True:
+            self._turned_at_s = self._now_s()
             self._handle_waiting()
             self._keep_time()
             if self._is_finished():

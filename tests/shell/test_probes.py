@@ -25,12 +25,18 @@ class Served:
 
     synced: bool = True
     stopping: bool = False
+    stuck: bool = False
     metrics: Metrics = field(default_factory=Metrics)
 
     async def start(self) -> None:
         ready = {"sched-handler-sync": lambda: self.synced, "shutdown": lambda: not self.stopping}
         self.server = TestServer(
-            application(render=self.metrics.render, configz=lambda: '{"componentconfig": {}}', ready=ready)
+            application(
+                render=self.metrics.render,
+                configz=lambda: '{"componentconfig": {}}',
+                ready=ready,
+                live={"scheduling": lambda: not self.stuck},
+            )
         )
         await self.server.start_server()
         self.client = aiohttp.ClientSession(self.server.make_url("/"))
@@ -62,7 +68,7 @@ _SYNCED_FAILS = "[-]sched-handler-sync failed: reason withheld\n"
         ("/livez", 200, "ok"),
         ("/readyz", 200, "ok"),
         ("/healthz/ping", 200, "ok"),
-        ("/livez?verbose", 200, "[+]ping ok\nlivez check passed\n"),
+        ("/livez?verbose", 200, "[+]ping ok\n[+]scheduling ok\nlivez check passed\n"),
         ("/readyz?verbose", 200, "[+]sched-handler-sync ok\n[+]shutdown ok\nreadyz check passed\n"),
         ("/readyz?verbose=1&exclude=shutdown", 200, None),
         ("/readyz?exclude=shutdown", 200, "ok"),
@@ -201,3 +207,13 @@ async def test_an_address_that_is_not_ours_is_one_line(address: str) -> None:
     with pytest.raises(SettingsError) as raised:
         await _probes(address, _free_port()).start()
     assert str(raised.value) == f"--bind-address: found {address}, expected an address of this machine"
+
+
+async def test_a_stuck_scheduler_is_not_alive(served: Served) -> None:
+    """The process answers, and what it is there for does not happen: the kubelet restarts it."""
+    served.stuck = True
+    failed = "[+]ping ok\n[-]scheduling failed: reason withheld\nlivez check failed\n"
+    assert await served.get("/livez") == (500, failed)
+    reason = "internal server error: pods are ready to be scheduled, and nothing happens\n"
+    assert await served.get("/livez/scheduling") == (500, reason)
+    assert (await served.get("/livez/ping"))[0] == 200

@@ -137,3 +137,21 @@ async def test_a_flood_of_stimuli_leaves_others_their_turn() -> None:
     assert len(lengths) >= 10
     bench.loop.stop(0.0)
     await running
+
+
+async def test_a_loop_that_misses_its_wake_up_is_stalled() -> None:
+    """A pod could be tried and nobody tells the loop: after a while that is told, until the loop comes round."""
+    bench = Bench()
+    bench.is_ready = False
+    bench.driver.pod("p")
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.driver.now_s += 1000.0
+    assert not bench.loop.is_stalled(180.0), "nothing can be tried yet"
+    bench.is_ready = True
+    assert bench.loop.is_stalled(180.0)
+    bench.inbox.nudge()
+    await bench.turns()
+    assert not bench.loop.is_stalled(180.0)
+    bench.loop.stop(0.0)
+    await running
