@@ -36,6 +36,7 @@ from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer, always_watched, watched_for_default_spreading
 from scheduler.shell.leadership import ElectionSettings, Leadership
 from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.pressure import CEILING, BindLimit
 from scheduler.shell.probes import Probes
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for, uses_default_spreading
 from scheduler.shell.recorder import EventRecorder
@@ -43,8 +44,6 @@ from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
-#: Binds under way at a time: enough to hide the server's latency, few enough to keep its queues short.
-_MAX_BINDING: Final = 64
 #: How long binds in flight may take after SIGTERM; Kubernetes kills after 30 s by default.
 _STOP_BINDS_S: Final = 15.0
 _STOP_EVENTS_S: Final = 3.0
@@ -86,7 +85,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         credentials,
         qps=connection.qps,
         burst=connection.burst,
-        max_connections=_MAX_BINDING + 36,
+        max_connections=CEILING + 36,
         on_request=metrics.on_request,
     ) as client:
         await check_reachable(client, credentials)
@@ -237,7 +236,19 @@ class Scheduler:
 
     async def _schedule(self, group: asyncio.TaskGroup) -> None:
         """Everything runs in the group until `stop`; then it is taken down in order."""
-        binder = Binder(self._client, on_throttled=self._recorder.be_quiet, may_write=self._leads)
+        limit = BindLimit(now_s=self._now_s)
+
+        def on_throttled(pause_s: float) -> None:
+            self._recorder.be_quiet(pause_s)
+            limit.on_pressure()
+
+        binder = Binder(
+            self._client,
+            on_throttled=on_throttled,
+            on_answered=limit.on_answer,
+            may_write=self._leads,
+            now_s=self._now_s,
+        )
         conditions = ConditionWriter(binder, clock_s=self._clock_s, on_failed=self._condition_failed)
         outbox = ClusterOutbox(
             binds=group,
@@ -253,7 +264,7 @@ class Scheduler:
             self._inbox,
             outbox,
             is_ready=lambda: self._is_synced() and self._leads(),
-            max_binding=_MAX_BINDING,
+            max_binding=limit,
             now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
         )

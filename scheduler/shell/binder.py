@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -82,9 +83,11 @@ class Binder:
     Args:
         client: sends the requests.
         on_throttled: told the seconds of every pause that the server asked for, so that others slow down too.
+        on_answered: told the seconds that each bind took, `TIMEOUT_S` at least where its answer was lost.
         may_write: whether this instance may bind now; asked before every bind is sent.
         sleep: waits between attempts.
         chance: draws from [0, 1) for jitter.
+        now_s: a monotonic clock.
     """
 
     def __init__(
@@ -92,12 +95,15 @@ class Binder:
         client: KubeClient,
         *,
         on_throttled: Callable[[float], None] | None = None,
+        on_answered: Callable[[float], None] = lambda _: None,
         may_write: Callable[[], bool] = lambda: True,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._on_throttled = on_throttled
+        self._on_answered, self._now_s = on_answered, now_s
         self._may_write = may_write
         self._sleep = sleep
         self._chance = chance
@@ -123,12 +129,17 @@ class Binder:
         for tried in range(1, MAX_POSTS + 1):
             if not self._may_write():
                 return Refused(0, "this instance does not hold the Lease")
+            sent_at_s = self._now_s()
             try:
                 await self._client.request(request, timeout_s=TIMEOUT_S)
+                self._on_answered(self._now_s() - sent_at_s)
                 return Bound()
             except NotFound:
                 return PodGone()
             except ApiError as error:
+                if error.took_effect_unknown:
+                    # No answer is the slowest one.
+                    self._on_answered(max(TIMEOUT_S, self._now_s() - sent_at_s))
                 last = Refused(error.status, error.message)
                 if isinstance(error, Conflict) or error.took_effect_unknown:
                     place = await self._place(namespace, name)

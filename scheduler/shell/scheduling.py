@@ -41,7 +41,7 @@ class SchedulingLoop:
         outbox: Outbox,
         *,
         is_ready: Callable[[], bool],
-        max_binding: int,
+        max_binding: Callable[[], int],
         now_s: Callable[[], float],
         on_handled: Callable[[str, float], None],
     ) -> None:
@@ -111,7 +111,7 @@ class SchedulingLoop:
         return (
             self._give_up_at_s is None
             and self._machine.has_work()
-            and self._machine.n_binding < self._max_binding
+            and self._machine.n_binding < self._max_binding()
             and self._is_ready()
         )
 

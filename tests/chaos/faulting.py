@@ -62,7 +62,7 @@ class Misfortune:
         code = chance.choice((500, 503, 504, 429, 429) if refused else (500, 503, 504))
         fault = Fault(
             action=action,
-            times=chance.choice((1, 1, 2, 4, 8)),
+            times=chance.choice((1, 1, 2, 4, 8, 40)),
             code=code,
             retry_after_s=chance.choice((0, 1, 3)) if code == 429 else 0,
             delay_s=chance.choice((0.0, 0.05, 0.5, 3.0, 12.0)),

@@ -41,7 +41,7 @@ class Bench:
             self.inbox,
             self.kept,
             is_ready=lambda: self.is_ready,
-            max_binding=max_binding,
+            max_binding=lambda: max_binding,
             now_s=lambda: self.driver.now_s,
             on_handled=lambda _name, _seconds: None,
         )
