@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is asked for, or there and nothing was asked; None for asyncio's own."""
+    """The loop of uvloop where it is asked for, or there and nothing was asked; None for asyncio's own."""
     if choice == "asyncio":
         return None
     try:
