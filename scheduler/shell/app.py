@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.machine import Machine
-from scheduler.errors import ApiError, LeadershipLost, SettingsError
+from scheduler.errors import ApiError, InvariantViolation, LeadershipLost, SettingsError
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.kube.requests import LIVE_PODS, list_page
@@ -41,6 +41,7 @@ from scheduler.shell.probes import Probes
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for, uses_default_spreading
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
+from scheduler.state.audit import Recount
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -52,6 +53,10 @@ _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
 _STALLED_S: Final = 180.0
 #: A cache without a word from the server for so long is no cache: bookmarks come once a minute.
 _SILENT_S: Final = 240.0
+#: Pause between slices of the recount: of a thousand selections each is looked at twice an hour.
+_RECOUNT_PERIOD_S: Final = 2.0
+#: Differences that are told.
+_MAX_TOLD: Final = 10
 #: How often the event loop's lateness is measured: cheap, and twice within Prometheus' shortest usual interval.
 _LAG_PERIOD_S: Final = 5.0
 
@@ -270,6 +275,7 @@ class Scheduler:
         )
         background = [
             group.create_task(self._watch_lag(), name="loop lag"),
+            group.create_task(self._recount(), name="recount"),
             group.create_task(self._recorder.run(), name="events"),
             group.create_task(conditions.run(), name="conditions"),
             *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
@@ -298,6 +304,25 @@ class Scheduler:
 
     def _leads(self) -> bool:
         return self._leadership is None or self._leadership.holds
+
+    async def _recount(self) -> None:
+        """
+        Compares counts with a recount while nothing else is to do, a slice at a time.
+
+        Raises:
+            InvariantViolation: they differ, which is a bug; the restart that follows reads everything anew.
+        """
+        recount = Recount(self._state)
+        while True:
+            await asyncio.sleep(_RECOUNT_PERIOD_S)
+            if self._machine.has_work():
+                continue
+            if found := recount.step():
+                for text in found[:_MAX_TOLD]:
+                    self._log.error("Counts differ from a recount", difference=text)
+                raise InvariantViolation(
+                    f"{len(found)} counts differ from a recount", tuple(found[:_MAX_TOLD])
+                )
 
     async def _watch_lag(self) -> None:
         """Measures how late the event loop is, for as long as it runs."""

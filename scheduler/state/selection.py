@@ -234,6 +234,10 @@ class SelectionIndex:
         """Every selection, for the audit."""
         return self._selections.values()
 
+    def find(self, matcher: PodMatcher) -> Selection | None:
+        """The selection of this matcher, if there is one."""
+        return self._selections.get(matcher)
+
     def label_sets(self) -> Iterable[LabelSet]:
         """Every label set, for the audit."""
         return self._label_sets.values()

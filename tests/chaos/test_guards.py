@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from scheduler.devcluster.server import DevCluster
 from scheduler.shell.app import Scheduler
+from scheduler.state.audit import differences
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
 from tests.chaos.virtual import run_virtually
@@ -62,5 +63,22 @@ def test_a_cache_that_hears_nothing_is_stale_until_it_does() -> None:
             instance.wire.thaw()
             await asyncio.sleep(130.0)
             assert scheduler._is_fresh()
+
+    run_virtually(play())
+
+
+def test_an_instance_whose_counts_are_wrong_ends_and_returns_with_the_right_ones() -> None:
+    """The recount finds what no decision would: the process says so, and the next one reads everything anew."""
+
+    async def play() -> None:
+        async with running() as (instance, scheduler, _cluster):
+            await asyncio.sleep(60.0)
+            assert instance.n_lives == 1
+            scheduler._machine.state.nodes.pod_count[0] += 1
+            await asyncio.sleep(60.0)
+            assert instance.n_lives == 2
+            assert "1 counts differ from a recount" in instance.crashes[0]
+            assert instance.machine is not None
+            assert differences(instance.machine.state) == []
 
     run_virtually(play())

@@ -1,0 +1,97 @@
+"""The recount in slices finds what is wrong, and nothing where all is right."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from scheduler.model.stimuli import SweepDue
+from scheduler.state.audit import Recount
+from scheduler.state.cluster import ClusterState
+from tests import build
+from tests.driving import Driver, bind_of
+
+AWAY = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=a"))])
+
+
+def driven() -> Driver:
+    """Two nodes, pods that keep away from each other, and one that is terminating."""
+    driver = Driver()
+    driver.namespace("default")
+    for name in ("n1", "n2"):
+        driver.node(name, labels={build.ZONE: name})
+    for name in ("p1", "p2"):
+        pod = driver.pod(name, labels={"app": "a"}, affinity=AWAY)
+        driver.confirm(pod, bind_of(driver.cycle()).node_name)
+    driver.pod("old", labels={"app": "b"}, node="n1", terminating=True)
+    return driver
+
+
+def round_of(recount: Recount, state: ClusterState) -> list[str]:
+    """What a whole round and the first slice of the next one find."""
+    n_slices = len(list(state.selections.selections())) + 2
+    return [text for _ in range(n_slices) for text in recount.step()]
+
+
+def test_nothing_differs_while_everything_moves() -> None:
+    """Pods come, go and end between slices; selections are swept away under the recount's feet."""
+    chance, driver = random.Random(1), driven()
+    recount = Recount(driver.state)
+    pods = []
+    for number in range(300):
+        app = f"app-{chance.randrange(40)}"
+        away = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector(f"app={app}"))])
+        pods.append(driver.pod(f"x{number}", labels={"app": app}, affinity=away))
+        for order in driver.cycle():
+            if order.__class__.__name__ == "Bind":
+                driver.confirm(pods[-1], bind_of([order]).node_name)
+        if chance.random() < 0.6:
+            driver.lose(pods.pop(chance.randrange(len(pods))))
+        if number % 10 == 0:
+            driver.handle(SweepDue())
+        assert recount.step() == []
+    driver.audit()
+
+
+def _a_pod_too_many(state: ClusterState) -> None:
+    state.nodes.pod_count[0] += 1
+
+
+def _a_label_set_elsewhere(state: ClusterState) -> None:
+    label_set = next(one for one in state.selections.label_sets() if one.rows)
+    label_set.rows[1] = label_set.rows.get(1, 0) + 1
+
+
+def _a_selection_that_missed_a_pod(state: ClusterState) -> None:
+    selection = next(one for one in state.selections.selections() if one.counts is not None)
+    assert selection.counts is not None
+    selection.counts.add(0, 1)
+
+
+def _a_label_set_lost(state: ClusterState) -> None:
+    selection = next(one for one in state.selections.selections() if one.label_sets)
+    selection.label_sets.clear()
+
+
+def _a_declared_term_twice(state: ClusterState) -> None:
+    next(iter(state.declared.all().values())).counts.add(0, 1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(_a_pod_too_many, id="node"),
+        pytest.param(_a_label_set_elsewhere, id="label set"),
+        pytest.param(_a_selection_that_missed_a_pod, id="selection"),
+        pytest.param(_a_label_set_lost, id="membership"),
+        pytest.param(_a_declared_term_twice, id="declared term"),
+    ],
+)
+def test_every_kind_of_damage_is_found_within_a_round(damage: Callable[[ClusterState], None]) -> None:
+    driver = driven()
+    recount = Recount(driver.state)
+    assert round_of(recount, driver.state) == []
+    damage(driver.state)
+    assert round_of(recount, driver.state)
