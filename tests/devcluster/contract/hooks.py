@@ -1,6 +1,5 @@
 """A webhook server for the contract suite: it answers as the test says, and remembers what it was asked."""
 
-import asyncio
 import base64
 import json
 import ssl
@@ -31,8 +30,6 @@ class Hooks:
     #: (path, request) in the order of asking.
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
-    _transports: set[asyncio.Transport] = field(default_factory=set)
-
     def url(self, path: str) -> str:
         """The address of a webhook."""
         return f"https://{HOST}:{self.port}/{path}"
@@ -47,8 +44,6 @@ class Hooks:
         return [request for at, request in self.asked if at == path]
 
     async def _serve(self, request: web.Request) -> web.Response:
-        if request.transport is not None:
-            self._transports.add(request.transport)
         path, review = request.path.strip("/"), await request.json()
         self.asked.append((path, review["request"] | {"query": request.query_string}))
         answer = self.judges.get(path, lambda _: {"allowed": True})(review["request"])
@@ -80,8 +75,10 @@ async def serving(folder: Path) -> AsyncIterator[Hooks]:
         yield hooks
     finally:
         # A TLS connection would otherwise wait for the client's goodbye, longer than its test lives.
-        for transport in hooks._transports:
-            transport.abort()
+        assert runner.server is not None
+        for connection in runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
         await runner.cleanup()
 
 
