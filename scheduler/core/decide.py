@@ -9,13 +9,14 @@ Nothing is written: the same arguments give the same answer. Source: schedule_on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
 
-from scheduler.framework.diagnosis import FitError, PluginRefusals
+from scheduler.framework.diagnosis import FitError, PluginRefusals, add_reasons
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter, NodeScorer
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
@@ -48,8 +49,8 @@ class Standings:
 
     `totals`: int64 array of shape (n_feasible,), in the order of `feasible.rows`; a place is an index into both.
     `leaders`: the places of the highest total. `scores`: plugin, weight, and its unweighted scores of shape (n_rows,),
-    valid on feasible rows; none where one node alone was feasible. `refused`: nodes by the filter that refused them
-    first.
+    valid on feasible rows; none where one node alone was feasible. `refused`: filters and the nodes that each
+    refused first: bool arrays of shape (n_rows,).
     """
 
     chosen: int
@@ -57,7 +58,14 @@ class Standings:
     feasible: Feasible
     totals: Amounts
     scores: Sequence[tuple[str, int, Amounts]]
-    refused: Sequence[tuple[str, int]]
+    refused: Sequence[tuple[NodeFilter, Mask]]
+
+    def rejected(self) -> Counter[str]:
+        """How many nodes were refused for each reason by the filter that refused them first. O(n_rows) per filter."""
+        counts: Counter[str] = Counter()
+        for node_filter, rows in self.refused:
+            add_reasons(counts, node_filter.refusals(), rows)
+        return counts
 
     def leading(self, n_most: int) -> list[tuple[int, int]]:
         """
@@ -109,8 +117,8 @@ class _Filtered:
 
     filters: list[tuple[str, NodeFilter]] = field(default_factory=list)
     narrowing: dict[str, frozenset[str]] = field(default_factory=dict)
-    #: Nodes that each filter took from those before it, in order; filters that took none are left out.
-    refused: list[tuple[str, int]] = field(default_factory=list)
+    #: Each filter that took nodes from those before it, in order, and which.
+    refused: list[tuple[NodeFilter, Mask]] = field(default_factory=list)
 
 
 def decide(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer) -> Decision:
@@ -217,10 +225,10 @@ def _run_filters(nodes: Mask, filtered: _Filtered, observer: Observer) -> Mask:
     n_left = int(np.count_nonzero(mask))
     for name, node_filter in filtered.filters:
         observer.evaluated(name, "Filter")
-        mask = mask & node_filter.fits()
+        before, mask = mask, mask & node_filter.fits()
         n_before, n_left = n_left, int(np.count_nonzero(mask))
         if n_left < n_before:
-            filtered.refused.append((name, n_before - n_left))
+            filtered.refused.append((node_filter, before & ~mask))
         if not n_left:
             break
     return mask

@@ -3,11 +3,10 @@ The record of a decision that a bound pod carries as an annotation: small, stabl
 
     {"v":1,"evaluated":5000,"feasible":4980,
      "top":[{"node":"n7","total":512,"scores":{"NodeResourcesFit":96,...}},...],   the chosen node first
-     "rejected":{"TaintToleration":20}}
+     "rejected":{"node(s) had untolerated taint(s)":20}}
 
-`scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by the
-filter that refused them first: a placed pod's refused nodes are never asked for more, which would cost far more than
-the rest of the record. Where one node alone was feasible nothing was scored.
+`scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by
+reason, as the text of an event would. Where one node alone was feasible nothing was scored.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def decision_record(placement: Placement, nodes: NodeTable) -> str:
     Cost: see `Standings.leading`; 10 µs at 5,000 nodes.
     """
     top = ranked_nodes(placement.standings, nodes, _N_TOP)
-    rejected = dict(placement.standings.refused)
+    rejected = dict(placement.standings.rejected())
     while True:
         record = DecisionRecord(_VERSION, placement.n_evaluated, placement.n_feasible, top, rejected)
         encoded = _ENCODER.encode(record)

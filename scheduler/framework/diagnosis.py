@@ -56,11 +56,7 @@ class FitError:
         """How many nodes have each reason."""
         counts: Counter[str] = Counter()
         for part in self.per_node:
-            per_code = np.bincount(part.refusals.codes[part.rows], minlength=len(part.refusals.statuses) + 1)
-            for status, n_nodes in zip(part.refusals.statuses, per_code[1:].tolist(), strict=True):
-                if n_nodes:
-                    for reason in status.reasons:
-                        counts[reason] += n_nodes
+            add_reasons(counts, part.refusals, part.rows)
         return counts
 
     def code_counts(self) -> Counter[Code]:
@@ -74,6 +70,15 @@ class FitError:
                 if n_nodes:
                     counts[status.code] += n_nodes
         return counts
+
+
+def add_reasons(counts: Counter[str], refusals: Refusals, rows: Mask) -> None:
+    """Counts each reason of the refused `rows`: bool array of shape (n_rows,). O(n_rows)."""
+    per_code = np.bincount(refusals.codes[rows], minlength=len(refusals.statuses) + 1)
+    for status, n_nodes in zip(refusals.statuses, per_code[1:].tolist(), strict=True):
+        if n_nodes:
+            for reason in status.reasons:
+                counts[reason] += n_nodes
 
 
 def _entries(counts: Counter[str]) -> Iterable[str]:

@@ -146,14 +146,17 @@ class _RoomFilter:
 
     def refusals(self) -> Refusals:
         """Every shortage of each node, in order; unresolvable where one would be there on an empty node too."""
-        every = slice(None)
-        short = [self._too_many_pods(every)]
-        hopeless = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
+        rows = np.flatnonzero(~self.fits())
+        short = [self._too_many_pods(rows)]
+        hopeless = np.zeros(len(rows), dtype=np.bool_)
         for name, amount in self._asked:
-            short.append(amount > self._free(name, every))
-            hopeless |= amount > _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)
+            short.append(amount > self._free(name, rows))
+            hopeless |= amount > _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)[rows]
         reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self._asked))
-        return combined_refusals(short, hopeless, reasons)
+        of_refused = combined_refusals(short, hopeless, reasons)
+        codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
+        codes[rows] = of_refused.codes
+        return Refusals(codes, of_refused.statuses)
 
     def _too_many_pods(self, rows: Rows | slice) -> Mask:
         nodes = self._snapshot.nodes

@@ -139,7 +139,7 @@ async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
 ) -> None:
     """The record is what the scheduler wrote into the binding's annotations."""
     record = {
-        "v": 1, "evaluated": 6, "feasible": 4, "rejected": {"InterPodAffinity": 2},
+        "v": 1, "evaluated": 6, "feasible": 4, "rejected": {"node(s) didn't match pod anti-affinity rules": 2},
         "top": [{"node": "node-0004", "total": 398, "scores": {"TaintToleration": 300, "NodeResourcesFit": 98}}],
     }  # fmt: skip
     async with served(tmp_path) as (cluster, kubeconfig):
@@ -152,7 +152,7 @@ async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
     assert code == 0
     assert "Pod default/other is bound" in out
     assert "runs on node-0004, one of 6 nodes that would do now" in out
-    assert "  4 of 6 nodes fitted\n  refused: 2 by InterPodAffinity\n" in out
+    assert "  4 of 6 nodes fitted\n  refused: 2 node(s) didn't match pod anti-affinity rules\n" in out
     assert out.count("total") == 2
 
 

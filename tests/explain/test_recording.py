@@ -57,7 +57,7 @@ def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
     assert totals == sorted(totals, reverse=True)
 
 
-def test_a_record_counts_nodes_by_the_filter_that_refused_them_first() -> None:
+def test_a_record_counts_nodes_by_the_reason_that_refused_them_first() -> None:
     """A node that two filters refuse counts for the first, as in the text of an event."""
     nodes = [
         build.node("free"),
@@ -69,7 +69,7 @@ def test_a_record_counts_nodes_by_the_filter_that_refused_them_first() -> None:
     placement, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "2"})]))
     record = read_record(decision_record(placement, state.nodes))
     assert record is not None
-    assert record.rejected == {"TaintToleration": 2, "NodeResourcesFit": 1}
+    assert record.rejected == {"node(s) had untolerated taint(s)": 2, "Insufficient cpu": 1}
     assert record.feasible == 2
 
 

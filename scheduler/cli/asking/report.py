@@ -181,7 +181,7 @@ def _recorded(record: DecisionRecord | None, *, wide: bool) -> list[str]:
         return []
     lines = [f"  {record.feasible} of {record.evaluated} nodes fitted"]
     if record.rejected:
-        refused = ", ".join(f"{count} by {plugin}" for plugin, count in record.rejected.items())
+        refused = ", ".join(f"{count} {reason}" for reason, count in record.rejected.items())
         lines.append(f"  refused: {refused}")
     return lines + _score_table(record.top if wide else record.top[:_SCORES])
 
