@@ -38,6 +38,18 @@ class Known(Generic[T]):
     def __len__(self) -> int:
         return len(self._told)
 
+    def told_keys(self) -> list[Key]:
+        """Everything that was told and is not gone."""
+        return list(self._told)
+
+    def version_of(self, key: Key) -> tuple[str, str] | None:
+        """Uid and resourceVersion that were told last of an object, None where none was."""
+        return self._told.get(key)
+
+    def vanished(self, key: Key, changes: list[Change[T]]) -> None:
+        """Append that the object is gone, which no watch has told."""
+        changes.append(Deleted(key, self._told.pop(key)[0]))
+
     def start_listing(self) -> None:
         """From now on until `finish_listing`, what is not seen counts as vanished."""
         self._met = set()

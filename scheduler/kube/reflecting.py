@@ -19,7 +19,9 @@ import msgspec
 from scheduler.errors import ApiError, InvariantViolation
 from scheduler.kube.changes import Change, T
 from scheduler.kube.client import LINES_AT_ONCE, SILENT_S, KubeClient
-from scheduler.kube.requests import Request, Resource
+from scheduler.kube.comparing import Comparison
+from scheduler.kube.requests import Request, Resource, list_page
+from scheduler.kube.responses import decode_page
 from scheduler.kube.watching import (
     Ask,
     Due,
@@ -34,6 +36,9 @@ from scheduler.kube.watching import (
     Watching,
 )
 
+#: Pause between pages of a comparison, and between its two lists: nobody waits for it.
+PAGE_PAUSE_S = 0.1
+SECOND_LOOK_S = 30.0
 #: A page of 500 pods comes within a second or two; a server that needs longer is in trouble.
 PAGE_TIMEOUT_S = 60.0
 
@@ -66,6 +71,7 @@ class Reflector(Generic[T]):
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
+        self._resource = resource
         self._machine: Watching[T] = Watching(resource, decode, chance=chance, watch_list=watch_list)
         self._silent_s = silent_s
         self._sleep = sleep
@@ -97,6 +103,40 @@ class Reflector(Generic[T]):
             if following is None:
                 raise InvariantViolation("the list-watch protocol has no next step", (repr(step),))
             step = following
+
+    async def compare(self) -> tuple[int, list[Change[T]]]:
+        """
+        How many objects were not what a list says, though the watch had half a minute to bring them; what mends that.
+
+        Apply the changes as a batch. Two lists at most, the second only where the first finds something.
+
+        Raises:
+            ApiError: the server did not list; nothing was compared.
+        """
+        comparison = Comparison(self._machine.known)
+        changes: list[Change[T]] = []
+        async for raw in self._listed():
+            comparison.first(raw)
+        comparison.end_first()
+        if comparison.n_suspects:
+            await self._sleep(SECOND_LOOK_S)
+            async for raw in self._listed():
+                comparison.second(raw, changes)
+            comparison.end_second(changes)
+        return comparison.n_divergent, changes
+
+    async def _listed(self) -> AsyncGenerator[msgspec.Raw, None]:
+        """Every object of the collection, page by page, slowly."""
+        token = ""
+        while True:
+            request = list_page(self._resource, continue_token=token)
+            page = decode_page(await self._client.request(request, timeout_s=PAGE_TIMEOUT_S))
+            for raw in page.items or ():
+                yield raw
+            token = page.metadata.continue_token
+            if not token:
+                return
+            await self._sleep(PAGE_PAUSE_S)
 
     async def _events(self, step: Pause | Ask | Follow) -> AsyncGenerator[Event, None]:
         match step:

@@ -144,7 +144,7 @@ class Watching(Generic[T]):
         watch_list: bool = True,
     ) -> None:
         self._resource = resource
-        self._known: Known[T] = Known(decode)
+        self.known: Known[T] = Known(decode)
         self._chance = chance
         self._streams_lists = watch_list
         #: What is to be told; held back while a relist runs.
@@ -178,7 +178,7 @@ class Watching(Generic[T]):
     def _start_listing(self) -> None:
         self._phase = _Phase.STREAMING if self._streams_lists else _Phase.LISTING
         self._continue_token = ""
-        self._known.start_listing()
+        self.known.start_listing()
 
     def _next_step(self) -> Ask | Follow:
         self._heard = False
@@ -200,14 +200,14 @@ class Watching(Generic[T]):
             return self._failed(error)
         self._failures = 0
         for raw in page.items or ():
-            self._known.listed(raw, self._changes)
+            self.known.listed(raw, self._changes)
         self._continue_token = page.metadata.continue_token
         if not self._continue_token:
             self._finish_listing(page.metadata.resource_version)
         return [*self._told(), self._next_step()]
 
     def _finish_listing(self, resource_version: str) -> None:
-        self._known.finish_listing(self._changes)
+        self.known.finish_listing(self._changes)
         self._changes.append(Synced(resource_version))
         self._resource_version = resource_version
         self._ever_synced = True
@@ -231,10 +231,10 @@ class Watching(Generic[T]):
     def _event(self, event: WatchEvent) -> ApiError | None:
         version = ""
         if event.type in {"ADDED", "MODIFIED"}:
-            tell = self._known.seen if self._phase is _Phase.WATCHING else self._known.listed
+            tell = self.known.seen if self._phase is _Phase.WATCHING else self.known.listed
             version = tell(event.object, self._changes)
         elif event.type == "DELETED":
-            version = self._known.gone(event.object, self._changes)
+            version = self.known.gone(event.object, self._changes)
         elif event.type == "BOOKMARK":
             bookmark = decode_bookmark(event.object)
             version = bookmark.metadata.resource_version
@@ -268,7 +268,7 @@ class Watching(Generic[T]):
         if isinstance(error, Gone) or (self._phase is _Phase.WATCHING and self._never_resumes(error)):
             return self._relist(error)
         if self._phase is _Phase.STREAMING:
-            self._known.start_listing()
+            self.known.start_listing()
         self._failures += 1
         return self._interrupted(error, self._pause_s(self._failures, error))
 

@@ -137,6 +137,11 @@ WATCH_RESTARTS: Final = Family(
     "Number of times that listing or watching a kind was interrupted by an error and begun again.",
     ("kind",),
 )
+CACHE_DIVERGENCES: Final = Family(
+    "affinity_scheduler_cache_divergences_total",
+    "Number of objects that a list showed otherwise than the watch had told; each was a lost event.",
+    ("kind",),
+)
 EVENTS_DROPPED: Final = Family(
     "affinity_scheduler_events_dropped_total",
     "Number of Kubernetes events given up: too many were waiting, or the API server refused them.",
@@ -184,6 +189,7 @@ class Metrics:
         self._request_duration = self._histogram(REST_DURATION)
         self._malformed = self._counts(MALFORMED_OBJECTS)
         self._watch_restarts = self._counts(WATCH_RESTARTS)
+        self._divergences = self._counts(CACHE_DIVERGENCES)
         self._events_dropped = self._counts(EVENTS_DROPPED)
         self._loop_lag = self._histogram(LOOP_LAG).of()
         build = {(version, platform.python_version()): 1}
@@ -258,6 +264,11 @@ class Metrics:
     def on_watch_restart(self, kind: str) -> None:
         """Listing or watching this kind begins again after an error."""
         self._watch_restarts.add(kind)
+
+    def on_divergence(self, kind: str, n_objects: int) -> None:
+        """So many objects of this kind were not what the server lists, and no watch had told."""
+        for _ in range(n_objects):
+            self._divergences.add(kind)
 
     def on_event_dropped(self) -> None:
         """A Kubernetes event will not be written."""

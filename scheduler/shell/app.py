@@ -53,6 +53,8 @@ _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
 _STALLED_S: Final = 180.0
 #: A cache without a word from the server for so long is no cache: bookmarks come once a minute.
 _SILENT_S: Final = 240.0
+#: How often caches are compared with a list, give or take a fifth.
+_AUDIT_PERIOD_S: Final = 600.0
 #: Pause between slices of the recount: of a thousand selections each is looked at twice an hour.
 _RECOUNT_PERIOD_S: Final = 2.0
 #: Differences that are told.
@@ -276,6 +278,7 @@ class Scheduler:
         background = [
             group.create_task(self._watch_lag(), name="loop lag"),
             group.create_task(self._recount(), name="recount"),
+            group.create_task(self._audit(), name="audit"),
             group.create_task(self._recorder.run(), name="events"),
             group.create_task(conditions.run(), name="conditions"),
             *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
@@ -323,6 +326,24 @@ class Scheduler:
                 raise InvariantViolation(
                     f"{len(found)} counts differ from a recount", tuple(found[:_MAX_TOLD])
                 )
+
+    async def _audit(self) -> None:
+        """Compares every cache with a list now and then, tells what no watch had brought, and mends it."""
+        while True:
+            await asyncio.sleep(_AUDIT_PERIOD_S * random.uniform(0.8, 1.2))
+            for informer in self._informers:
+                if not informer.synced:
+                    continue
+                try:
+                    n_divergent = await informer.audit()
+                except ApiError as error:
+                    self._log.info(1, "The cache was not compared", kind=informer.kind, err=str(error))
+                    continue
+                if n_divergent:
+                    self._metrics.on_divergence(informer.kind, n_divergent)
+                    self._log.error(
+                        "The cache was not what the server lists", kind=informer.kind, n=n_divergent
+                    )
 
     async def _watch_lag(self) -> None:
         """Measures how late the event loop is, for as long as it runs."""

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
+from scheduler.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
 from scheduler.kube.reflecting import Reflector
 from scheduler.kube.requests import LIVE_PODS, Resource
@@ -147,26 +147,39 @@ class Informer:
         """Hands every change on, in order, until cancelled. Failures of the server are retried by the reflector."""
         async with aclosing(self._reflector.batches()) as batches:
             async for changes in batches:
-                stimuli: list[Stimulus] = []
-                synced = False
-                for change in changes:
-                    match change:
-                        case Upserted(key=key, object=seen):
-                            stimuli.append(self._watched.seen(seen))
-                            self._judge(key, self._watched.flaw(seen))
-                        case Deleted(key=key):
-                            stimuli.append(self._watched.gone(change))
-                            self._judge(key, None)
-                        case Malformed(key=key, error=error):
-                            self._judge(key, error)
-                        case Synced():
-                            synced = True
-                        case Interrupted():
-                            self._report_interrupted(change)
-                await self._inbox.put(stimuli)
-                if synced and not self.synced:
-                    self.synced = True
-                    self._inbox.nudge()
+                await self._hand_on(changes)
+
+    async def audit(self) -> int:
+        """
+        How many objects were not what the server lists; they are now. See `Reflector.compare`.
+
+        Raises ApiError where the server did not list.
+        """
+        n_divergent, changes = await self._reflector.compare()
+        await self._hand_on(changes)
+        return n_divergent
+
+    async def _hand_on(self, changes: list[Change[object]]) -> None:
+        stimuli: list[Stimulus] = []
+        synced = False
+        for change in changes:
+            match change:
+                case Upserted(key=key, object=seen):
+                    stimuli.append(self._watched.seen(seen))
+                    self._judge(key, self._watched.flaw(seen))
+                case Deleted(key=key):
+                    stimuli.append(self._watched.gone(change))
+                    self._judge(key, None)
+                case Malformed(key=key, error=error):
+                    self._judge(key, error)
+                case Synced():
+                    synced = True
+                case Interrupted():
+                    self._report_interrupted(change)
+        await self._inbox.put(stimuli)
+        if synced and not self.synced:
+            self.synced = True
+            self._inbox.nudge()
 
     def _judge(self, key: Key | None, complaint: str | None) -> None:
         """A new complaint about an object is counted and logged; None ends the old one."""

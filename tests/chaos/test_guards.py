@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from scheduler.devcluster.kinds import NODE
 from scheduler.devcluster.server import DevCluster
+from scheduler.kube.changes import Key
+from scheduler.model.nodes import decode_node
+from scheduler.model.stimuli import NodeGone, NodeSeen
 from scheduler.shell.app import Scheduler
 from scheduler.state.audit import differences
+from tests import build
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
 from tests.chaos.virtual import run_virtually
@@ -80,5 +86,31 @@ def test_an_instance_whose_counts_are_wrong_ends_and_returns_with_the_right_ones
             assert "1 counts differ from a recount" in instance.crashes[0]
             assert instance.machine is not None
             assert differences(instance.machine.state) == []
+
+    run_virtually(play())
+
+
+def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
+    """A lost addition, update and deletion: within a quarter of an hour they are counted, and the cache is right."""
+
+    async def play() -> None:
+        async with running() as (instance, scheduler, cluster):
+            nodes = next(one for one in scheduler._informers if one.kind == "Node")
+            told = nodes._reflector._machine.known._told
+            machine = scheduler._machine
+            # As if three events had been lost on their way.
+            machine.handle(NodeGone("node-0001"), 0.0)
+            del told[Key("", "node-0001")]
+            told[Key("", "node-0002")] = (told[Key("", "node-0002")][0], "1")
+            ghost = build.node("ghost")
+            ghost["metadata"]["resourceVersion"] = "1"
+            machine.handle(NodeSeen(decode_node(json.dumps(ghost).encode())), 0.0)
+            told[Key("", "ghost")] = ("ghost", "1")
+            await asyncio.sleep(900.0)
+            assert instance.n_lives == 1
+            there = {node["metadata"]["name"] for node in cluster.store.list(NODE)[0]}
+            assert {name for name in machine.state.nodes.row_by_name if machine.state.node(name)} == there
+            metrics = scheduler._metrics.render().decode()
+            assert 'affinity_scheduler_cache_divergences_total{kind="Node"} 3.0' in metrics
 
     run_virtually(play())

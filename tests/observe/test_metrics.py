@@ -73,6 +73,7 @@ def test_what_is_not_upstreams_is_named_as_ours() -> None:
     assert {name.removeprefix("affinity_scheduler_") for name in ours} == {
         "malformed_objects_total",
         "watch_restarts_total",
+        "cache_divergences_total",
         "events_dropped_total",
         "loop_lag_seconds",
         "build_info",

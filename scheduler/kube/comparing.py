@@ -1,0 +1,89 @@
+"""
+Compares what a reflector has told with what a list says, and mends what differs. No IO, no clock.
+
+    first list    --> suspects: objects told in an older version, in none, or no longer listed
+    a while later
+    second list   --> those that stand where they stood, while the server still says otherwise, are divergent
+
+A watch is always a little behind, so one list proves nothing; what it has not brought after half a minute is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Generic
+
+import msgspec
+
+from scheduler.kube.changes import Change, Key, T
+from scheduler.kube.known import Known
+from scheduler.kube.responses import ObjectMeta, decode_meta
+
+
+class Comparison(Generic[T]):
+    """One comparison of a collection: `first` for every object of one list, then `second` for those of another."""
+
+    def __init__(self, known: Known[T]) -> None:
+        self._known = known
+        #: Suspects: what was told of them at the first list, and what that list said; None for nothing.
+        self._suspects: dict[Key, tuple[tuple[str, str] | None, ObjectMeta | None]] = {}
+        self._listed: set[Key] = set()
+        #: Objects that diverged.
+        self.n_divergent = 0
+
+    @property
+    def n_suspects(self) -> int:
+        """Objects to look at again; where there are none the second list is not needed."""
+        return len(self._suspects)
+
+    def first(self, raw: msgspec.Raw) -> None:
+        """An object of the first list. Cost: O(bytes)."""
+        if (meta := _meta(raw)) is None:
+            return
+        self._listed.add(meta.key)
+        told = self._known.version_of(meta.key)
+        if told is None or _is_behind(told, meta):
+            self._suspects[meta.key] = (told, meta)
+
+    def end_first(self) -> None:
+        """The first list is complete: what was told and is not in it is suspect. O(objects)."""
+        for key in self._known.told_keys():
+            if key not in self._listed:
+                self._suspects[key] = (self._known.version_of(key), None)
+        self._listed.clear()
+
+    def second(self, raw: msgspec.Raw, changes: list[Change[T]]) -> None:
+        """An object of the second list; what mends a divergence is appended. Cost: O(bytes)."""
+        if (meta := _meta(raw)) is None:
+            return
+        told, listed = self._suspects.pop(meta.key, (None, None))
+        if listed is None or listed.uid != meta.uid or self._known.version_of(meta.key) != told:
+            return
+        self.n_divergent += 1
+        self._known.seen(raw, changes)
+
+    def end_second(self, changes: list[Change[T]]) -> None:
+        """The second list is complete: what was told long ago and is in neither list is gone."""
+        for key, (told, listed) in self._suspects.items():
+            if listed is None and told is not None and self._known.version_of(key) == told:
+                self.n_divergent += 1
+                self._known.vanished(key, changes)
+        self._suspects.clear()
+
+
+def _meta(raw: msgspec.Raw) -> ObjectMeta | None:
+    """Identity and version; None where they cannot be read, which the watch has told already."""
+    try:
+        return decode_meta(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_behind(told: tuple[str, str], listed: ObjectMeta) -> bool:
+    """Whether the list knows better; versions are compared as numbers, as Kubernetes promises since 1.35."""
+    uid, version = told
+    if uid != listed.uid:
+        return True
+    try:
+        return int(version) < int(listed.resource_version)
+    except ValueError:
+        return version != listed.resource_version
