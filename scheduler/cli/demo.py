@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.cli.stories import (
+    backport,
     blue_green,
     customers,
     enforced,
@@ -30,7 +32,8 @@ from scheduler.cli.stories.display import Display
 from scheduler.cli.stories.processes import KUBECONFIG, Child, answers, free_port, known_server, started
 from scheduler.cli.stories.stage import Stage, Story
 from scheduler.cli.stories.watching import PodWatch, StoryFailed
-from scheduler.errors import SchedulerError
+from scheduler.cli.stories.webhook import webhook
+from scheduler.errors import SchedulerError, SettingsError
 
 STORIES: Final[Sequence[Story]] = (
     blue_green.STORY,
@@ -40,6 +43,7 @@ STORIES: Final[Sequence[Story]] = (
     thousand_pods.STORY,
     enforced.STORY,
     racks.STORY,
+    backport.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3
@@ -57,15 +61,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play; exit code 0 only if every story came out as told and no rule is broken."""
-    numbers = range(1, len(STORIES) + 1) if args.story is None else [args.story]
+    numbers = playable(args.story)
     show = Display(sys.stdout, os.environ)
     logs = Path(tempfile.mkdtemp(prefix="affinity-scheduler-demo-"))
-    code = asyncio.run(_until_signalled(_Demo(show, logs, list(numbers), serves=args.serve)))
+    code = asyncio.run(_until_signalled(_Demo(show, logs, numbers, serves=args.serve)))
     if code:
         print(f"logs of the cluster and the scheduler: {logs}", file=sys.stderr)
     else:
         shutil.rmtree(logs, ignore_errors=True)
     return code
+
+
+def playable(asked: int | None) -> list[int]:
+    """The story asked for, or all but those that lack a package. Raises: SettingsError if the one asked for does."""
+    lacking = {
+        number: story.needs
+        for number, story in enumerate(STORIES, 1)
+        if story.needs and importlib.util.find_spec(story.needs) is None
+    }
+    if asked in lacking:
+        found, expected = f"no package {lacking[asked]}", "pip install 'affinity-scheduler[webhook]'"
+        raise SettingsError("--story", str(asked), found, expected)
+    for number, package in lacking.items() if asked is None else ():
+        print(f"story {number} is left out: it needs the package {package}", file=sys.stderr)
+    return (
+        [number for number in range(1, len(STORIES) + 1) if number not in lacking]
+        if asked is None
+        else [asked]
+    )
 
 
 async def _until_signalled(demo: _Demo) -> int:
@@ -116,7 +139,9 @@ class _Demo:
         for number in self.numbers:
             story = STORIES[number - 1]
             self.show.title(f"Story {number}: {story.title}", story.about)
-            stage = Stage(api, watch, self.show, metrics, lambda: self._enforcer(api))
+            stage = Stage(
+                api, watch, self.show, metrics, lambda: self._enforcer(api), lambda: webhook(api, self.logs)
+            )
             await self._play(story, stage)
             n_broken += len(stage.broken)
             if number != self.numbers[-1]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import re
 import signal
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.demo import STORIES, summary
+from scheduler.cli.demo import STORIES, playable, summary
+from scheduler.errors import SettingsError
 
 COMMAND = (sys.executable, "-m", "scheduler", "demo")
 LAST_LINE = re.compile(r"demo: (\d+) stories, (\d+) pods placed, 0 rules broken")
 #: What each story must have placed at least; updates that end evenly by chance are repeated and add to it.
-LEAST_PLACED = {1: 9, 2: 72, 3: 16, 4: 10, 5: 1000, 6: 7, 7: 7}
+LEAST_PLACED = {1: 9, 2: 72, 3: 16, 4: 10, 5: 1000, 6: 7, 7: 7, 8: 6}
 
 
 @contextlib.asynccontextmanager
@@ -133,6 +135,20 @@ async def test_a_reader_who_leaves_ends_the_demo_without_a_traceback(tmp_path: P
     _, errors = await process.communicate()
     assert process.returncode == 1
     assert "Traceback" not in errors.decode()
+
+
+def test_a_story_without_its_package_is_left_out_and_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    numbers = playable(None)
+    assert 0 < len(numbers) < len(STORIES)
+    (left_out,) = set(range(1, len(STORIES) + 1)) - set(numbers)
+    said = f"story {left_out} is left out: it needs the package cryptography\n"
+    assert capsys.readouterr().err == said
+    with pytest.raises(SettingsError, match=r"pip install 'affinity-scheduler\[webhook\]'"):
+        playable(left_out)
+    assert playable(1) == [1]
 
 
 def test_the_last_line_counts_stories_pods_and_broken_rules() -> None:

@@ -11,7 +11,7 @@ from scheduler.cli.stories.api import collection_of
 from scheduler.cli.stories.manifests import documents, folder
 from scheduler.errors import SettingsError
 
-NAMES = sorted(path.name for path in folder().glob("*.yaml"))
+NAMES = sorted(path.name for path in folder().glob("[0-9]*.yaml"))
 
 
 def test_there_are_manifests_for_every_story() -> None:

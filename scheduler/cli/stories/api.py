@@ -19,6 +19,12 @@ from scheduler.errors import SchedulerError
 _COLLECTIONS: Final = {
     ("v1", "Namespace"): "/api/v1/namespaces",
     ("v1", "Node"): "/api/v1/nodes",
+    ("v1", "ResourceQuota"): "/api/v1/namespaces/{}/resourcequotas",
+    ("v1", "Secret"): "/api/v1/namespaces/{}/secrets",
+    (
+        "admissionregistration.k8s.io/v1",
+        "MutatingWebhookConfiguration",
+    ): "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     ("v1", "Pod"): "/api/v1/namespaces/{}/pods",
     ("apps/v1", "Deployment"): "/apis/apps/v1/namespaces/{}/deployments",
 }

@@ -1,4 +1,4 @@
-"""The demo's two processes: the embedded cluster and the scheduler, started, watched and ended."""
+"""The demo's processes, the embedded cluster and the commands it plays with: started, watched and ended."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ class Child:
                 raise StoryFailed(f"{self._name} is not ready after {_START_S:.0f} s")
             await asyncio.sleep(_POLL_S)
 
+    def kill(self) -> None:
+        """The process is as good as ended: for one that nobody needs any more, and that would take its time."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
     async def stop(self) -> None:
         """The process has ended: asked to, or killed if it takes too long."""
         with contextlib.suppress(ProcessLookupError):
@@ -58,8 +63,7 @@ class Child:
             async with asyncio.timeout(_STOP_S):
                 await self._process.wait()
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            self.kill()
             await self._process.wait()
 
 

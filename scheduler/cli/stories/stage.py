@@ -40,6 +40,8 @@ class Story:
     title: str
     about: str
     play: Callable[[Stage], Awaitable[None]]
+    #: A package that not every installation has.
+    needs: str = ""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,8 @@ class Stage:
     metrics: Callable[[], Awaitable[str]]
     #: Runs the enforcer as a process of its own, until the block ends.
     enforcer: Callable[[], AbstractAsyncContextManager[None]]
+    #: Runs the webhook likewise, its address in the block; the API server asks it about new pods.
+    webhooks: Callable[[], AbstractAsyncContextManager[str]]
     #: Namespaces that manifests of this story made, in order.
     namespaces: list[str] = field(default_factory=list)
     #: Node -> labels that this story set.
@@ -112,6 +116,16 @@ class Stage:
         """The enforcer runs until the block ends."""
         self.show.command("affinity-scheduler enforce &")
         async with self.enforcer():
+            yield
+
+    @contextlib.asynccontextmanager
+    async def webhook(self) -> AsyncGenerator[None, None]:
+        """The webhook runs, and is asked about every new pod, until the block ends."""
+        self.show.command("affinity-scheduler webhook --host 127.0.0.1 &")
+        async with self.webhooks() as url:
+            self.show.step(
+                f"the API server asks {url} about every new pod, by a certificate of its own making"
+            )
             yield
 
     async def label_namespace(self, name: str, key: str, value: str) -> None:
