@@ -83,8 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--event-loop",
         choices=("auto", "asyncio", "uvloop"),
-        default="auto",
-        help="auto takes uvloop where it is installed (default %(default)s)",
+        default="asyncio",
+        help="auto takes uvloop where it is installed; with TLS it has been seen to end uncleanly (default %(default)s)",
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
     parser.add_argument(
