@@ -56,7 +56,11 @@ class Comparison(Generic[T]):
         if (meta := _meta(raw)) is None:
             return
         told, listed = self._suspects.pop(meta.key, (None, None))
-        if listed is None or listed.uid != meta.uid or self._known.version_of(meta.key) != told:
+        if listed is None or listed.uid != meta.uid:
+            return
+        now = self._known.version_of(meta.key)
+        has_moved = now != told
+        if has_moved and (now is None or now[0] != listed.uid or not _is_behind(now, listed)):
             return
         self.n_divergent += 1
         self._known.seen(raw, changes)

@@ -104,9 +104,9 @@ class Reflector(Generic[T]):
                 raise InvariantViolation("the list-watch protocol has no next step", (repr(step),))
             step = following
 
-    async def compare(self) -> tuple[int, list[Change[T]]]:
+    async def compare(self, second_look_s: float = SECOND_LOOK_S) -> tuple[int, list[Change[T]]]:
         """
-        How many objects were not what a list says, though the watch had half a minute to bring them; what mends that.
+        How many objects were not what a list says, though the watch had a while to bring them; what mends that.
 
         Apply the changes as a batch. Two lists at most, the second only where the first finds something.
 
@@ -119,7 +119,7 @@ class Reflector(Generic[T]):
             comparison.first(raw)
         comparison.end_first()
         if comparison.n_suspects:
-            await self._sleep(SECOND_LOOK_S)
+            await self._sleep(second_look_s)
             async for raw in self._listed():
                 comparison.second(raw, changes)
             comparison.end_second(changes)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.machine import Machine
-from scheduler.errors import ApiError, InvariantViolation, LeadershipLost, SettingsError
+from scheduler.errors import ApiError, LeadershipLost, SettingsError
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.kube.requests import LIVE_PODS, list_page
@@ -30,6 +30,7 @@ from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
 from scheduler.settings.resolved import Settings
 from scheduler.settings.writing import as_json
+from scheduler.shell import upkeep
 from scheduler.shell.binder import Binder
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
@@ -41,7 +42,6 @@ from scheduler.shell.probes import Probes
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for, uses_default_spreading
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
-from scheduler.state.audit import Recount
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -53,12 +53,6 @@ _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
 _STALLED_S: Final = 180.0
 #: A cache without a word from the server for so long is no cache: bookmarks come once a minute.
 _SILENT_S: Final = 240.0
-#: How often caches are compared with a list, give or take a fifth.
-_AUDIT_PERIOD_S: Final = 600.0
-#: Pause between slices of the recount: of a thousand selections each is looked at twice an hour.
-_RECOUNT_PERIOD_S: Final = 2.0
-#: Differences that are told.
-_MAX_TOLD: Final = 10
 #: How often the event loop's lateness is measured: cheap, and twice within Prometheus' shortest usual interval.
 _LAG_PERIOD_S: Final = 5.0
 
@@ -197,6 +191,8 @@ class Scheduler:
         #: None before `run` has come so far.
         self._loop: SchedulingLoop | None = None
         self._stopping = False
+        #: Whether the binds of an earlier leader are known.
+        self._caught_up = leadership is None
         self._frozen = False
 
     @property
@@ -270,22 +266,30 @@ class Scheduler:
             self._machine,
             self._inbox,
             outbox,
-            is_ready=lambda: self._is_synced() and self._leads(),
+            is_ready=lambda: self._is_synced() and self._leads() and self._caught_up,
             max_binding=limit,
             now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
         )
         background = [
             group.create_task(self._watch_lag(), name="loop lag"),
-            group.create_task(self._recount(), name="recount"),
-            group.create_task(self._audit(), name="audit"),
+            group.create_task(
+                upkeep.recount(self._state, self._log, is_busy=self._machine.has_work), name="recount"
+            ),
+            group.create_task(
+                upkeep.audit(self._informers, self._log, on_divergence=self._metrics.on_divergence),
+                name="audit",
+            ),
             group.create_task(self._recorder.run(), name="events"),
             group.create_task(conditions.run(), name="conditions"),
             *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
         ]
         if self._leadership is not None:
             background.append(
-                group.create_task(self._leadership.run(self._inbox.nudge), name="leader election")
+                group.create_task(
+                    self._leadership.run(lambda: background.append(group.create_task(self._catch_up()))),
+                    name="leader election",
+                )
             )
         self._loop = loop
         if self._stopping:
@@ -308,42 +312,12 @@ class Scheduler:
     def _leads(self) -> bool:
         return self._leadership is None or self._leadership.holds
 
-    async def _recount(self) -> None:
-        """
-        Compares counts with a recount while nothing else is to do, a slice at a time.
-
-        Raises:
-            InvariantViolation: they differ, which is a bug; the restart that follows reads everything anew.
-        """
-        recount = Recount(self._state)
-        while True:
-            await asyncio.sleep(_RECOUNT_PERIOD_S)
-            if self._machine.has_work():
-                continue
-            if found := recount.step():
-                for text in found[:_MAX_TOLD]:
-                    self._log.error("Counts differ from a recount", difference=text)
-                raise InvariantViolation(
-                    f"{len(found)} counts differ from a recount", tuple(found[:_MAX_TOLD])
-                )
-
-    async def _audit(self) -> None:
-        """Compares every cache with a list now and then, tells what no watch had brought, and mends it."""
-        while True:
-            await asyncio.sleep(_AUDIT_PERIOD_S * random.uniform(0.8, 1.2))
-            for informer in self._informers:
-                if not informer.synced:
-                    continue
-                try:
-                    n_divergent = await informer.audit()
-                except ApiError as error:
-                    self._log.info(1, "The cache was not compared", kind=informer.kind, err=str(error))
-                    continue
-                if n_divergent:
-                    self._metrics.on_divergence(informer.kind, n_divergent)
-                    self._log.error(
-                        "The cache was not what the server lists", kind=informer.kind, n=n_divergent
-                    )
+    async def _catch_up(self) -> None:
+        """No cycle begins before this new leader knows what the one before it has bound."""
+        pods = next(informer for informer in self._informers if informer.kind == "Pod")
+        await upkeep.catch_up(pods, self._inbox, self._log)
+        self._caught_up = True
+        self._inbox.nudge()
 
     async def _watch_lag(self) -> None:
         """Measures how late the event loop is, for as long as it runs."""

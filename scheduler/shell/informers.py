@@ -33,6 +33,8 @@ from scheduler.shell.inbox import Inbox
 
 T = TypeVar("T")
 
+#: What a watch may be late before a list is taken instead.
+_LATE_S: Final = 0.5
 #: Malformed objects of a kind whose complaint is remembered; with more, some are told again.
 _MAX_COMPLAINTS: Final = 1_000
 
@@ -148,6 +150,17 @@ class Informer:
         async with aclosing(self._reflector.batches()) as batches:
             async for changes in batches:
                 await self._hand_on(changes)
+
+    async def catch_up(self) -> int:
+        """
+        Everything that was written before this was called has been handed to the machine, however late the watch is.
+
+        How many objects it took from a list. One list where the watch is not late, else two, `_LATE_S` apart.
+        Raises ApiError where the server did not list.
+        """
+        n_late, changes = await self._reflector.compare(_LATE_S)
+        await self._hand_on(changes)
+        return n_late
 
     async def audit(self) -> int:
         """

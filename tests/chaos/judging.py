@@ -75,27 +75,27 @@ class Judge:
         if decision is None:
             yield f"{write.by} bound {write.key} to {write.bound_node}, which it never decided"
             return
-        own = self._own(decision.n_written, write.by, decision)
+        own = {**decision.assumed, **self._own(decision.n_written, write.by)}
+        own.pop(uid, None)
         told = self._refused(decision, decision.n_written, own, uid)
         if told:
             yield f"at {decision.at_s:.3f} {write.by} chose {write.bound_node} for {write.key}: {told}"
             return
-        if late := self._refused(
-            decision, index, self._own(index, write.by, decision), uid, only_lasting=True
-        ):
+        accepted = self._own(index, write.by)
+        accepted.pop(uid, None)
+        if late := self._refused(decision, index, accepted, uid, only_lasting=True):
             yield f"at {write.at_s:.3f} {write.by} bound {write.key} to {write.bound_node}: {late}"
 
     def _group(self, agent: str) -> str:
         return self._group_of.get(agent.rpartition("-")[0], "")
 
-    def _own(self, n_written: int, by: str, decision: Decided) -> dict[str, str]:
-        """Nodes of pods that the group of `by` had placed, by uid, when so much was written."""
-        own = dict(decision.assumed)
-        for write in self._journal.written[:n_written]:
-            if write.bound_node and write.obj is not None and self._group(write.by) == self._group(by):
-                own[write.obj["metadata"]["uid"]] = write.bound_node
-        own.pop(decision.uid, None)
-        return own
+    def _own(self, n_written: int, by: str) -> dict[str, str]:
+        """Nodes of pods that the group of `by` had bound, by uid, when so much was written."""
+        return {
+            write.obj["metadata"]["uid"]: write.bound_node
+            for write in self._journal.written[:n_written]
+            if write.bound_node and write.obj is not None and self._group(write.by) == self._group(by)
+        }
 
     def _refused(
         self,

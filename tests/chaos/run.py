@@ -34,6 +34,8 @@ OURS, THEIRS = "ours", "theirs"
 TROUBLE_S = 40.0
 PEACE_S = 90.0
 _POLL_S = 1.0
+#: In this part of the runs all nodes return when the faults end.
+_MENDED = 0.5
 #: Complaints of a run that are told.
 _MAX_TOLD = 8
 _BINDING = re.compile(r"/pods/[^/]+/binding$")
@@ -121,6 +123,8 @@ class _Run:
                     background.append(group.create_task(self._bind_at_random(cluster.store)))
                 await self._trouble(world, misfortune)
                 misfortune.end()
+                if self._chance.random() < _MENDED:
+                    world.mend()
                 await self._peace(cluster, instances, frozenset(names))
                 self._compare(instances)
                 for task in background:

@@ -17,6 +17,8 @@ ZONES = ("a", "b", "c")
 NAMESPACES = ("red", "blue", "green")
 NAIVE = "naive-scheduler"
 _N_NODES = 7
+#: So few are never made fewer: where nothing fits nothing can go wrong.
+_MIN_NODES = 4
 _MAX_PODS = 70
 
 
@@ -40,7 +42,7 @@ class World:
         self._gone: list[tuple[str, str]] = []
         self._actions = (
             (40, self._create_pod), (14, self._delete_pod), (5, self._recreate_pod), (5, self._relabel_pod),
-            (6, self._relabel_node), (4, self._remove_node), (6, self._return_node), (4, self._cordon_node),
+            (6, self._relabel_node), (4, self._remove_node), (9, self._return_node), (4, self._cordon_node),
             (3, self._taint_node), (3, self._resize_node), (1, self._remove_namespace),
             (4, self._return_namespace), (3, self._relabel_namespace), (6, self._finish_pod), (4, self._ungate_pod),
             (8, self._end_terminating),
@@ -63,6 +65,15 @@ class World:
         except StatusError as error:
             # A user is told no as well: the namespace is terminating, the name is taken.
             self._journal.tell(f"refused: {action.__name__} {error}")
+
+    def mend(self) -> None:
+        """Every node is there again and takes pods, so that much is left to place when the faults end."""
+        while self._return_node():
+            pass
+        for node in self._store.list(NODE)[0]:
+            self._store.patch(
+                NODE, "", node["metadata"]["name"], {"spec": {"unschedulable": None, "taints": None}}
+            )
 
     # Pods.
 
@@ -190,7 +201,7 @@ class World:
 
     def _remove_node(self) -> str:
         node = self._any_node()
-        if node is None:
+        if node is None or len(self._store.list(NODE)[0]) <= _MIN_NODES:
             return ""
         name = node["metadata"]["name"]
         self._store.delete(NODE, "", name)
@@ -215,7 +226,7 @@ class World:
         return self._edit_node({"metadata": {"labels": {build.ZONE: zone, "disk": disk}}})
 
     def _cordon_node(self) -> str:
-        return self._edit_node({"spec": {"unschedulable": self._chance.choice((True, None, None))}})
+        return self._edit_node({"spec": {"unschedulable": self._chance.choice((True, None, None, None))}})
 
     def _taint_node(self) -> str:
         taint = {

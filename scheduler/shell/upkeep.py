@@ -1,0 +1,77 @@
+"""What a running scheduler does to stay right, beside its work: doubts its caches, and doubts its counts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from scheduler.errors import ApiError, InvariantViolation
+from scheduler.observe.logs import Logger
+from scheduler.shell.inbox import Inbox
+from scheduler.shell.informers import Informer
+from scheduler.state.audit import Recount
+from scheduler.state.cluster import ClusterState
+
+#: Pause before a new leader asks again for what it may have missed.
+_CATCH_UP_RETRY_S: Final = 0.1
+#: How often caches are compared with a list, give or take a fifth.
+_AUDIT_PERIOD_S: Final = 600.0
+#: Pause between slices of the recount: of a thousand selections each is looked at twice an hour.
+_RECOUNT_PERIOD_S: Final = 2.0
+#: Differences that are told.
+_MAX_TOLD: Final = 10
+
+
+async def catch_up(pods: Informer, inbox: Inbox, log: Logger) -> None:
+    """Every bind that an earlier leader wrote is known to the machine, however late the watch is."""
+    while True:
+        try:
+            if pods.synced:
+                n_late = await pods.catch_up()
+                break
+        except ApiError as error:
+            log.info(1, "A new leader cannot list pods yet", err=str(error))
+        await asyncio.sleep(_CATCH_UP_RETRY_S)
+    if n_late:
+        log.info(0, "The watch is late; taken from a list", kind=pods.kind, n=n_late)
+    while len(inbox):  # noqa: ASYNC110 - the reader is at it, and takes turns with this
+        await asyncio.sleep(0)
+
+
+async def audit(
+    informers: Sequence[Informer], log: Logger, *, on_divergence: Callable[[str, int], None]
+) -> None:
+    """Compares every cache with a list now and then, tells what no watch had brought, and mends it; until cancelled."""
+    while True:
+        await asyncio.sleep(_AUDIT_PERIOD_S * random.uniform(0.8, 1.2))
+        for informer in informers:
+            if not informer.synced:
+                continue
+            try:
+                n_divergent = await informer.audit()
+            except ApiError as error:
+                log.info(1, "The cache was not compared", kind=informer.kind, err=str(error))
+                continue
+            if n_divergent:
+                on_divergence(informer.kind, n_divergent)
+                log.error("The cache was not what the server lists", kind=informer.kind, n=n_divergent)
+
+
+async def recount(state: ClusterState, log: Logger, *, is_busy: Callable[[], bool]) -> None:
+    """
+    Compares counts with a recount while nothing else is to do, a slice at a time, until cancelled.
+
+    Raises:
+        InvariantViolation: they differ, which is a bug; the restart that follows reads everything anew.
+    """
+    slices = Recount(state)
+    while True:
+        await asyncio.sleep(_RECOUNT_PERIOD_S)
+        if is_busy():
+            continue
+        if found := slices.step():
+            for text in found[:_MAX_TOLD]:
+                log.error("Counts differ from a recount", difference=text)
+            raise InvariantViolation(f"{len(found)} counts differ from a recount", tuple(found[:_MAX_TOLD]))

@@ -1,0 +1,73 @@
+"""Seeds that failed once, by what they found."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.kinds import NODE, POD
+from scheduler.devcluster.server import DevCluster
+from tests import build
+from tests.chaos.instance import Instance
+from tests.chaos.journal import Journal, node_of
+from tests.chaos.virtual import run_virtually
+
+ALONE = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=alone"))])
+
+
+def test_a_new_leader_with_a_late_watch_knows_what_the_old_one_bound() -> None:
+    """
+    Both watches stall; the leader binds `first` to n1, and goes in good order; the standby is elected within seconds.
+
+    As far as its watch has told it n1 is free, `first` is better off on n2, and `second` may go to n1.
+    """
+
+    async def play() -> None:
+        async with DevCluster() as cluster:
+            journal = Journal(asyncio.get_running_loop().time)
+            instances = [_elected(name, cluster.port, journal) for name in ("left", "right")]
+            living = [asyncio.create_task(one.live()) for one in instances]
+            await asyncio.sleep(20.0)
+            for name in ("n1", "n2"):
+                cluster.store.create(NODE, "", build.node(name, unschedulable=True))
+            rather_n2 = build.node_affinity(preferred=[(100, build.node_term(f"{build.HOSTNAME} in n2"))])
+            _add(cluster, "first", affinity={**ALONE, "nodeAffinity": rather_n2})
+            _add(cluster, "second", affinity=ALONE, node_selector={build.HOSTNAME: "n1"})
+            await asyncio.sleep(20.0)
+            cluster.faults.add(*[Fault(action=Action.STALL_STREAM, kind="pods", delay_s=60.0)] * 2)
+            await asyncio.sleep(1.0)
+            cluster.store.patch(NODE, "", "n1", {"spec": {"unschedulable": None}})
+            await asyncio.sleep(3.0)
+            assert _nodes(cluster) == {"first": "n1", "second": ""}
+            cluster.store.patch(NODE, "", "n2", {"spec": {"unschedulable": None}})
+            leader = next(one for one in instances if one.life and one.life.scheduler._leads())
+            leader.restart_after_s = 1000.0
+            assert leader.life is not None
+            leader.life.scheduler.stop()
+            await asyncio.sleep(100.0)
+            assert _nodes(cluster) == {"first": "n1", "second": ""}
+            assert any(one.life and one.life.scheduler._leads() for one in instances)
+            for task in living:
+                task.cancel()
+            await asyncio.gather(*living, return_exceptions=True)
+
+    run_virtually(play())
+
+
+def _elected(name: str, port: int, journal: Journal) -> Instance:
+    chance = random.Random(name)
+    return Instance(
+        name, scheduler_name="ours", elected=True, server_port=port, journal=journal, chance=chance
+    )
+
+
+def _add(cluster: DevCluster, name: str, **settings: Any) -> None:
+    pod = build.pod(name, labels={"app": "alone"}, spec={"schedulerName": "ours"}, **settings)
+    del pod["metadata"]["uid"], pod["status"]
+    cluster.store.create(POD, "default", pod)
+
+
+def _nodes(cluster: DevCluster) -> dict[str, str]:
+    return {pod["metadata"]["name"]: node_of(pod) for pod in cluster.store.list(POD)[0]}
