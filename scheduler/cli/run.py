@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--event-loop",
         choices=("auto", "asyncio", "uvloop"),
         default="asyncio",
-        help="auto takes uvloop where it is installed; with TLS it has been seen to end uncleanly (default %(default)s)",
+        help="auto takes uvloop where it is installed; with TLS it may end uncleanly (default %(default)s)",
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
     parser.add_argument(
