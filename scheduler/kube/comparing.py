@@ -15,7 +15,7 @@ from typing import Generic
 import msgspec
 
 from scheduler.kube.changes import Change, Key, T
-from scheduler.kube.known import Known
+from scheduler.kube.known import Known, is_older
 from scheduler.kube.responses import ObjectMeta, decode_meta
 
 
@@ -27,8 +27,8 @@ class Comparison(Generic[T]):
         #: Suspects: what was told of them at the first list, and what that list said; None for nothing.
         self._suspects: dict[Key, tuple[tuple[str, str] | None, ObjectMeta | None]] = {}
         self._listed: set[Key] = set()
-        #: Objects that diverged.
-        self.n_divergent = 0
+        #: Suspects of the first list as the second one has them.
+        self._again: dict[Key, msgspec.Raw] = {}
 
     @property
     def n_suspects(self) -> int:
@@ -51,27 +51,29 @@ class Comparison(Generic[T]):
                 self._suspects[key] = (self._known.version_of(key), None)
         self._listed.clear()
 
-    def second(self, raw: msgspec.Raw, changes: list[Change[T]]) -> None:
-        """An object of the second list; what mends a divergence is appended. Cost: O(bytes)."""
+    def second(self, raw: msgspec.Raw) -> None:
+        """An object of the second list. Cost: O(bytes)."""
         if (meta := _meta(raw)) is None:
             return
-        told, listed = self._suspects.pop(meta.key, (None, None))
-        if listed is None or listed.uid != meta.uid:
-            return
-        now = self._known.version_of(meta.key)
-        has_moved = now != told
-        if has_moved and (now is None or now[0] != listed.uid or not _is_behind(now, listed)):
-            return
-        self.n_divergent += 1
-        self._known.seen(raw, changes)
+        told, listed = self._suspects.get(meta.key, (None, None))
+        if listed is not None and listed.uid == meta.uid:
+            self._again[meta.key] = msgspec.Raw(bytes(raw))
+        elif told is not None or listed is not None:
+            del self._suspects[meta.key]  # another object by now: it was not there to be told of
 
-    def end_second(self, changes: list[Change[T]]) -> None:
-        """The second list is complete: what was told long ago and is in neither list is gone."""
+    def mend(self, changes: list[Change[T]]) -> int:
+        """The second list is complete: what mends the divergences is appended; how many there were."""
+        n_divergent = 0
         for key, (told, listed) in self._suspects.items():
-            if listed is None and told is not None and self._known.version_of(key) == told:
-                self.n_divergent += 1
-                self._known.vanished(key, changes)
-        self._suspects.clear()
+            now = self._known.version_of(key)
+            if listed is None:
+                if now is not None and now == told:
+                    self._known.vanished(key, changes)
+                    n_divergent += 1
+            elif key in self._again and (now == told or (now is not None and _is_behind(now, listed))):
+                self._known.seen(self._again[key], changes)
+                n_divergent += 1
+        return n_divergent
 
 
 def _meta(raw: msgspec.Raw) -> ObjectMeta | None:
@@ -83,11 +85,6 @@ def _meta(raw: msgspec.Raw) -> ObjectMeta | None:
 
 
 def _is_behind(told: tuple[str, str], listed: ObjectMeta) -> bool:
-    """Whether the list knows better; versions are compared as numbers, as Kubernetes promises since 1.35."""
+    """Whether the list knows better."""
     uid, version = told
-    if uid != listed.uid:
-        return True
-    try:
-        return int(version) < int(listed.resource_version)
-    except ValueError:
-        return version != listed.resource_version
+    return uid != listed.uid or is_older(version, listed.resource_version)

@@ -48,6 +48,7 @@ class Known(Generic[T]):
 
     def vanished(self, key: Key, changes: list[Change[T]]) -> None:
         """Append that the object is gone, which no watch has told."""
+        self._met.discard(key)
         changes.append(Deleted(key, self._told.pop(key)[0]))
 
     def start_listing(self) -> None:
@@ -100,6 +101,8 @@ class Known(Generic[T]):
         version = (meta.uid, meta.resource_version)
         if told == version:
             return meta.resource_version
+        if not listing and told is not None and is_older(meta.resource_version, told[1]):
+            return meta.resource_version  # a late watch, of an object that a list has brought meanwhile
         if told is not None and told[0] != meta.uid:
             changes.append(Deleted(key, told[0]))
         self._told[key] = version
@@ -108,6 +111,14 @@ class Known(Generic[T]):
         except Exception as error:  # noqa: BLE001 - one object may break the decoder; it is told, and the rest goes on
             changes.append(Malformed(key, str(error)[:ERROR_LIMIT]))
         return meta.resource_version
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a resourceVersion is older: numbers, as Kubernetes promises since 1.35; what is none is not."""
+    try:
+        return int(version) < int(than)
+    except ValueError:
+        return False
 
 
 def _meta(raw: msgspec.Raw, changes: list[Change[T]]) -> ObjectMeta | None:

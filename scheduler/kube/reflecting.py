@@ -104,26 +104,30 @@ class Reflector(Generic[T]):
                 raise InvariantViolation("the list-watch protocol has no next step", (repr(step),))
             step = following
 
-    async def compare(self, second_look_s: float = SECOND_LOOK_S) -> tuple[int, list[Change[T]]]:
+    async def compare(self, second_look_s: float = SECOND_LOOK_S) -> tuple[int, list[Change[T]]] | None:
         """
         How many objects were not what a list says, though the watch had a while to bring them; what mends that.
 
-        Apply the changes as a batch. Two lists at most, the second only where the first finds something.
+        Apply the changes as a batch, at once. None where a list of the watch's own was under way meanwhile: it brings
+        everything too. Two lists at most, the second only where the first finds something.
 
         Raises:
             ApiError: the server did not list; nothing was compared.
         """
+        if not self._machine.is_settled():
+            return None
         comparison = Comparison(self._machine.known)
-        changes: list[Change[T]] = []
         async for raw in self._listed():
             comparison.first(raw)
         comparison.end_first()
         if comparison.n_suspects:
             await self._sleep(second_look_s)
             async for raw in self._listed():
-                comparison.second(raw, changes)
-            comparison.end_second(changes)
-        return comparison.n_divergent, changes
+                comparison.second(raw)
+        if not self._machine.is_settled():
+            return None
+        changes: list[Change[T]] = []
+        return comparison.mend(changes), changes
 
     async def _listed(self) -> AsyncGenerator[msgspec.Raw, None]:
         """Every object of the collection, page by page, slowly."""

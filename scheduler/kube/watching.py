@@ -160,6 +160,10 @@ class Watching(Generic[T]):
         self._relists = 0
         self._start_listing()
 
+    def is_settled(self) -> bool:
+        """Whether everything known has been told: no list is under way, and nothing is held back for its end."""
+        return self._phase is _Phase.WATCHING and not self._changes
+
     def handle(self, event: Event) -> list[Action[T]]:
         """What to do now. Never raises for anything a server may send."""
         match event:

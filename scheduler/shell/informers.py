@@ -151,26 +151,25 @@ class Informer:
             async for changes in batches:
                 await self._hand_on(changes)
 
-    async def catch_up(self) -> int:
+    async def catch_up(self) -> int | None:
         """
         Everything that was written before this was called has been handed to the machine, however late the watch is.
 
-        How many objects it took from a list. One list where the watch is not late, else two, `_LATE_S` apart.
-        Raises ApiError where the server did not list.
+        How many objects it took from a list; None where the watch lists by itself, so ask again. One list where the
+        watch is not late, else two, `_LATE_S` apart. Raises ApiError where the server did not list.
         """
-        n_late, changes = await self._reflector.compare(_LATE_S)
-        await self._hand_on(changes)
-        return n_late
+        return await self._mend(await self._reflector.compare(_LATE_S))
 
-    async def audit(self) -> int:
-        """
-        How many objects were not what the server lists; they are now. See `Reflector.compare`.
+    async def audit(self) -> int | None:
+        """How many objects were not what the server lists; they are now. Else as `catch_up`, with more patience."""
+        return await self._mend(await self._reflector.compare())
 
-        Raises ApiError where the server did not list.
-        """
-        n_divergent, changes = await self._reflector.compare()
+    async def _mend(self, compared: tuple[int, list[Change[object]]] | None) -> int | None:
+        if compared is None:
+            return None
+        n_mended, changes = compared
         await self._hand_on(changes)
-        return n_divergent
+        return n_mended
 
     async def _hand_on(self, changes: list[Change[object]]) -> None:
         stimuli: list[Stimulus] = []

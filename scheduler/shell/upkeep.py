@@ -28,8 +28,7 @@ async def catch_up(pods: Informer, inbox: Inbox, log: Logger) -> None:
     """Every bind that an earlier leader wrote is known to the machine, however late the watch is."""
     while True:
         try:
-            if pods.synced:
-                n_late = await pods.catch_up()
+            if pods.synced and (n_late := await pods.catch_up()) is not None:
                 break
         except ApiError as error:
             log.info(1, "A new leader cannot list pods yet", err=str(error))

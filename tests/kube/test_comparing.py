@@ -32,11 +32,10 @@ def compared(told: Told, first: Told, meanwhile: Told, second: Told) -> tuple[in
     comparison.end_first()
     for name, uid, version in meanwhile:
         (known.seen if version else known.gone)(raw(name, uid, version), [])
-    changes: list[Change[int]] = []
     for one in second:
-        comparison.second(raw(*one), changes)
-    comparison.end_second(changes)
-    return comparison.n_divergent, changes
+        comparison.second(raw(*one))
+    changes: list[Change[int]] = []
+    return comparison.mend(changes), changes
 
 
 A1, A2, B1 = ("a", "u", 1), ("a", "u", 2), ("a", "v", 3)
@@ -78,3 +77,23 @@ def test_what_is_late_is_not_lost(told: Told, first: Told, meanwhile: Told, seco
 )
 def test_what_stays_lost_is_mended(told: Told, first: Told, second: Told, mended: list[Change[int]]) -> None:
     assert compared(told, first, [], second) == (1, mended)
+
+
+def test_a_watch_that_moves_but_not_far_enough_is_mended() -> None:
+    """It brought a version between what was told and what was listed."""
+    n_mended, changes = compared([A1], [("a", "u", 5)], [A2], [("a", "u", 6)])
+    assert (n_mended, changes) == (1, [Upserted(Key("", "a"), "u", 6)])
+
+
+def test_what_a_late_watch_brings_after_the_list_is_old_news() -> None:
+    """Lines that were on their way when the list overtook them change nothing any more."""
+    known: Known[int] = Known(
+        lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"])
+    )
+    changes: list[Change[int]] = []
+    known.listed(raw(*B1), changes)
+    for late in (A1, A2):
+        assert known.seen(raw(*late), []) == str(late[2])
+    known.gone(raw("a", "u", 2), changes)
+    assert changes == [Upserted(Key("", "a"), "v", 3)]
+    assert known.version_of(Key("", "a")) == ("v", "3")
