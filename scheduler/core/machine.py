@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, assert_never
+from typing import Final, assert_never
 
 from scheduler.core.decide import Chance, Failed, NoFit, Placement, decide
 from scheduler.core.recording import DECISION_ANNOTATION, decision_record
+from scheduler.core.telling import attempted, failed_event, failure
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -35,7 +36,7 @@ from scheduler.framework.events import (
 )
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
@@ -58,10 +59,6 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-
-#: Longest note that the Events API takes, and what upstream cuts a longer one to (schedule_one.go, truncateMessage).
-_NOTE_LIMIT_BYTES: Final = 1024
-_NOTE_TAIL: Final = " ..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +191,9 @@ class Machine:
             if pod.terminating:
                 # Its bind is left to fail: the API server refuses to bind a pod that is being deleted.
                 self._forget(pod.uid, now_s)
+            else:
+                # Relabelled before its bind was written. Upstream lets it count as it was until the bind is seen.
+                self.state.reassume(pod)
             return
         if (lost := self.state.remove_pod(pod.uid)) is not None:
             # A server restored or lagging behind: what it shows counts, and a bind that it knows better of fails.
@@ -264,7 +264,7 @@ class Machine:
         pod = queued.pod
         if pod.terminating:
             self.queue.done(pod.uid)
-            return [_failed_event(pod, f"skip schedule deleting pod: {pod.key}")]
+            return [failed_event(pod, f"skip schedule deleting pod: {pod.key}")]
         profile = self._profiles.get(pod.scheduler_name)
         if profile is None or self.state.is_assumed(pod.uid):
             self.queue.done(pod.uid)
@@ -307,9 +307,11 @@ class Machine:
     ) -> list[Instruction]:
         self.queue.put_back(queued, rejecting, frozenset(), now_s)
         pod = queued.pod
-        told = _told(pod, message, unschedulable=unschedulable)
         result: Final = "unschedulable" if unschedulable else "error"
-        return [_attempted(queued, result, now_s, message=message), *told]
+        return [
+            attempted(queued, result, now_s, message=message),
+            *failure(pod, message, unschedulable=unschedulable),
+        ]
 
     # The answer to a bind.
 
@@ -321,7 +323,7 @@ class Machine:
         note = f"Successfully assigned {binding.pod.key} to {node_name}"
         return [
             EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
-            _attempted(
+            attempted(
                 binding.queued,
                 "scheduled",
                 binding.started_s,
@@ -343,58 +345,12 @@ class Machine:
             self.queue.put_back(queued, frozenset(), frozenset(), now_s)
         # Told even where the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         text = f'running Bind plugin "DefaultBinder": {message}'
-        told = _told(queued.pod, text, unschedulable=False)
-        return [_attempted(queued, "error", binding.started_s, message=text), *told]
+        return [
+            attempted(queued, "error", binding.started_s, message=text),
+            *failure(queued.pod, text, unschedulable=False),
+        ]
 
     def _forget(self, uid: str, now_s: float) -> None:
         forgotten = self.state.forget(uid)
         if forgotten is not None:
             self._tell(ASSIGNED_POD_DELETE, forgotten, None, now_s)
-
-
-def _told(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
-    """The event of a failed attempt and, where it says something new, the condition."""
-    reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
-    told: list[Instruction] = [_failed_event(pod, message)]
-    known = pod.scheduled
-    said = ("False", reason, message)
-    unchanged = known is not None and (known.status, known.reason, known.message) == said
-    nominated = bool(pod.nominated_node_name)
-    if not unchanged or nominated:
-        told.append(PatchCondition(pod, reason, message, clear_nomination=nominated))
-    return told
-
-
-def _failed_event(pod: Pod, note: str) -> EmitEvent:
-    return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _fitting(note))
-
-
-def _fitting(note: str) -> str:
-    """The note, or its first 1020 bytes and ` ...`; a character that the cut would split is left out."""
-    encoded = note.encode()
-    if len(encoded) <= _NOTE_LIMIT_BYTES:
-        return note
-    kept = encoded[: _NOTE_LIMIT_BYTES - len(_NOTE_TAIL)].decode(errors="ignore")
-    return kept + _NOTE_TAIL
-
-
-def _attempted(
-    queued: QueuedPod,
-    result: Literal["scheduled", "unschedulable", "error"],
-    started_s: float,
-    *,
-    n_evaluated: int = 0,
-    n_feasible: int = 0,
-    message: str = "",
-) -> Attempted:
-    return Attempted(
-        pod=queued.pod,
-        result=result,
-        started_s=started_s,
-        attempts=queued.attempts,
-        first_active_s=started_s if queued.initial_attempt_s is None else queued.initial_attempt_s,
-        after_flush=queued.after_flush,
-        n_evaluated=n_evaluated,
-        n_feasible=n_feasible,
-        message=message,
-    )

@@ -14,7 +14,7 @@ recounted is recounted by `state.audit` and equal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from scheduler.errors import InvariantViolation
@@ -125,6 +125,22 @@ class ClusterState:
         if pod.uid in self.placed:
             raise InvariantViolation(f"assume {pod.key} on {node_name}: uid {pod.uid} is placed already")
         self._put(pod, node_name, assumed=True)
+
+    def reassume(self, pod: Pod) -> None:
+        """
+        The API server shows the assumed pod unbound, as `pod` says: it counts as that, where it is assumed.
+
+        Raises InvariantViolation if the pod is not assumed.
+        """
+        known = self.placed.get(pod.uid)
+        if known is None or not known.assumed:
+            raise InvariantViolation(f"reassume {pod.key}: uid {pod.uid} is not assumed")
+        counted = replace(pod, node_name=self.nodes.name_of(known.row))
+        if self._moves_nothing(known, counted):
+            known.pod = counted
+            return
+        self._lift(known)
+        self._put(counted, counted.node_name, assumed=True)
 
     def forget(self, uid: str) -> Pod | None:
         """An assumed pod counts no more. None where it was not assumed (it may have been confirmed meanwhile)."""

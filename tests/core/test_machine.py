@@ -157,6 +157,19 @@ def test_an_assumed_pod_that_starts_to_terminate_is_forgotten(cluster: Driver) -
     assert cluster.state.placed == {}
 
 
+def test_an_assumed_pod_that_is_relabelled_counts_with_its_new_labels(cluster: Driver) -> None:
+    """Its bind is not written yet; who avoids its new labels stays away, who follows its old ones does not come."""
+    cluster.node("a")
+    pod = cluster.pod("p", labels={"app": "web"})
+    cluster.cycle()
+    cluster.handle(PodSeen(replace(pod, labels={"app": "db"}, resource_version="99")))
+    assert cluster.state.is_assumed(pod.uid)
+    cluster.pod("avoids", affinity=affinity(anti_required=[term(HOSTNAME, selector("app=db"))]))
+    assert "anti-affinity" in event_of(cluster.cycle()).note
+    cluster.pod("follows", affinity=affinity(required=[term(HOSTNAME, selector("app=web"))]))
+    assert "pod affinity rules" in event_of(cluster.cycle()).note
+
+
 def test_a_terminating_pod_is_skipped_when_popped(cluster: Driver) -> None:
     """One Warning event, no attempt, not put back."""
     cluster.node("a")
