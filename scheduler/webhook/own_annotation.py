@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.model.annotations import AFFINITY, parse_extra
+from scheduler.model.annotations import AFFINITY, GRACE, MODE, parse_extra, parse_grace
 from scheduler.model.merging import merged_affinity
 from scheduler.model.terms import Problem
 from scheduler.webhook.field_errors import FieldError, Json, annotation_error
@@ -66,16 +66,28 @@ def own_error(pod: ReviewedPod) -> FieldError | None:
         found = parse_extra(pod.namespace, pod.labels, pod.annotations)
     except RecursionError:
         found = Problem("$: nested too deep")
-    if not isinstance(found, Problem):
-        return None
-    cause = found.cause.removeprefix(f"annotation {AFFINITY}: ")
-    return annotation_error(AFFINITY, pod.annotations.get(AFFINITY, ""), cause)
+    return _located(pod, found) if isinstance(found, Problem) else None
+
+
+def grace_error(pod: ReviewedPod) -> FieldError | None:
+    """Why the enforcer could not read the pod's grace period; None where it can, or there is none."""
+    found = parse_grace(pod.annotations)
+    return _located(pod, found) if isinstance(found, Problem) else None
 
 
 def required_terms(affinity: object, side: str) -> Iterator[object]:
     """The required terms of one side of the annotation, enforced ones included."""
     for kind in (REQUIRED, ENFORCED):
         yield from listed(mapped(affinity, side), kind)
+
+
+def _located(pod: ReviewedPod, problem: Problem) -> FieldError:
+    """The problem as one of the annotation that it is about."""
+    name = next(
+        (each for each in (MODE, GRACE) if problem.cause.startswith(f"annotation {each}: ")), AFFINITY
+    )
+    cause = problem.cause.removeprefix(f"annotation {name}: ")
+    return annotation_error(name, pod.annotations.get(name, ""), cause)
 
 
 def _terms(affinity: Json) -> Iterator[object]:

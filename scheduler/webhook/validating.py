@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from scheduler.model.annotations import AFFINITY, MODE
+from scheduler.model.annotations import AFFINITY, GRACE, MODE
 from scheduler.webhook.field_errors import FieldError, forbidden_pod, invalid_pod
 from scheduler.webhook.mutating import IGNORE, backport_terms, earlier_labels
-from scheduler.webhook.own_annotation import own_error, required_terms
+from scheduler.webhook.own_annotation import grace_error, own_error, required_terms
 from scheduler.webhook.reviews import Allowed, Refused, Review, ReviewedPod, Verdict
 from scheduler.webhook.shapes import listed, mapped, text_of
 from scheduler.webhook.slots import SLOTS
@@ -44,12 +44,12 @@ def validate(review: Review, *, refused: AntiAffinity) -> Verdict:
     pod, old = review.pod, review.old_pod
     if pod is None:
         return Allowed()
-    is_new = old is None or review.operation == "CREATE"
-    if not is_new and old is not None and _declared(old) == _declared(pod):
-        return Allowed()
-    status = invalid_pod(pod.name, _syntax_errors(pod, is_new=is_new))
+    before = None if review.operation == "CREATE" else old
+    status = invalid_pod(pod.name, _syntax_errors(pod, before))
     if status is not None:
         return Refused(status)
+    if before is not None and _declared(before) == _declared(pod):
+        return Allowed()
     for key in _harmful_keys(pod, refused):
         over = " over all namespaces" if refused is AntiAffinity.ALL_NAMESPACES else ""
         return Refused(
@@ -66,11 +66,12 @@ def _declared(pod: ReviewedPod) -> tuple[object, ...]:
     return pod.affinity, pod.annotations.get(AFFINITY), pod.annotations.get(MODE)
 
 
-def _syntax_errors(pod: ReviewedPod, *, is_new: bool) -> Iterator[FieldError]:
-    error = own_error(pod)
-    if error is not None:
-        yield error
-    if not is_new or IGNORE in pod.labels:
+def _syntax_errors(pod: ReviewedPod, before: ReviewedPod | None) -> Iterator[FieldError]:
+    """What cannot be read; of an update, what it has not found there. `before` is None at the creation."""
+    own = own_error(pod) if before is None or _declared(before) != _declared(pod) else None
+    is_grace_new = before is None or before.annotations.get(GRACE) != pod.annotations.get(GRACE)
+    yield from (each for each in (own, grace_error(pod) if is_grace_new else None) if each is not None)
+    if before is not None or IGNORE in pod.labels:
         return
     earlier = earlier_labels(pod)
     found = (earlier, *(backport_terms(pod, slot) for slot in SLOTS))

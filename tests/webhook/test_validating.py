@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.model.annotations import GRACE, MODE
 from scheduler.webhook.validating import AntiAffinity
 from tests import build
 from tests.build import Json
@@ -91,8 +92,13 @@ def test_the_refusal_reads_as_that_of_the_admission_plugin(setting, suffix):
         pytest.param({OWN: '{"podAffinity": 1}'}, OWN, "$.podAffinity: ", id="ours"),
         pytest.param({ANTI_HARD: '[{"weight": 1}, 2]'}, ANTI_HARD, "$[1]: ", id="a list of kep-3633-alt"),
         pytest.param(
-            {OWN: "{}", "affinity-scheduler.io/affinity-mode": "x"}, OWN, "affinity-mode: ", id="mode"
+            {OWN: "{}", MODE: "x"},
+            MODE,
+            'Invalid value: "x": found "x", expected "add" or "replace"',
+            id="mode",
         ),
+        pytest.param({GRACE: "5m"}, GRACE, 'found "5m", expected seconds from 0 to 999999', id="grace"),
+        pytest.param({GRACE: "-1"}, GRACE, 'found "-1", expected', id="grace below zero"),
     ],
 )
 def test_annotations_that_cannot_be_read_are_refused_with_the_json_path(annotations, field, path):
@@ -130,6 +136,26 @@ def test_an_annotation_is_checked_when_it_is_changed(affinity):
     """Fields of a pod are immutable, annotations are not."""
     new, old = updated(lambda meta: meta["annotations"].update({OWN: affinity}))
     assert validated(new, old=old).status is not None
+
+
+def test_a_grace_period_is_checked_when_it_is_changed_and_then_alone():
+    new, old = updated(lambda meta: meta["annotations"].update({GRACE: "soon"}))
+    ((_, field, _),) = validated(new, old=old).causes
+    assert field == f"metadata.annotations[{GRACE}]"
+    new["metadata"]["annotations"][GRACE] = "30"
+    assert validated(new, old=old).status is None
+    stored, changed = copy.deepcopy(new), copy.deepcopy(new)
+    for pod in (stored, changed):
+        pod["metadata"]["annotations"][GRACE] = "soon"
+    changed["metadata"]["annotations"][OWN] = "{}"
+    assert validated(changed, old=stored).status is None
+
+
+def test_every_good_grace_period_is_let_in():
+    for text in ("0", "30", "0.5", "999999", "86400.125"):
+        pod = build.pod("web-0")
+        pod["metadata"]["annotations"] = {GRACE: text}
+        assert validated(pod).status is None, text
 
 
 def test_an_annotation_that_only_creation_reads_is_not_checked_later():
