@@ -56,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where its Lease and its ConfigMap are (default %(default)s)",
     )
     parser.add_argument(
+        "--name", default=NAME, help="what its Lease and its ConfigMap are called (default %(default)s)"
+    )
+    parser.add_argument(
         "--leader-elect", choices=("true", "false"), default="true", help="default %(default)s"
     )
     parser.add_argument(
@@ -155,8 +158,9 @@ def _options(args: argparse.Namespace) -> Options:
     settings = load_settings(args.config, gates) if args.config else default_settings(gates)
     return Options(
         settings=_with_kubeconfig(settings, args.kubeconfig),
-        election=_election(settings.leader_election, args.namespace) if args.leader_elect == "true" else None,
+        election=_election(settings.leader_election, args) if args.leader_elect == "true" else None,
         namespace=args.namespace,
+        name=args.name,
         limits=_limits(args),
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
         dry_run=args.dry_run,
@@ -195,11 +199,11 @@ def _share(text: str) -> float:
     return percent / 100
 
 
-def _election(settings: LeaderElection, namespace: str) -> ElectionSettings:
+def _election(settings: LeaderElection, args: argparse.Namespace) -> ElectionSettings:
     """A Lease of its own, with the durations of the scheduler's."""
     return ElectionSettings(
-        namespace=namespace,
-        name=NAME,
+        namespace=args.namespace,
+        name=args.name,
         lease_duration_s=settings.lease_duration_s,
         renew_deadline_s=settings.renew_deadline_s,
         retry_period_s=settings.retry_period_s,

@@ -34,7 +34,7 @@ from scheduler.observe.enforcement import EnforcementMetrics
 from scheduler.observe.logs import Logger, configure
 from scheduler.settings.resolved import Settings
 from scheduler.shell.app import check_reachable
-from scheduler.shell.enforcement_reports import NAME, Reports
+from scheduler.shell.enforcement_reports import Reports
 from scheduler.shell.evictor import evicted
 from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
@@ -67,8 +67,9 @@ class Options:
     settings: Settings
     #: None where no election is held: this instance alone evicts.
     election: ElectionSettings | None
-    #: Where the record of lost matches is kept.
+    #: Where the record of lost matches is kept, and what it is called.
     namespace: str
+    name: str
     limits: Limits
     #: Namespaces whose pods are never evicted.
     protected: frozenset[str]
@@ -158,7 +159,7 @@ class _Daemon:
             for watched in _watched()
         ]
         self._recorder = EventRecorder(client, on_dropped=metrics.on_event_dropped)
-        self._record = GraceRecord(client, options.namespace, NAME, log=log)
+        self._record = GraceRecord(client, options.namespace, options.name, log=log)
         self._reports = Reports(metrics, log, self._recorder if not options.dry_run else None)
         self._in_flight: asyncio.Task[None] | None = None
         self._stopping = False

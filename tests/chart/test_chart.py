@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.cli import run, webhook
+from scheduler.cli import enforce, run, webhook
 from scheduler.settings.loading import parse_settings
+from scheduler.shell.profiles import exempt_namespaces
 from tests.build import Json
 from tests.manifests.files import BASE, MANIFESTS, ROOT, container, named, one, resources
 
@@ -20,8 +21,13 @@ helm = pytest.importorskip(
 )
 
 CHART = MANIFESTS / "chart"
-WEBHOOK = "affinity-scheduler-webhook"
+ENFORCER, WEBHOOK = "affinity-scheduler-enforcer", "affinity-scheduler-webhook"
 CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+EVERYTHING: Json = {
+    "enforcer": {"enabled": True},
+    "networkPolicy": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+}
 #: Labels that only a chart knows.
 HELMS = (
     "app.kubernetes.io/instance",
@@ -108,6 +114,18 @@ def test_the_scheduler_is_the_one_of_the_manifests(chart):
     assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration")}
 
 
+def test_the_enforcer_is_the_one_of_the_manifests(chart):
+    off = {"scheduler": {"enabled": False}, "webhook": {"enabled": False}}
+    ours = rendered(chart, {**off, "enforcer": {"enabled": True}})
+    theirs = resources(MANIFESTS / "enforcer")
+    for kind, name in sorted(names(theirs)):
+        expected, found = named(theirs, kind)[name], named(ours, kind)[name]
+        assert alike(found, "namespace") == alike(expected, "namespace"), (kind, name)
+    (text,) = one(ours, "ConfigMap")["data"].values()
+    assert yaml.safe_load(text) == yaml.safe_load((MANIFESTS / "enforcer" / "configuration.yaml").read_text())
+    assert names(ours) - names(theirs) == {("ConfigMap", f"{ENFORCER}-configuration")}
+
+
 def test_the_webhook_is_the_one_of_the_manifests(chart):
     ours = rendered(chart, {"scheduler": {"enabled": False}}, namespace=WEBHOOK)
     theirs = [each for each in resources(MANIFESTS / "webhook") if each["kind"] != "Namespace"]
@@ -120,7 +138,7 @@ def test_the_webhook_is_the_one_of_the_manifests(chart):
 
 
 def test_everything_is_in_the_releases_namespace_and_named_after_it(chart):
-    objects = rendered(chart, name="prod", namespace="scheduling")
+    objects = rendered(chart, EVERYTHING, name="prod", namespace="scheduling")
     for each in objects:
         assert each["metadata"]["name"].startswith("prod-affinity-scheduler")
         assert each["metadata"].get("namespace", "scheduling") == "scheduling"
@@ -129,33 +147,109 @@ def test_everything_is_in_the_releases_namespace_and_named_after_it(chart):
     arguments = container(named(objects, "Deployment")["prod-affinity-scheduler-webhook"])["args"]
     assert "--name=prod-affinity-scheduler-webhook" in arguments
     assert "--namespace=scheduling" in arguments
-    rules = one([each for each in objects if each["metadata"]["name"].endswith("leader-election")], "Role")[
-        "rules"
-    ]
-    (text,) = one(objects, "ConfigMap")["data"].values()
+    state = named(objects, "Role")["prod-affinity-scheduler-enforcer-state"]["rules"]
+    assert {name for rule in state for name in rule.get("resourceNames", [])} == {
+        "prod-affinity-scheduler-enforcer"
+    }
+    enforcer = container(named(objects, "Deployment")["prod-affinity-scheduler-enforcer"])["args"]
+    assert "--name=prod-affinity-scheduler-enforcer" in enforcer
+    rules = named(objects, "Role")["prod-affinity-scheduler-leader-election"]["rules"]
+    (text,) = named(objects, "ConfigMap")["prod-affinity-scheduler-configuration"]["data"].values()
     election = parse_settings(text, "ConfigMap").leader_election
     assert (election.resource_namespace, [election.resource_name]) == (
         "scheduling",
         rules[1]["resourceNames"],
     )
     assert {each["metadata"]["name"] for each in objects if each["kind"] == "FlowSchema"} == {
-        "prod-affinity-scheduler",
-        "prod-affinity-scheduler-leader-election",
+        f"prod-affinity-scheduler{suffix}"
+        for suffix in ("", "-leader-election", "-enforcer", "-enforcer-leader-election")
     }
 
 
 @pytest.mark.parametrize(
-    ("values", "absent"),
+    "component",
     [
-        pytest.param({"webhook": {"enabled": False}}, WEBHOOK, id="no webhook"),
-        pytest.param({"scheduler": {"enabled": False}}, "affinity-scheduler", id="no scheduler"),
+        pytest.param("scheduler", id="no scheduler"),
+        pytest.param("enforcer", id="no enforcer"),
+        pytest.param("webhook", id="no webhook"),
     ],
 )
-def test_a_component_that_is_switched_off_leaves_nothing_behind(chart, values, absent):
-    left = {name for _, name in names(rendered(chart, values))}
-    mine = {name for name in left if name.startswith(WEBHOOK) == (absent == WEBHOOK)}
-    assert mine == set()
-    assert left
+@pytest.mark.parametrize("namespace", ["kube-system", "scheduling"])
+def test_a_component_that_is_switched_off_leaves_nothing_behind(chart, component, namespace):
+    values = {**EVERYTHING, "serviceMonitor": {"enabled": False}}
+
+    def left(is_on: bool) -> set[tuple[str, str]]:
+        switched = {**values, component: {"enabled": is_on}}
+        return names(rendered(chart, switched, namespace=namespace))
+
+    suffixes = {"enforcer": ENFORCER, "webhook": WEBHOOK}
+
+    def owner(name: str) -> str:
+        return next((each for each, prefix in suffixes.items() if name.startswith(prefix)), "scheduler")
+
+    everything = left(True)
+    assert left(False) == {(kind, name) for kind, name in everything if owner(name) != component}
+    assert {owner(name) for _, name in everything} == {"scheduler", "enforcer", "webhook"}
+
+
+def test_by_default_nothing_may_evict(chart):
+    rules = [rule for role in named(rendered(chart), "ClusterRole").values() for rule in role["rules"]]
+    assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
+
+
+def test_a_dry_run_has_no_right_to_evict(chart):
+    values = {"enforcer": {"enabled": True, "dryRun": True}}
+    objects = rendered(chart, values)
+    assert "--dry-run" in container(named(objects, "Deployment")[ENFORCER])["args"]
+    rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
+    assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
+
+
+def test_the_enforcer_exempts_whom_the_scheduler_exempts(chart):
+    """Whoever the scheduler let in must not be evicted for what it does not see."""
+    exempt = {"name": "InterPodAffinity", "args": {"exemptNamespaces": ["daemons"]}}
+    profiles = [{"schedulerName": "a", "pluginConfig": [exempt]}]
+    values = {"enforcer": {"enabled": True}, "scheduler": {"configuration": {"profiles": profiles}}}
+    maps = named(rendered(chart, values), "ConfigMap")
+    for name in ("affinity-scheduler", ENFORCER):
+        (text,) = maps[f"{name}-configuration"]["data"].values()
+        assert exempt_namespaces(parse_settings(text, "ConfigMap")) == {"daemons"}
+
+
+def test_a_network_policy_lets_in_the_api_server_and_whoever_scrapes(chart):
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    values = {**EVERYTHING, "networkPolicy": {"enabled": True, "metricsFrom": peers}}
+    objects = rendered(chart, values)
+    policies, deployments = named(objects, "NetworkPolicy"), named(objects, "Deployment")
+    assert set(policies) == set(deployments)
+    for name, deployment in deployments.items():
+        spec = policies[name]["spec"]
+        assert spec["podSelector"] == deployment["spec"]["selector"]
+        ports = {port["name"]: port["containerPort"] for port in container(deployment)["ports"]}
+        expected = [{"ports": [{"port": ports["http"]}], "from": peers}]
+        if "https" in ports:
+            expected.insert(0, {"ports": [{"port": ports["https"]}]})
+        assert spec["ingress"] == expected
+    nobody = rendered(chart, {"networkPolicy": {"enabled": True}})
+    assert named(nobody, "NetworkPolicy")["affinity-scheduler"]["spec"]["ingress"] is None
+    assert not named(rendered(chart), "NetworkPolicy")
+
+
+def test_one_service_monitor_finds_the_services_of_all_components(chart):
+    values = {**EVERYTHING, "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
+    objects = rendered(chart, values)
+    monitor = one(objects, "ServiceMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    selector = monitor["spec"]["selector"]
+    (asked,) = selector["matchExpressions"]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    services = named(objects, "Service").values()
+    assert len(services) == 3
+    for service in services:
+        labels = service["metadata"]["labels"]
+        assert selector["matchLabels"].items() <= labels.items()
+        assert labels[asked["key"]] in asked["values"]
+        assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
 
 
 def test_the_configuration_is_merged_over_the_charts(chart):
@@ -234,6 +328,11 @@ def test_merging_fields_asks_about_pods_with_fields(chart):
         pytest.param({"webhook": {"failurePolicy": "ignore"}}, "failurePolicy", id="an unknown word"),
         pytest.param({"webhook": {"refuseAntiAffinity": False}}, "refuseAntiAffinity", id="YAML's off"),
         pytest.param({"scheduler": {"replicas": 0}}, "replicas", id="no replica"),
+        pytest.param({"enforcer": {"maxShare": 0.1}}, "maxShare", id="a share that is no percentage"),
+        pytest.param({"enforcer": {"maxShare": "101%"}}, "maxShare", id="more than all"),
+        pytest.param({"enforcer": {"grace": "soon"}}, "grace", id="a duration without numbers"),
+        pytest.param({"enforcer": {"maxEvictions": {"perNode": 0}}}, "perNode", id="no eviction at all"),
+        pytest.param({"enforcer": {"protectedNamespaces": ["a,b"]}}, "protectedNam", id="a list in a text"),
         pytest.param({"scheduler": {"configuration": {"profiles": []}}}, "profiles", id="no profile"),
     ],
 )
@@ -243,10 +342,15 @@ def test_values_that_cannot_be_meant_are_refused(chart, values, complaint):
 
 
 @pytest.mark.parametrize(
-    ("component", "command"), [("affinity-scheduler", run), (WEBHOOK, webhook)], ids=["scheduler", "webhook"]
+    ("component", "command"),
+    [("affinity-scheduler", run), (ENFORCER, enforce), (WEBHOOK, webhook)],
+    ids=["scheduler", "enforcer", "webhook"],
 )
 def test_the_program_knows_every_flag_of_its_deployment(chart, component, command):
-    values = {"webhook": {"mergeFields": True, "certManager": {"enabled": True}}}
+    values = {
+        "enforcer": {"enabled": True, "dryRun": True},
+        "webhook": {"mergeFields": True, "certManager": {"enabled": True}},
+    }
     name, *arguments = container(named(rendered(chart, values), "Deployment")[component])["args"]
     assert command.__name__ == f"scheduler.cli.{name}"
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)

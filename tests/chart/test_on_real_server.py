@@ -19,6 +19,15 @@ helm = pytest.importorskip(
 
 pytestmark = pytest.mark.real
 
+#: Which the server knows nothing of here.
+OTHERS = ("cert-manager.io/", "monitoring.coreos.com/")
+PEER: Json = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+EVERYTHING: Json = {
+    "enforcer": {"enabled": True},
+    "networkPolicy": {"enabled": True, "metricsFrom": [PEER]},
+    "serviceMonitor": {"enabled": True},
+}
+
 
 @pytest.fixture
 def kubectl(real_server: Address, tmp_path: Path) -> Kubectl:
@@ -34,7 +43,7 @@ def kubectl(real_server: Address, tmp_path: Path) -> Kubectl:
     ("namespace", "values"),
     [
         pytest.param("kube-system", {}, id="defaults"),
-        pytest.param("default", {}, id="another namespace"),
+        pytest.param("default", EVERYTHING, id="everything, in another namespace"),
         pytest.param("kube-system", {"webhook": {"mergeFields": True}}, id="merging fields"),
         pytest.param(
             "kube-system", {"webhook": {"matchConditions": False, "mutating": False}}, id="only validating"
@@ -48,7 +57,7 @@ def test_every_object_is_one_that_the_server_knows(kubectl: Kubectl, namespace: 
         files = chart.render(values, name="affinity-scheduler", namespace=namespace)
     texts = [text for path, text in files.items() if path.endswith(".yaml")]
     objects = [each for text in texts for each in yaml.safe_load_all(text) if each]
-    known = [each for each in objects if not each["apiVersion"].startswith("cert-manager.io/")]
+    known = [each for each in objects if not each["apiVersion"].startswith(OTHERS)]
     said = kubectl(
         "create", "--dry-run=server", "--validate=strict", "-f", "-", given=yaml.safe_dump_all(known)
     )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
+from pathlib import Path
 
 import msgspec
 
 from scheduler.cli import enforce
 from scheduler.kube import evicting, requests
 from scheduler.kube.requests import LIVE_PODS, LeaseSpec, Resource
+from scheduler.settings.loading import load_settings
 from scheduler.shell import enforcer, probes
 from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.informers import always_watched
-from tests.manifests.files import MANIFESTS, container, kustomization, named, one, resources
+from tests.manifests.files import BASE, MANIFESTS, container, kustomization, named, one, resources
+from tests.manifests.kubectl import Kubectl
 from tests.manifests.rights import Right, granted
 
 FOLDER = MANIFESTS / "enforcer"
@@ -87,13 +91,41 @@ def test_the_arguments_are_the_programs() -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
     enforce.add_arguments(parser)
     parsed = parser.parse_args(arguments)
-    assert parsed.namespace == NAMESPACE
+    assert (parsed.namespace, parsed.name) == ("$(NAMESPACE)", NAME)
+    (variable,) = CONTAINER["env"]
+    assert variable["name"] == "NAMESPACE"
+    assert variable["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
+    (mount,) = CONTAINER["volumeMounts"]
+    (volume,) = POD["spec"]["volumes"]
+    (generated,) = kustomization(FOLDER)["configMapGenerator"]
+    assert (mount["name"], volume["configMap"]["name"]) == (volume["name"], generated["name"])
+    assert [parsed.config] == [f"{mount['mountPath']}/{name}" for name in generated["files"]]
     assert parsed.bind_address == "0.0.0.0"
     assert [parsed.port] == [port["containerPort"] for port in CONTAINER["ports"]]
+    parsed.namespace, parsed.config = NAMESPACE, str(FOLDER / "configuration.yaml")
     options = enforce._options(parsed)
     assert options.limits == enforce._LIMITS
+    assert (options.namespace, options.name) == (NAMESPACE, NAME)
     assert options.election is not None
     assert (options.election.namespace, options.election.name) == (NAMESPACE, NAME)
+
+
+def test_it_has_the_exempt_namespaces_of_the_scheduler() -> None:
+    ours, theirs = (load_settings(str(each / "configuration.yaml")) for each in (FOLDER, BASE))
+    assert ours.profiles == theirs.profiles
+
+
+def test_it_runs_in_a_namespace_of_ones_own_choosing(tmp_path: Path) -> None:
+    """A kustomization over it that names the namespace is enough."""
+    up = os.path.relpath(FOLDER, tmp_path)
+    text = f"namespace: mine\nresources: [{up}]\n"
+    (tmp_path / "kustomization.yaml").write_text(text)
+    objects = Kubectl().rendered(tmp_path)
+    assert {each["metadata"].get("namespace", "mine") for each in objects} == {"mine"}
+    for kind in ("ClusterRoleBinding", "RoleBinding"):
+        assert one(objects, kind)["subjects"][0]["namespace"] == "mine"
+    arguments = container(one(objects, "Deployment"))["args"]
+    assert [each for each in arguments if "kube-system" in each] == ["--protected-namespaces=kube-system"]
 
 
 def test_bindings_give_the_roles_to_the_account_that_the_pods_run_as() -> None:
@@ -107,7 +139,8 @@ def test_bindings_give_the_roles_to_the_account_that_the_pods_run_as() -> None:
 
 def test_selectors_match_the_pods_and_a_drain_is_never_held_up() -> None:
     budget = one(OBJECTS, "PodDisruptionBudget")["spec"]
-    for selector in (DEPLOYMENT["spec"]["selector"], budget["selector"]):
+    service = {"matchLabels": one(OBJECTS, "Service")["spec"]["selector"]}
+    for selector in (DEPLOYMENT["spec"]["selector"], budget["selector"], service):
         assert selector["matchLabels"].items() <= POD["metadata"]["labels"].items()
     assert budget["maxUnavailable"] == 1
 
