@@ -53,7 +53,7 @@ _SWEEP_PERIOD_S: Final = 60.0
 #: Longer than the longest pause between two attempts to list or watch, which is 30 s.
 _INTERRUPTED_S: Final = 40.0
 _RELOAD_S: Final = 5.0
-_STOP_EVICTION_S: Final = 12.0
+_STOP_EVICTION_S: Final = 17.0
 _STOP_EVENTS_S: Final = 3.0
 #: Controllers that put a pod back on the node that it was evicted from; a Node owns the static pods of its kubelet.
 _RETURNING: Final = frozenset({"DaemonSet", "Node"})

@@ -22,7 +22,8 @@ from scheduler.kube.evicting import evict, is_leaving
 from scheduler.kube.requests import get_pod
 from scheduler.model.pods import Pod
 
-TIMEOUT_S: Final = 10.0
+#: The server tries for up to 10.5 s after conflicts, another uid among them (`EvictionsRetry`); this is longer.
+TIMEOUT_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)

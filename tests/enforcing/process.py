@@ -1,4 +1,4 @@
-"""`python -m scheduler enforce` as a process beside an embedded cluster, and what a user does to that cluster."""
+"""`python -m scheduler enforce` as a process beside a cluster, and what a user does to that cluster."""
 
 from __future__ import annotations
 
@@ -23,16 +23,21 @@ from tests.integration.waiting import until
 
 
 class Shop:
-    """An embedded cluster with controllers: a1 and a2 in zone a, b1 and b2 in zone b, and namespace `shop`."""
+    """A cluster: a1 and a2 in zone a, b1 and b2 in zone b, and a namespace."""
 
-    def __init__(self, server: DevCluster, api: Api, kubeconfig: Path) -> None:
-        self.server, self.api, self.kubeconfig = server, api, kubeconfig
+    def __init__(self, api: Api, kubeconfig: Path, namespace: str = "shop") -> None:
+        self.api, self.kubeconfig, self.namespace = api, kubeconfig, namespace
+
+    async def nodes(self) -> None:
+        """The four nodes are there."""
+        for name in ("a1", "a2", "b1", "b2"):
+            (await self.api.post("/api/v1/nodes", build.node(name, labels={ZONE: name[0]}))).ok  # noqa: B018
 
     async def pod(
         self, name: str, node: str, annotation: Any = None, *, grace: str | None = None, **keywords: Any
     ) -> None:
         """The pod runs on the node, placed by hand as any other scheduler would."""
-        document = build.pod(name, namespace="shop", **keywords)
+        document = build.pod(name, namespace=self.namespace, **keywords)
         document["metadata"].pop("uid")
         document["spec"]["schedulerName"] = "somebody-else"
         annotations = {AFFINITY: json.dumps(annotation)} if annotation else {}
@@ -50,7 +55,7 @@ class Shop:
         (await self.api.post(f"{self.path('pods')}/{name}/binding", binding)).ok  # noqa: B018
 
     def path(self, plural: str, *, group: str = "api/v1") -> str:
-        return f"/{group}/namespaces/shop/{plural}"
+        return f"/{group}/namespaces/{self.namespace}/{plural}"
 
     async def label(self, path: str, **labels: str | None) -> None:
         """Merged into the labels of the object at `path`."""
@@ -84,12 +89,12 @@ class Shop:
 @asynccontextmanager
 async def shop(folder: Path) -> AsyncIterator[Shop]:
     async with DevCluster(controllers=True) as server, Api(server.url, {}) as api:
-        for name in ("a1", "a2", "b1", "b2"):
-            (await api.post("/api/v1/nodes", build.node(name, labels={ZONE: name[0]}))).ok  # noqa: B018
         (await api.post("/api/v1/namespaces", build.namespace("shop", labels={"team": "red"}))).ok  # noqa: B018
         kubeconfig = folder / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
-        yield Shop(server, api, kubeconfig)
+        shop = Shop(api, kubeconfig)
+        await shop.nodes()
+        yield shop
 
 
 @asynccontextmanager

@@ -9,7 +9,8 @@ import pytest
 
 from scheduler.enforcing.orders import Ended
 from scheduler.model.pods import PodDecoder
-from scheduler.shell.evictor import Outcome, evicted
+from scheduler.shell import enforcer
+from scheduler.shell.evictor import TIMEOUT_S, Outcome, evicted
 from tests import build
 from tests.kube.build import body
 from tests.kube.scripted import client_of, lost, reply, scripted
@@ -71,3 +72,7 @@ async def test_every_answer_has_its_outcome(answers: list[Any], outcome: Outcome
         "deleteOptions": {"preconditions": {"uid": "u1"}},
     }
     assert script.asked[0].path == "/api/v1/namespaces/default/pods/p/eviction"
+
+
+def test_at_the_end_an_eviction_in_flight_is_waited_for() -> None:
+    assert TIMEOUT_S < enforcer._STOP_EVICTION_S

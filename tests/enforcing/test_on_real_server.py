@@ -1,0 +1,291 @@
+"""On a real API server, installed as the README says: what the enforcer does there with the rights of its manifests."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from scheduler.enforcing.orders import Ended
+from scheduler.errors import ApiError, Forbidden
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.kube.requests import JSON, Request
+from scheduler.model.pods import Pod, PodDecoder
+from scheduler.shell.evictor import evicted
+from tests.apiserver import Address
+from tests.build import ZONE, Json, selector, term
+from tests.devcluster.contract.client import Api
+from tests.enforcing.driving import rules
+from tests.enforcing.process import Shop, enforcing
+from tests.enforcing.test_manifests import CONTAINER, FOLDER, NAMESPACE, all_requests
+from tests.integration.cluster import kubeconfig_text
+from tests.integration.daemon import Daemon
+from tests.integration.waiting import until
+from tests.manifests.kubectl import Kubectl
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+NAME = "affinity-scheduler-enforcer"
+WEB, DB = {"app": "web"}, {"app": "db"}
+APART = rules(far=[term(ZONE, selector("app=web"))])
+NEAR_DB = rules(near=[term(ZONE, selector("app=db"))])
+EVICTIONS = "affinity_scheduler_enforcement_evictions_total"
+WAITING = "affinity_scheduler_enforcement_waiting"
+
+
+@pytest.fixture(scope="module")
+def kubectl(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    path = tmp_path_factory.mktemp("admin") / "kubeconfig"
+    return Kubectl(_kubeconfig(path, real_server, real_server.token))
+
+
+@pytest.fixture(scope="module")
+def account(
+    real_server: Address, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """manifests/enforcer is applied; a kubeconfig with a token of its ServiceAccount and no other credentials."""
+    said = kubectl("apply", "--validate=strict", "-k", FOLDER)
+    assert "warning" not in said.lower()
+    token = kubectl("create", "token", NAME, "--namespace", NAMESPACE).strip()
+    yield _kubeconfig(tmp_path_factory.mktemp("account") / "kubeconfig", real_server, token)
+    kubectl("delete", "--wait=false", "-k", FOLDER)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def cluster(real_server: Address, account: Path) -> AsyncIterator[Shop]:
+    """Four nodes and a namespace of the test's own; `kubeconfig` is the enforcer's."""
+    context = ssl.create_default_context(cafile=str(real_server.ca_file))
+    headers = {"Authorization": f"Bearer {real_server.token}"}
+    async with Api(real_server.url, headers, ssl=context) as api:
+        await _clear(api)
+        await api.enter_namespace()
+        shop = Shop(api, account, api.namespace)
+        await shop.nodes()
+        yield shop
+        await _clear(api)
+
+
+async def _clear(api: Api) -> None:
+    for pod in (await api.get("/api/v1/pods")).ok["items"]:
+        meta = pod["metadata"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        await api.delete(path, {"gracePeriodSeconds": 0})
+    for node in (await api.get("/api/v1/nodes")).ok["items"]:
+        await api.delete(f"/api/v1/nodes/{node['metadata']['name']}")
+
+
+def _kubeconfig(path: Path, address: Address, token: str) -> Path:
+    path.touch(mode=0o600)
+    path.write_text(kubeconfig_text(address.url, token=token, ca_file=str(address.ca_file)))
+    return path
+
+
+def _arguments() -> list[str]:
+    """The Deployment's, but for the address, the port, and what the kubelet fills in."""
+    given = CONTAINER["args"][1:]
+    ours = ("--config=", "--bind-address=", "--port=", "--max-share=", "--namespace=")
+    kept = [each for each in given if not each.startswith(ours)]
+    return [*kept, f"--config={FOLDER / 'configuration.yaml'}", f"--namespace={NAMESPACE}"]
+
+
+async def _runs(cluster: Shop, name: str) -> None:
+    """As its kubelet would say: a pod that is not ready is no loss to a budget."""
+    ready = {"type": "Ready", "status": "True"}
+    status = {"status": {"phase": "Running", "conditions": [ready]}}
+    (await cluster.api.patch(f"{cluster.path('pods')}/{name}/status", status)).ok  # noqa: B018 - asserts success
+
+
+async def _budget(cluster: Shop, name: str, app: str, n_allowed: int) -> str:
+    """A budget, judged as its controller would."""
+    path = cluster.path("poddisruptionbudgets", group="apis/policy/v1")
+    budget: Json = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"minAvailable": 1, "selector": selector(f"app={app}")},
+    }
+    (await cluster.api.post(path, budget)).ok  # noqa: B018 - asserts success
+    await _judged(cluster, f"{path}/{name}", n_allowed)
+    return f"{path}/{name}"
+
+
+async def _judged(cluster: Shop, path: str, n_allowed: int) -> None:
+    counts = {"disruptionsAllowed": n_allowed, "currentHealthy": 1 + n_allowed, "desiredHealthy": 1}
+    status = {"status": {**counts, "expectedPods": 1 + n_allowed, "observedGeneration": 1}}
+    (await cluster.api.patch(f"{path}/status", status)).ok  # noqa: B018 - asserts success
+
+
+async def _never_refused(daemon: Daemon) -> None:
+    for code in ("401", "403"):
+        assert await daemon.metric("rest_client_requests_total", code=code) == 0, daemon.log()
+    assert not daemon.logged("forbidden"), daemon.log()
+    assert await daemon.metric("affinity_scheduler_events_dropped_total") == 0
+
+
+async def test_it_does_its_whole_job_without_one_refused_request(cluster: Shop) -> None:
+    """Label changes of a pod and a node end in evictions and events; the Lease is its own."""
+    await cluster.pod("by-pod", "a1", APART)
+    await cluster.pod("web", "a2", labels=DB)
+    await cluster.pod("by-node", "b1", rules(far=[term(ZONE, selector("app=cache"))]))
+    await cluster.pod("cache", "a1", labels={"app": "cache"})
+    for name in ("by-pod", "web", "by-node", "cache"):
+        await _runs(cluster, name)
+    async with enforcing(cluster.kubeconfig, *_arguments()) as daemon:
+        await cluster.label(f"{cluster.path('pods')}/web", app="web")
+        await cluster.left("web", "by-node", "cache")
+        events = await until(
+            lambda: cluster.events("by-pod"), lambda found: len(found) == 2, what="both events"
+        )
+        (event,) = [each for each in events if each["action"] == "Evicting"]
+        assert event["note"].startswith("Evicted: required anti-affinity: no other pod with app=web")
+        assert event["related"]["name"] == "web"
+        await cluster.label_node("b1", zone="a")
+        await cluster.left("web", "cache")
+        assert await daemon.metric(EVICTIONS, result="evicted") == 2
+        assert await daemon.metric("leader_election_master_status") == 1
+        await _never_refused(daemon)
+    lease = await cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}")
+    assert lease.ok["spec"].get("holderIdentity", "") == ""
+
+
+async def test_the_grace_period_goes_on_after_a_restart(cluster: Shop) -> None:
+    await cluster.pod("db", "a1", labels=DB)
+    await cluster.pod("p", "a2", NEAR_DB, grace="6")
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
+
+    async def recorded() -> dict[str, float]:
+        answer = await cluster.api.get(path)
+        found: dict[str, float] = json.loads(answer.ok["data"]["lost-since.json"])["lostSince"]
+        return found
+
+    async with enforcing(cluster.kubeconfig, *_arguments()) as daemon:
+        await cluster.delete("db")
+        await until(lambda: daemon.metric(WAITING, reason="grace"), what="the wait")
+    since = await recorded()
+    assert len(since) == 1
+    async with enforcing(cluster.kubeconfig, *_arguments()) as daemon:
+        assert await cluster.names() == {"p"}
+        await until(recorded, lambda found: found == since or not found, what="the same record")
+        await cluster.left()
+        await until(lambda: daemon.metric(EVICTIONS, result="evicted"), what="the count")
+        await _never_refused(daemon)
+
+
+async def test_a_disruption_budget_holds_until_it_allows_an_eviction(cluster: Shop) -> None:
+    await cluster.pod("picky", "a1", APART, labels={"app": "picky"})
+    await cluster.pod("web", "a2", labels=WEB)
+    for name in ("picky", "web"):
+        await _runs(cluster, name)
+    path = await _budget(cluster, "keep", "picky", 0)
+    async with enforcing(cluster.kubeconfig, *_arguments()) as daemon:
+        await until(lambda: daemon.metric(EVICTIONS, result="blocked"), what="a refusal")
+        await until(lambda: daemon.metric(WAITING, reason="budget"), what="the gauge")
+        assert await cluster.names() == {"picky", "web"}
+        assert daemon.logged("Eviction not allowed now", "disruption budget")
+        await _judged(cluster, path, 1)
+        await cluster.left("web")
+        await until(lambda: daemon.metric(EVICTIONS, result="evicted"), what="the count")
+        await _never_refused(daemon)
+    status = (await cluster.api.get(path)).ok["status"]
+    assert status["disruptionsAllowed"] == 0
+    assert list(status["disruptedPods"]) == ["picky"]
+
+
+async def test_two_budgets_on_one_pod_are_a_failure_that_is_tried_again(cluster: Shop) -> None:
+    """The server cannot weigh them and answers 500; the pod, read again, is as it was."""
+    await cluster.pod("picky", "a1", APART, labels={"app": "picky"})
+    await cluster.pod("web", "a2", labels=WEB)
+    for name in ("picky", "web"):
+        await _runs(cluster, name)
+    paths = [await _budget(cluster, name, "picky", 1) for name in ("one", "two")]
+    async with enforcing(cluster.kubeconfig, *_arguments()) as daemon:
+        await until(lambda: daemon.metric(EVICTIONS, result="failed"), what="a failure")
+        assert daemon.logged("Eviction failed", "more than one PodDisruptionBudget")
+        assert await cluster.names() == {"picky", "web"}
+        (await cluster.api.delete(paths[0])).ok  # noqa: B018 - asserts success
+        await cluster.left("web")
+        await _never_refused(daemon)
+
+
+async def test_a_pod_of_the_same_name_is_never_evicted_for_another(cluster: Shop) -> None:
+    """What was decided of one uid does nothing to the next pod of that name."""
+    await cluster.pod("p", "a1")
+    old = await _pod(cluster, "p")
+    async with await _client(cluster.kubeconfig) as client:
+        await cluster.delete("p")
+        assert (await evicted(client, old)).ended is Ended.GONE
+        await cluster.pod("p", "a1")
+        assert (await evicted(client, old)).ended is Ended.GONE
+        assert await cluster.names() == {"p"}
+        assert (await evicted(client, await _pod(cluster, "p"))).ended is Ended.EVICTED
+        # Terminating for want of a kubelet: asked once more, nothing is lost.
+        assert (await evicted(client, await _pod(cluster, "p"))).ended is Ended.EVICTED
+        assert await cluster.names() == set()
+
+
+async def test_a_dry_run_needs_no_right_to_write_and_writes_nothing(cluster: Shop) -> None:
+    await cluster.pod("picky", "a1", APART)
+    await cluster.pod("web", "a2", labels=WEB)
+    async with enforcing(cluster.kubeconfig, *_arguments(), "--dry-run") as daemon:
+        await until(_lines(daemon, "Would evict"), what="the line")
+        assert await daemon.metric("rest_client_requests_total", method="GET") > 0
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            assert await daemon.metric("rest_client_requests_total", method=method) == 0
+    assert await cluster.names() == {"picky", "web"}
+    assert await cluster.events("picky") == []
+
+
+async def test_none_of_the_requests_that_it_can_make_is_refused(account: Path) -> None:
+    async with await _client(account) as client:
+        for request in all_requests():
+            try:
+                await client.request(request, timeout_s=15.0)
+            except Forbidden as error:
+                pytest.fail(f"{request.method} {request.path}: {error}")
+            except ApiError:
+                pass  # about the object, not about us
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "/api/v1/secrets", id="reading secrets"),
+        pytest.param("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/other", id="another ConfigMap"),
+        pytest.param("GET", f"/api/v1/namespaces/default/configmaps/{NAME}", id="a ConfigMap elsewhere"),
+        pytest.param("DELETE", "/api/v1/namespaces/default/pods/x", id="deleting a pod past its budget"),
+        pytest.param("PATCH", "/api/v1/namespaces/default/pods/x", id="labelling a pod"),
+        pytest.param("PATCH", "/api/v1/nodes/x", id="tainting a node"),
+        pytest.param("POST", "/api/v1/namespaces/default/pods/x/binding", id="binding a pod"),
+        pytest.param(
+            "GET",
+            f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/affinity-scheduler",
+            id="the scheduler's Lease",
+        ),
+    ],
+)
+async def test_what_it_never_does_is_refused(account: Path, method: str, path: str) -> None:
+    body = b"" if method in ("GET", "DELETE") else b"{}"
+    async with await _client(account) as client:
+        with pytest.raises(Forbidden):
+            await client.request(Request(method, path, "get", (), body, JSON), timeout_s=10.0)
+
+
+def _lines(daemon: Daemon, *words: str) -> Callable[[], Awaitable[list[str]]]:
+    async def lines() -> list[str]:
+        return daemon.logged(*words)
+
+    return lines
+
+
+async def _client(kubeconfig: Path) -> KubeClient:
+    return KubeClient(await load_credentials(kubeconfig=str(kubeconfig), master=None, environ={}))
+
+
+async def _pod(cluster: Shop, name: str) -> Pod:
+    stored = (await cluster.api.get(f"{cluster.path('pods')}/{name}")).ok
+    return PodDecoder().decode(json.dumps(stored).encode())
