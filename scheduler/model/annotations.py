@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from scheduler.model import wire
-from scheduler.model.affinity import parse_node_rule, parse_preferred_nodes
+from scheduler.model.affinity import parse_node_term
 from scheduler.model.labels import (
     NOTHING,
     Requirement,
@@ -56,7 +56,9 @@ _LIMIT_BYTES: Final = 64 * 1024
 _LIMIT_TERMS: Final = 64
 #: Node selector terms after those of the spec and of the annotation were combined.
 _LIMIT_NODE_TERMS: Final = 64
-
+#: Longest problem: it stands in a condition, in events and in logs, and may quote what was found.
+_LIMIT_PROBLEM: Final = 512
+_LIMIT_PODS: Final = 1_000_000
 
 _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
@@ -103,8 +105,35 @@ class _Side(_Strict, frozen=True):
     )
 
 
+class _NodeExpression(wire.Expression, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class _NodeTerm(wire.NodeTerm, frozen=True, forbid_unknown_fields=True):
+    match_expressions: tuple[_NodeExpression, ...] | None = None
+    match_fields: tuple[_NodeExpression, ...] | None = None
+
+
+class _NodeSelector(_Strict, frozen=True):
+    node_selector_terms: tuple[_NodeTerm, ...] = ()
+
+
+class _PreferredNode(_Strict, frozen=True):
+    weight: int
+    preference: _NodeTerm
+
+
+class _NodeAffinity(_Strict, frozen=True):
+    required: _NodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[_PreferredNode, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
 class _Affinity(_Strict, frozen=True):
-    node_affinity: wire.NodeAffinity | None = None
+    node_affinity: _NodeAffinity = _NodeAffinity()
     pod_affinity: _Side = _Side()
     pod_anti_affinity: _Side = _Side()
 
@@ -153,14 +182,17 @@ def parse_extra(
         merging = {} if MERGED_LABELS in annotations else labels
         return _extra(namespace, merging, raw, replaces=mode == _REPLACE)
     except msgspec.ValidationError as error:
-        cause, at, path = str(error).partition(" - at `")
-        return Problem(f"annotation {AFFINITY}: {path.rstrip('`') if at else '$'}: {cause}")
-    except RecursionError:
-        return Problem(f"annotation {AFFINITY}: $: nested too deeply")
+        cause, at, path = str(error).rpartition(" - at `")
+        return _problem(f"{path.rstrip('`')}: {cause}" if at else f"$: {path}")
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        return Problem(f"annotation {AFFINITY}: $: {error}")
+        return _problem(f"$: {error}")
     except _MalformedError as error:
-        return Problem(f"annotation {AFFINITY}: {error}")
+        return _problem(str(error))
+
+
+def _problem(cause: str) -> Problem:
+    shown = cause if len(cause) <= _LIMIT_PROBLEM else f"{cause[:_LIMIT_PROBLEM]}..."
+    return Problem(f"annotation {AFFINITY}: {shown}")
 
 
 def _extra(namespace: str, labels: Mapping[str, str], raw: _Affinity, *, replaces: bool) -> Extra:
@@ -175,13 +207,41 @@ def _extra(namespace: str, labels: Mapping[str, str], raw: _Affinity, *, replace
         preferred=parser.preferred("$.podAffinity", near.preferred),
         preferred_anti=parser.preferred("$.podAntiAffinity", far.preferred),
     )
-    node_affinity = wire.Affinity(node_affinity=raw.node_affinity)
-    node_rule = parse_node_rule(None, node_affinity)
-    preferred_nodes = parse_preferred_nodes(raw.node_affinity) or ()
-    for term in (*(node_rule.terms or ()), *(preferred.term for preferred in preferred_nodes)):
-        if term.problem is not None:
-            raise _MalformedError(f"$.nodeAffinity: {term.problem}")
-    return Extra(affinity, node_rule, preferred_nodes, replaces)
+    return Extra(affinity, _node_rule(raw.node_affinity), _preferred_nodes(raw.node_affinity), replaces)
+
+
+def _node_rule(raw: _NodeAffinity) -> NodeRule:
+    if raw.required is None:
+        return ANY_NODE
+    path = "$.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    terms = raw.required.node_selector_terms
+    if not terms:
+        raise _MalformedError(f"{path}: must have at least one node selector term")
+    return NodeRule(None, tuple(_node_term(f"{path}[{index}]", term) for index, term in enumerate(terms)))
+
+
+def _preferred_nodes(raw: _NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
+    path = "$.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    return tuple(
+        PreferredNodeTerm(
+            _weight(f"{path}[{index}]", each.weight),
+            _node_term(f"{path}[{index}].preference", each.preference),
+        )
+        for index, each in enumerate(raw.preferred)
+    )
+
+
+def _node_term(path: str, raw: _NodeTerm) -> NodeTerm:
+    term = parse_node_term(raw)
+    if term.problem is not None:
+        raise _MalformedError(f"{path}: {term.problem}")
+    return term
+
+
+def _weight(path: str, weight: int) -> int:
+    if not 1 <= weight <= 100:
+        raise _MalformedError(f"{path}.weight: found {weight}, expected 1 to 100")
+    return weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +269,9 @@ class _Parser:
         path = f"{side}.preferredDuringSchedulingIgnoredDuringExecution"
         terms = []
         for index, weighted in enumerate(raw):
-            if not 1 <= weighted.weight <= 100:
-                raise _MalformedError(f"{path}[{index}].weight: found {weighted.weight}, expected 1 to 100")
+            weight = _weight(f"{path}[{index}]", weighted.weight)
             at = f"{path}[{index}].podAffinityTerm"
-            terms.append(self._term(at, weighted.pod_affinity_term, limits=False, weight=weighted.weight))
+            terms.append(self._term(at, weighted.pod_affinity_term, limits=False, weight=weight))
         return tuple(terms)
 
     def _terms(
@@ -268,8 +327,9 @@ def _limit(path: str, raw: _Term, *, allowed: bool) -> int:
         return 1
     if not allowed:
         raise _MalformedError(f"{path}.maxPodsPerDomain: only required anti-affinity takes it")
-    if not 1 <= raw.max_pods_per_domain <= 1_000_000:
-        raise _MalformedError(f"{path}.maxPodsPerDomain: found {raw.max_pods_per_domain}, expected 1 or more")
+    if not 1 <= raw.max_pods_per_domain <= _LIMIT_PODS:
+        found = str(raw.max_pods_per_domain)[:64]
+        raise _MalformedError(f"{path}.maxPodsPerDomain: found {found}, expected 1 to {_LIMIT_PODS}")
     return raw.max_pods_per_domain
 
 

@@ -62,10 +62,7 @@ def completed(pod: ReviewedPod, earlier: Labels | None) -> Completed | None:
 
 def own_error(pod: ReviewedPod) -> FieldError | None:
     """Why the scheduler could not read the pod's annotation; None where it can, or there is none."""
-    try:
-        found = parse_extra(pod.namespace, pod.labels, pod.annotations)
-    except RecursionError:
-        found = Problem("$: nested too deep")
+    found = parse_extra(pod.namespace, pod.labels, pod.annotations)
     return _located(pod, found) if isinstance(found, Problem) else None
 
 

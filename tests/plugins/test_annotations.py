@@ -109,7 +109,11 @@ def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
     ("annotation", "told"),
     [
         pytest.param("{", "$: Input data was truncated", id="no JSON"),
-        pytest.param('{"nodeAffinity":{"x":' + "[" * 20_000, "$: nested too deeply", id="a tower of lists"),
+        pytest.param(
+            '{"nodeAffinity":{"x":' + "[" * 20_000,
+            "$.nodeAffinity: Object contains unknown field `x`",
+            id="a tower of lists",
+        ),
         pytest.param([], "$: Expected `object`, got `array`", id="not an object"),
         pytest.param({"podAfinity": {}}, "$: Object contains unknown field `podAfinity`", id="misspelt"),
         pytest.param(
@@ -129,7 +133,7 @@ def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
         ),
         pytest.param(
             anti(HOSTNAME, selector("app=a"), maxPodsPerDomain=0),
-            f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: found 0, expected 1 or more",
+            f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: found 0, expected 1 to 1000000",
             id="no pod at all",
         ),
         pytest.param(
@@ -147,6 +151,31 @@ def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
             f"$.podAffinity.{PREFERRED}[0].weight: found 101, expected 1 to 100",
             id="weight",
         ),
+        pytest.param(
+            {"nodeAffinity": {ENFORCED: {"nodeSelectorTerms": [build.node_term("disk")]}}},
+            f"$.nodeAffinity: Object contains unknown field `{ENFORCED}`",
+            id="enforced node affinity, which there is none of",
+        ),
+        pytest.param(
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchLabels": {"a": "b"}}]}}},
+            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0]: Object contains unknown field `matchLabels`",
+            id="a label selector for nodes",
+        ),
+        pytest.param(
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}},
+            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms: must have at least one node selector term",
+            id="no node term",
+        ),
+        pytest.param(
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [build.node_term("a"), build.node_term("!")]}}},
+            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms[1]: key: Invalid value",
+            id="a bad node term",
+        ),
+        pytest.param(
+            {"nodeAffinity": {PREFERRED: [{"weight": 10**12, "preference": build.node_term("disk")}]}},
+            f"$.nodeAffinity.{PREFERRED}[0].weight: found 1000000000000, expected 1 to 100",
+            id="a weight above all scores",
+        ),
     ],
 )
 def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
@@ -161,6 +190,22 @@ def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
     assert told in message
     see(cluster, "q", labels={"app": "a"})
     assert outcome(cluster) == "a"
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        pytest.param({"x" * 60_000: 1}, id="unknown field"),
+        pytest.param(anti(HOSTNAME, {"matchLabels": {"app": "x" * 60_000}}), id="label value"),
+        pytest.param(anti(HOSTNAME, {"matchLabels": {"` - at `" * 5_000: "x"}}), id="label key"),
+        pytest.param("9" * 60_000, id="number"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_few_words_however_long_it_is(cluster: Driver, annotation: Any) -> None:
+    """It goes into the pod's condition, into events and into logs."""
+    cluster.node("a")
+    see(cluster, "p", annotation)
+    assert len(outcome(cluster)) < 700
 
 
 def test_an_unknown_mode_is_named(cluster: Driver) -> None:
