@@ -109,7 +109,7 @@ def explain_pod(world: World, pod: Pod, recorded: DecisionRecord | None) -> Expl
             pending=world.pending(),
             exempt=exempt_of(profile),
             recorded=recorded,
-            notes=(*notes, *world.notes()),
+            notes=(*notes, *world.refusals_of(pod), *world.notes()),
         )
     )
 

@@ -26,6 +26,7 @@ from scheduler.core.telling import attempted, failed_event, failure
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
+    KUBELET_REFUSAL_OVER,
     NODE_ADD,
     NODE_DELETE,
     Action,
@@ -119,7 +120,10 @@ class Machine:
 
     def next_wake_s(self, now_s: float) -> float | None:
         """When TimePassed next has something to do, None if nothing waits for time."""
-        return self.queue.next_wake_s(now_s)
+        of_queue, of_nodes = self.queue.next_wake_s(now_s), self.state.kubelet_refusals.next_s
+        if of_nodes is None:
+            return of_queue
+        return max(now_s, of_nodes if of_queue is None else min(of_queue, of_nodes))
 
     def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """What follows from the stimulus at this second of a clock that never goes back."""
@@ -150,6 +154,7 @@ class Machine:
                 return self._cycle(now_s)
             case TimePassed():
                 self.queue.flush(now_s)
+                self._open_expired(now_s)
             case SweepDue():
                 self.state.selections.sweep()
             case _:
@@ -160,6 +165,8 @@ class Machine:
 
     def _see_pod(self, pod: Pod, now_s: float) -> None:
         if pod.is_terminal:
+            if pod.kubelet_refusal and pod.scheduler_name in self._profiles:
+                self.state.see_refused(pod.uid, pod.kubelet_refusal, now_s)
             self._lose_pod(pod.uid, now_s)
         elif pod.node_name:
             self._see_assigned(pod, now_s)
@@ -173,6 +180,9 @@ class Machine:
         # Read first: what is known follows the new object.
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
         self.state.upsert_pod(pod)
+        has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
+        if has_started and self.state.kubelet_refusals.accept(pod.spec, pod.node_name):
+            self._tell(KUBELET_REFUSAL_OVER, None, None, now_s)
         if counted is None or assumed:
             self._tell(ASSIGNED_POD_ADD, None, pod, now_s)
         if counted is not None and counted.node_name != pod.node_name:
@@ -228,12 +238,16 @@ class Machine:
         if old is None:
             self._tell(NODE_ADD, None, node, now_s)
             return
-        for action in node_update_actions(old, node):
+        actions = node_update_actions(old, node)
+        for action in actions:
             self._tell(ClusterEvent(Resource.NODE, action), old, node, now_s)
+        if actions and self.state.kubelet_refusals.forget_node(node.name):
+            self._tell(KUBELET_REFUSAL_OVER, None, None, now_s)
 
     def _lose_node(self, name: str, now_s: float) -> None:
         old = self.state.node(name)
         self.state.remove_node(name)
+        self.state.kubelet_refusals.forget_node(name)
         if old is not None:
             self._tell(NODE_DELETE, old, None, now_s)
 
@@ -252,12 +266,18 @@ class Machine:
             action = Action.ADD if known is None else Action.UPDATE
             self._tell(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
 
+    def _open_expired(self, now_s: float) -> None:
+        """Nodes that refused a pod are open again once their time is over, and who waited for them is woken."""
+        if self.state.kubelet_refusals.expire(now_s):
+            self._tell(KUBELET_REFUSAL_OVER, None, None, now_s)
+
     def _tell(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
         self.queue.on_event(event, old, new, now_s)
 
     # The cycle.
 
     def _cycle(self, now_s: float) -> list[Instruction]:
+        self._open_expired(now_s)
         queued = self.queue.pop(now_s)
         if queued is None:
             return []

@@ -113,6 +113,7 @@ _POD: Final[Kept] = {
     },
     "status": {
         "phase": True,
+        "reason": True,
         "nominatedNodeName": True,
         "conditions": {"type": True, "status": True, "reason": True},
         "containerStatuses": _CONTAINER_STATUS,

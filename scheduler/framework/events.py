@@ -159,6 +159,8 @@ UNSCHEDULABLE_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Actio
 UNSCHEDULABLE_POD_DELETE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.DELETE)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
+#: A node is no longer left out for having refused a pod (not upstream; see `plugins.kubelet_refusal`).
+KUBELET_REFUSAL_OVER: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_CONDITION, "KubeletRefusalOver")
 
 # Labels of moves that no change in the cluster caused.
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
@@ -210,7 +212,7 @@ def node_update_actions(old: Node, new: Node) -> list[Action]:
     What an update changed in a node as far as scheduling goes, in upstream's order; [] moves no pod.
 
     A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION and UPDATE_NODE_ANNOTATION
-    are never among them: no plugin registers them, and `Node` has neither.
+    are never among them: no plugin registers them for what they say, and `Node` has neither.
 
     Cost: O(labels + taints + resources).
     Source: pkg/scheduler/framework/events.go, NodeSchedulingPropertiesChange (kubernetes 1.36).

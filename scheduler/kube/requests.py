@@ -55,8 +55,9 @@ class Resource:
         return tuple((name, value) for name, value in (*selectors, *more) if value)
 
 
-#: Every pod that may still run; one that turns terminal looks deleted (scheduler.go, NewInformerFactory).
-LIVE_PODS: Final = Resource("/api/v1/pods", field_selector="status.phase!=Succeeded,status.phase!=Failed")
+#: Every pod that may still run, and those that failed: a kubelet refuses a pod by letting it fail, and one that leaves
+#: the selection is shown as it was before. One that succeeds looks deleted (scheduler.go, NewInformerFactory).
+LIVE_PODS: Final = Resource("/api/v1/pods", field_selector="status.phase!=Succeeded")
 
 
 def list_page(resource: Resource, *, continue_token: str = "", limit: int = PAGE_LIMIT) -> Request:

@@ -8,6 +8,7 @@ class of the cycle: everything derived from it is cached on its identity.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,6 +39,11 @@ from scheduler.model.terms import (
 )
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+
+#: With what kubelets refuse a pod besides OutOf<resource>, where their message does not say so.
+_KUBELET_REASONS: Final = frozenset({"NodeAffinity", "NodePorts", "UnexpectedAdmissionError"})
+#: The resource's name may be part of a reason. It ends up in events and conditions.
+_REASON: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,127}")
 
 Requests = Mapping[str, Quantity]
 _NO_REQUESTS: Final[Requests] = {}
@@ -156,6 +162,8 @@ class Pod:
     resize: Resize | None = field(hash=False)
     #: Seconds without a match that its enforced affinity forgives; None where the pod does not say.
     affinity_grace_s: float | Problem | None = None
+    #: Why the node's kubelet refused the failed pod, such as OutOfcpu; empty where it did not.
+    kubelet_refusal: str = ""
 
     @property
     def key(self) -> str:
@@ -211,6 +219,7 @@ class PodDecoder:
             scheduled=_scheduled(status.conditions),
             resize=_resize(spec, status),
             affinity_grace_s=parse_grace(meta.annotations) if meta.annotations else None,
+            kubelet_refusal=_kubelet_refusal(status) if status.phase == "Failed" else "",
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -338,6 +347,14 @@ def _scheduled(conditions: tuple[wire.Condition, ...] | None) -> PodCondition | 
         if condition.type == "PodScheduled":
             return PodCondition(condition.status or "", condition.reason or "", condition.message or "")
     return None
+
+
+def _kubelet_refusal(status: wire.PodStatus) -> str:
+    """Source: kubelet.go, rejectPod; lifecycle/predicate.go, InsufficientResourcePrefix (kubernetes 1.36)."""
+    reason = status.reason or ""
+    by_reason = reason.startswith("OutOf") or reason in _KUBELET_REASONS
+    refused = by_reason or (status.message or "").startswith("Pod was rejected: ")
+    return reason if refused and _REASON.fullmatch(reason) else ""
 
 
 def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:

@@ -153,6 +153,8 @@ class PodStatus(_Wire, frozen=True):
     """status of a pod."""
 
     phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
     nominated_node_name: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None

@@ -157,12 +157,22 @@ LEADER: Final = Family(
     "'name' is the string used to identify the lease. Please make sure to group by name.",
     ("name",),
 )
+KUBELET_REFUSALS: Final = Family(
+    "affinity_scheduler_kubelet_refusals_total",
+    "Number of pods of this scheduler that the kubelet of their node refused (OutOfcpu and its like).",
+)
+LEFT_OUT: Final = Family(
+    "affinity_scheduler_left_out_nodes",
+    "Number of pairs of pod spec and node that are left out at the moment, since the kubelet refused such a pod.",
+)
 BUILD_INFO: Final = Family(
     "affinity_scheduler_build_info",
     "Always 1; the labels are the versions of the scheduler and of Python.",
     ("version", "python_version"),
 )
 
+#: The values of a family without labels.
+_ALONE: Final[tuple[str, ...]] = ()
 #: Attempts that have a label of their own; more share one (schedule_one.go, getAttemptsLabel).
 _MAX_ATTEMPTS: Final = 15
 
@@ -209,6 +219,9 @@ class Metrics:
         self._scalars.register(Reading(QUEUE_INCOMING, lambda: queue.incoming))
         self._scalars.register(Reading(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by))
         self._scalars.register(Reading(CACHE_SIZE, lambda: _cache_sizes(state)))
+        refusals = state.kubelet_refusals
+        self._scalars.register(Reading(KUBELET_REFUSALS, lambda: {_ALONE: refusals.n_refused}))
+        self._scalars.register(Reading(LEFT_OUT, lambda: {_ALONE: refusals.n_closed}))
 
     def watch_leadership(self, name: str, leads: Callable[[], bool]) -> None:
         """Whether this instance holds the Lease is part of every scrape from now on. Call once."""

@@ -29,6 +29,7 @@ from scheduler.plugins import (
     balanced_allocation,
     image_locality,
     inter_pod_affinity,
+    kubelet_refusal,
     node_affinity,
     node_declared_features,
     node_name,
@@ -118,6 +119,7 @@ IN_TREE: Final[Mapping[str, PluginFactory]] = {
     balanced_allocation.NAME: _balanced_allocation,
     image_locality.NAME: lambda _: image_locality.ImageLocality(),
     node_declared_features.NAME: lambda _: node_declared_features.NodeDeclaredFeatures(),
+    kubelet_refusal.NAME: lambda _: kubelet_refusal.KubeletRefusal(),
 }
 
 
@@ -132,7 +134,9 @@ def build_profile(
     percentage_of_nodes_to_score: int = 0,
 ) -> Profile:
     """
-    The profile that runs these plugins in this order, one instance of each; `Unsupported` always filters first.
+    The profile that runs these plugins in this order, one instance of each.
+
+    `Unsupported` always filters first, `KubeletRefusal` last.
 
     Args:
         scheduler_name: the pods it is for.
@@ -146,15 +150,16 @@ def build_profile(
     Raises InvariantViolation for a name that is not in `IN_TREE` and for a plugin that lacks the stage: settings
     let neither through.
     """
-    first = [unsupported.NAME, *(name for name in filters if name != unsupported.NAME)]
-    used = (*first, *prefilters_alone, *(name for name, _ in scorers), *pre_enqueue)
+    always = (unsupported.NAME, kubelet_refusal.NAME)
+    between = [name for name in filters if name not in always]
+    used = (*always, *between, *prefilters_alone, *(name for name, _ in scorers), *pre_enqueue)
     built = {name: _built(name, context) for name in dict.fromkeys(used)}
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
             _filter_plugin(unsupported.NAME, built[unsupported.NAME]),
             *(PreFilterAlone(_filter_plugin(name, built[name])) for name in prefilters_alone),
-            *(_filter_plugin(name, built[name]) for name in first[1:]),
+            *(_filter_plugin(name, built[name]) for name in (*between, kubelet_refusal.NAME)),
         ),
         scorers=tuple(Weighted(_score_plugin(name, built[name]), weight) for name, weight in scorers),
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),

@@ -22,6 +22,7 @@ from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
 from scheduler.state.declared import DeclaredTerm, DeclaredTerms
+from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.selection import LabelSet, SelectionIndex
@@ -49,6 +50,7 @@ class ClusterState:
         self.selections = SelectionIndex()
         self.declared = DeclaredTerms(self.selections, exempt_namespaces)
         self.workloads = Workloads()
+        self.kubelet_refusals = KubeletRefusals()
         #: Every placed or assumed pod by UID.
         self.placed: dict[str, PlacedPod] = {}
         #: Pods in `placed` that await their confirmation by the API server.
@@ -154,6 +156,13 @@ class ClusterState:
         """Whether the pod is assumed and not confirmed yet."""
         known = self.placed.get(uid)
         return known is not None and known.assumed
+
+    def see_refused(self, uid: str, reason: str, now_s: float) -> None:
+        """The kubelet of the placed pod's node refused it; nothing happens where the pod is not placed."""
+        known = self.placed.get(uid)
+        if known is not None:
+            node_name = self.nodes.name_of(known.row)
+            self.kubelet_refusals.refuse(known.pod.spec, node_name, reason, now_s)
 
     def pods_on(self, row: int) -> Iterable[Pod]:
         """Pods on the row. O(all placed pods): for explanations and tests, not for a cycle."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from scheduler.model.labels import Selector
 from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import NodeRule, NodeTerm, Toleration
 from scheduler.state.arrays import Amounts, Counts, Mask
 from scheduler.state.cluster import ClusterState
@@ -102,6 +102,10 @@ class Snapshot:
         """All other terms of placed pods that select pods of the label set."""
         for selection in label_set.selections:
             yield from selection.scoring_terms
+
+    def closed_by_kubelets(self, spec: PodSpec) -> Mapping[str, str]:
+        """Names of nodes that refused pods of the spec and are left out for them, each with its kubelet's reason."""
+        return self._state.kubelet_refusals.closed(spec)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Labels of the namespace, None where it is not known."""

@@ -339,3 +339,26 @@ async def test_many_pods_at_once_fill_the_cluster_and_no_more(cluster: Cluster) 
     placed = [pod["metadata"]["name"] for pod in await cluster.pods() if pod["spec"].get("nodeName")]
     await asyncio.gather(*(cluster.delete_pod(name) for name in placed[:10]))
     await cluster.all_bound(30)
+
+
+async def test_a_node_whose_kubelet_refused_is_left_out_for_a_while(cluster: Cluster, daemon: Daemon) -> None:
+    """The replacement goes elsewhere or waits with the reason, and is woken when the time is over."""
+    await cluster.add_node("a", allocatable=TIGHT)
+    before = await daemon.metric("affinity_scheduler_kubelet_refusals_total")
+    await cluster.add_pod("first", cpu="1")
+    await cluster.node_of("first")
+    text = "Node didn't have enough resource: cpu, requested: 1000, used: 500, capacity: 1000"
+    status = {"phase": "Failed", "reason": "OutOfcpu", "message": f"Pod was rejected: {text}"}
+    (await cluster.api.patch(f"{cluster.api.pods('first')}/status", {"status": status})).ok  # noqa: B018
+
+    async def n_refused() -> float:
+        return await daemon.metric("affinity_scheduler_kubelet_refusals_total") - before
+
+    await until(n_refused, lambda n: n == 1, what="the refusal")
+    await cluster.add_pod("second", cpu="1")
+    await cluster.condition(
+        "second", "0/1 nodes are available: 1 node(s) refused such a pod shortly before (OutOfcpu)."
+    )
+    await cluster.node_of("second", timeout_s=20.0)
+    # It is over, but has its node still, and would count in the check that follows.
+    await cluster.delete_pod("first")

@@ -10,13 +10,15 @@ from scheduler.settings.plugin_table import DEFAULT_PLUGINS
 
 #: Of the plugins without a file of their own here: the queue sorts, the shell binds.
 ELSEWHERE = {"PrioritySort", "DefaultBinder"}
+#: Part of every profile, and not upstream's: no configuration names them.
+OWN = {"Unsupported", "KubeletRefusal"}
 
 STAGES = {"preEnqueue": PreEnqueuePlugin, "filter": FilterPlugin, "score": ScorePlugin}
 
 
 def test_every_plugin_that_settings_call_built_is_registered():
     built = {plugin.name for plugin in DEFAULT_PLUGINS if not plugin.missing}
-    assert built - ELSEWHERE == IN_TREE.keys() - {"Unsupported"}
+    assert built - ELSEWHERE == IN_TREE.keys() - OWN
 
 
 @pytest.mark.parametrize("name", sorted(IN_TREE))
@@ -45,7 +47,7 @@ def test_a_plugin_that_can_refuse_says_what_may_lift_the_refusal(name: str):
     assert isinstance(plugin, Requeuer) is refuses
 
 
-def test_a_profile_runs_what_it_is_told_in_that_order_after_unsupported():
+def test_a_profile_runs_what_it_is_told_in_that_order_between_our_own():
     profile = build_profile(
         "mine",
         filters=["NodeResourcesFit", "TaintToleration"],
@@ -59,6 +61,7 @@ def test_a_profile_runs_what_it_is_told_in_that_order_after_unsupported():
         "Unsupported",
         "NodeResourcesFit",
         "TaintToleration",
+        "KubeletRefusal",
     ]
     assert [(w.plugin.name, w.weight) for w in profile.scorers] == [
         ("TaintToleration", 3),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -20,6 +21,9 @@ from scheduler.shell.profiles import built_profiles, exempt_namespaces, uses_def
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
+#: Nodes named in a note.
+_SHOWN_REFUSALS: Final = 5
+
 
 class World:
     """One reading of a cluster under one configuration."""
@@ -32,6 +36,8 @@ class World:
         self.pods: dict[tuple[str, str], Pod] = {}
         #: Objects that could not be decoded, by kind.
         self.malformed: Counter[str] = Counter()
+        #: Failed pods that a kubelet refused.
+        self._refused: list[Pod] = []
         self._decoder = PodDecoder()
 
     def new_state(self) -> ClusterState:
@@ -64,6 +70,8 @@ class World:
 
     def _see_pod(self, pod: Pod) -> None:
         if pod.is_terminal:
+            if pod.kubelet_refusal:
+                self._refused.append(pod)
             return
         self.pods[pod.namespace, pod.name] = pod
         if pod.node_name:
@@ -99,6 +107,18 @@ class World:
     def built(self, profile: ProfileSettings, snapshot: Snapshot) -> Profile:
         """The profile, ready to run on the snapshot's state."""
         return built_profiles(self.settings, snapshot)[profile.scheduler_name]
+
+    def refusals_of(self, pod: Pod) -> tuple[str, ...]:
+        """A note where kubelets refused pods of the same spec, which a running scheduler holds against their nodes."""
+        latest = {refused.node_name: refused for refused in self._refused if refused.spec is pod.spec}
+        if not latest:
+            return ()
+        named = [f"{name} ({refused.kubelet_refusal})" for name, refused in sorted(latest.items())]
+        more = f" and {len(named) - _SHOWN_REFUSALS} more" if len(named) > _SHOWN_REFUSALS else ""
+        return (
+            f"pods of the same spec were refused by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
+            "the scheduler leaves such a node out for 5 s, and for up to 5 min where it goes on refusing",
+        )
 
     def notes(self) -> tuple[str, ...]:
         """What of the cluster could not be read."""
