@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from scheduler.cli import serving_flags
 from scheduler.cli.asking.columns import aligned
 from scheduler.enforcing.limiting import Limits
 from scheduler.errors import SettingsError
@@ -21,7 +22,6 @@ from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.enforcer import BrokenRule, Options, look_once, serve
 from scheduler.shell.leadership import ElectionSettings
 
-_LOOPBACK: Final = "127.0.0.1"
 #: Beside the scheduler's 10259.
 _PORT: Final = 10260
 _NAMESPACE: Final = "kube-system"
@@ -62,19 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--leader-elect", choices=("true", "false"), default="true", help="default %(default)s"
     )
     parser.add_argument(
-        "--bind-address",
-        default=_LOOPBACK,
-        metavar="IP",
-        help="where metrics and health are served (default %(default)s; plain HTTP)",
-    )
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=_PORT,
-        metavar="N",
-        help="port for metrics and health, 0 for none (default %(default)s)",
-    )
-    parser.add_argument(
         "-v",
         "--v",
         dest="verbosity",
@@ -84,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="log verbosity, 0 to 10 (default %(default)s)",
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+    serving_flags.add_arguments(parser, port=_PORT)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
@@ -150,8 +138,6 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    if not 0 <= args.port <= 65535:
-        raise SettingsError("--port", "", str(args.port), "a port from 0 to 65535")
     if not 0 <= args.verbosity <= 10:
         raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
     gates = parse_feature_gates("")
@@ -165,8 +151,7 @@ def _options(args: argparse.Namespace) -> Options:
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
         dry_run=args.dry_run,
         master=args.master,
-        bind_address=args.bind_address,
-        port=args.port,
+        listening=serving_flags.listening(args),
         verbosity=args.verbosity,
         log_format=args.log_format,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from scheduler.cli import serving_flags
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
@@ -18,7 +19,6 @@ from scheduler.settings.resolved import LeaderElection, Settings
 from scheduler.shell.app import Options, serve
 from scheduler.shell.leadership import ElectionSettings
 
-_LOOPBACK: Final = "127.0.0.1"
 #: kube-scheduler's port.
 _PORT: Final = 10259
 #: A deadline shorter than this many retry periods would be missed by jitter alone (client-go, JitterFactor).
@@ -39,19 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--master", metavar="URL", help="address of the API server, overrides the kubeconfig's"
-    )
-    parser.add_argument(
-        "--bind-address",
-        default=_LOOPBACK,
-        metavar="IP",
-        help="where metrics and health are served (default %(default)s; plain HTTP)",
-    )
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=_PORT,
-        metavar="N",
-        help="port for metrics and health, 0 for none (default %(default)s)",
     )
     parser.add_argument(
         "--feature-gates", default="", metavar="A=true,B=false", help="feature gates to switch on or off"
@@ -93,22 +80,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="true",
         help="write why a node was chosen into the bound pod's annotations (default %(default)s)",
     )
+    serving_flags.add_arguments(parser, port=_PORT)
 
 
 def run(args: argparse.Namespace) -> int:
     """Schedule until SIGTERM or SIGINT. Exit code 0 after an orderly stop; raises SettingsError for bad input."""
     gates = parse_feature_gates(args.feature_gates)
     settings = load_settings(args.config, gates) if args.config else default_settings(gates)
-    if not 0 <= args.port <= 65535:
-        raise SettingsError("--port", "", str(args.port), "a port from 0 to 65535")
     if not 0 <= args.verbosity <= 10:
         raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
     options = Options(
         settings=_with_kubeconfig(settings, args.kubeconfig),
         election=_election(settings.leader_election, args.leader_elect),
         master=args.master,
-        bind_address=args.bind_address,
-        port=args.port,
+        listening=serving_flags.listening(args),
         max_in_unschedulable_s=_duration_s(args.pod_max_in_unschedulable_pods_duration),
         seed=args.seed,
         verbosity=args.verbosity,

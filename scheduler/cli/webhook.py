@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from scheduler.cli import serving_flags
 from scheduler.errors import SettingsError
+from scheduler.serving.probes import Listening
 
 if TYPE_CHECKING:
     from scheduler.webhook.app import Options
 
-_LOOPBACK: Final = "127.0.0.1"
 #: controller-runtime's port for webhooks, which firewalls of managed clusters know.
 _WEBHOOK_PORT: Final = 9443
 _PORT: Final = 10262
@@ -24,24 +24,11 @@ _REFUSED: Final = ("off", "all-namespaces", "any")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Make `parser` read this command's arguments."""
     parser.add_argument(
-        "--bind-address",
-        default=_LOOPBACK,
-        metavar="IP",
-        help="where everything is served (default %(default)s)",
-    )
-    parser.add_argument(
         "--webhook-port",
         type=int,
         default=_WEBHOOK_PORT,
         metavar="N",
-        help="port for /mutate and /validate over HTTPS (default %(default)s)",
-    )
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=_PORT,
-        metavar="N",
-        help="port for metrics and health over plain HTTP, 0 for none (default %(default)s)",
+        help="port for /mutate and /validate over HTTPS, on the same address (default %(default)s)",
     )
     _add_rules(parser)
     _add_certificate(parser)
@@ -55,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="log verbosity, 0 to 10; 4 shows every answer (default %(default)s)",
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+    serving_flags.add_arguments(parser, port=_PORT, has_certificate=False)
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
@@ -93,8 +81,8 @@ def _add_certificate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tls-cert-file",
         metavar="FILE",
-        help="certificate that somebody else renews, such as cert-manager; Secret and configurations are then "
-        "left alone, and no API server is needed",
+        help="certificate of --webhook-port that somebody else renews, such as cert-manager; Secret and "
+        "configurations are then left alone",
     )
     parser.add_argument("--tls-private-key-file", metavar="FILE", help="its key")
     parser.add_argument(
@@ -109,13 +97,12 @@ def _add_certificate(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer until SIGTERM or SIGINT. Exit code 0 after an orderly stop; raises SettingsError for bad input."""
-    for flag, port, lowest in (("--webhook-port", args.webhook_port, 1), ("--port", args.port, 0)):
-        if not lowest <= port <= 65535:
-            raise SettingsError(flag, "", str(port), f"a port from {lowest} to 65535")
+    if not 1 <= args.webhook_port <= 65535:
+        raise SettingsError("--webhook-port", "", str(args.webhook_port), "a port from 1 to 65535")
     if not 0 <= args.verbosity <= 10:
         raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
-    if bool(args.tls_cert_file) != bool(args.tls_private_key_file):
-        raise SettingsError("--tls-cert-file", "", "one of the two files", "--tls-private-key-file as well")
+    listening = serving_flags.listening(args, has_certificate=False)
+    serving_flags.certificate(args)
     try:
         from scheduler.webhook import app
     except ModuleNotFoundError as error:
@@ -127,24 +114,24 @@ def run(args: argparse.Namespace) -> int:
             "no package cryptography",
             "pip install 'affinity-scheduler[webhook]'",
         ) from error
-    return asyncio.run(app.serve(_options(args), os.environ))
+    return asyncio.run(app.serve(_options(args, listening), os.environ))
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: argparse.Namespace, listening: Listening) -> Options:
     from scheduler.webhook.app import Options
     from scheduler.webhook.validating import AntiAffinity
 
+    cert_file, key_file = serving_flags.certificate(args)
     return Options(
-        bind_address=args.bind_address,
+        listening=listening,
         webhook_port=args.webhook_port,
-        port=args.port,
         refused=AntiAffinity(args.refuse_anti_affinity),
         merges_fields=args.merge_fields == "true",
         namespace=args.namespace,
         name=args.name,
         host=args.host or f"{args.name}.{args.namespace}.svc",
-        cert_file=Path(args.tls_cert_file) if args.tls_cert_file else None,
-        key_file=Path(args.tls_private_key_file) if args.tls_private_key_file else None,
+        cert_file=cert_file,
+        key_file=key_file,
         kubeconfig=args.kubeconfig,
         master=args.master,
         verbosity=args.verbosity,

@@ -28,6 +28,8 @@ from scheduler.kube.responses import decode_page
 from scheduler.model.instructions import Attempted, PatchCondition
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
+from scheduler.serving.gate import Gate
+from scheduler.serving.probes import Listening, Probes, gate_for
 from scheduler.settings.resolved import Settings
 from scheduler.settings.writing import as_json
 from scheduler.shell import upkeep
@@ -38,7 +40,6 @@ from scheduler.shell.informers import Informer, always_watched, watched_for_defa
 from scheduler.shell.leadership import ElectionSettings, Leadership
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pressure import CEILING, BindLimit
-from scheduler.shell.probes import Probes
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for, uses_default_spreading
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
@@ -65,8 +66,7 @@ class Options:
     #: None where no election is held: this instance alone schedules.
     election: ElectionSettings | None
     master: str | None
-    bind_address: str
-    port: int
+    listening: Listening
     max_in_unschedulable_s: float
     seed: int | None
     verbosity: int
@@ -82,22 +82,25 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         kubeconfig=connection.kubeconfig or None, master=options.master, environ=environ
     )
     metrics = Metrics(version=product_version())
-    async with KubeClient(
-        credentials,
-        qps=connection.qps,
-        burst=connection.burst,
-        max_connections=CEILING + 36,
-        on_request=metrics.on_request,
-    ) as client:
+    async with (
+        gate_for(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as gate,
+        KubeClient(
+            credentials,
+            qps=connection.qps,
+            burst=connection.burst,
+            max_connections=CEILING + 36,
+            on_request=metrics.on_request,
+        ) as client,
+    ):
         await check_reachable(client, credentials)
         if options.election is None:
-            return await _until_signal(Scheduler(options, client, metrics, log))
+            return await _until_signal(Scheduler(options, client, metrics, log, gate=gate))
         # Connections of its own: no bind, however slow, keeps the Lease from being renewed.
         async with KubeClient(credentials, max_connections=2, on_request=metrics.on_request) as lease_client:
             identity = f"{socket.gethostname()}_{uuid.uuid4()}"
             leadership = Leadership(lease_client, options.election, identity, log=log)
             metrics.watch_leadership(options.election.name, lambda: leadership.holds)
-            return await _until_signal(Scheduler(options, client, metrics, log, leadership))
+            return await _until_signal(Scheduler(options, client, metrics, log, leadership, gate=gate))
 
 
 async def _until_signal(scheduler: Scheduler) -> int:
@@ -134,6 +137,7 @@ class Scheduler:
         metrics: its own registry.
         log: where it tells what it does.
         leadership: None where no election is held.
+        gate: judges who may read metrics; None where the port is open to whoever reaches it.
         clock_s: seconds since the epoch, for what people read.
         now_s: a monotonic clock, for all that is decided.
     """
@@ -146,11 +150,13 @@ class Scheduler:
         log: Logger,
         leadership: Leadership | None = None,
         *,
+        gate: Gate | None = None,
         clock_s: Callable[[], float] = time.time,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
         self._leadership = leadership
+        self._gate = gate
         self._client = client
         self._metrics = metrics
         self._log = log
@@ -209,8 +215,9 @@ class Scheduler:
     async def run(self) -> int:
         """Until stopped, or until the Lease is lost. Returns the exit code."""
         probes = Probes(
-            address=self._options.bind_address,
-            port=self._options.port,
+            self._options.listening,
+            gate=self._gate,
+            log=self._log,
             render=self._metrics.render,
             configz=lambda: as_json(self._options.settings),
             live={"scheduling": self._makes_progress},

@@ -32,6 +32,8 @@ from scheduler.model.pods import Pod, term_problem
 from scheduler.model.terms import Problem
 from scheduler.observe.enforcement import EnforcementMetrics
 from scheduler.observe.logs import Logger, configure
+from scheduler.serving.gate import Gate
+from scheduler.serving.probes import Listening, Probes, gate_for
 from scheduler.settings.resolved import Settings
 from scheduler.shell.app import check_reachable
 from scheduler.shell.enforcement_reports import Reports
@@ -40,7 +42,6 @@ from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer, Watched, always_watched
 from scheduler.shell.leadership import ElectionSettings, Leadership
-from scheduler.shell.probes import Probes
 from scheduler.shell.profiles import exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 
@@ -75,8 +76,7 @@ class Options:
     protected: frozenset[str]
     dry_run: bool
     master: str | None
-    bind_address: str
-    port: int
+    listening: Listening
     verbosity: int
     log_format: str
 
@@ -99,16 +99,19 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         kubeconfig=connection.kubeconfig or None, master=options.master, environ=environ
     )
     metrics = EnforcementMetrics(version=product_version())
-    async with KubeClient(credentials, on_request=metrics.on_request) as client:
+    async with (
+        gate_for(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as gate,
+        KubeClient(credentials, on_request=metrics.on_request) as client,
+    ):
         await check_reachable(client, credentials)
         if options.election is None or options.dry_run:
-            return await _Daemon(options, client, metrics, log).run()
+            return await _Daemon(options, client, metrics, log, gate=gate).run()
         # Connections of its own: no other request keeps the Lease from being renewed.
         async with KubeClient(credentials, max_connections=2, on_request=metrics.on_request) as lease_client:
             identity = f"{socket.gethostname()}_{uuid.uuid4()}"
             leadership = Leadership(lease_client, options.election, identity, log=log)
             metrics.watch_leadership(options.election.name, lambda: leadership.holds)
-            return await _Daemon(options, client, metrics, log, leadership).run()
+            return await _Daemon(options, client, metrics, log, leadership, gate=gate).run()
 
 
 async def look_once(options: Options, environ: Mapping[str, str]) -> list[BrokenRule]:
@@ -136,7 +139,10 @@ class _Daemon:
         metrics: EnforcementMetrics,
         log: Logger,
         leadership: Leadership | None = None,
+        *,
+        gate: Gate | None = None,
     ) -> None:
+        self._gate = gate
         self._options, self._client, self._metrics, self._log = options, client, metrics, log
         self._leadership = leadership
         self._enforcer = Enforcer(
@@ -175,8 +181,9 @@ class _Daemon:
     async def run(self) -> int:
         """Until stopped by a signal. Returns the exit code."""
         probes = Probes(
-            address=self._options.bind_address,
-            port=self._options.port,
+            self._options.listening,
+            gate=self._gate,
+            log=self._log,
             render=self._metrics.render,
             configz=lambda: json.dumps(asdict(self._options.limits)),
             ready={"sched-handler-sync": self._is_synced, "shutdown": lambda: not self._stopping},

@@ -22,8 +22,10 @@ from scheduler.errors import SettingsError
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.credentials import load_credentials
 from scheduler.observe.logs import Logger, configure
-from scheduler.shell.probes import Probes
-from scheduler.webhook.keeping import FileKeeper, SecretKeeper
+from scheduler.serving.gate import Gate
+from scheduler.serving.probes import Listening, Probes, gate_for
+from scheduler.serving.tls import FileKeeper
+from scheduler.webhook.keeping import SecretKeeper
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
 from scheduler.webhook.server import Endpoint, Listener
@@ -38,9 +40,8 @@ _LINGER_S: Final = 5.0
 class Options:
     """What the command line says. `cert_file` and `key_file` are None where the certificate is of its own making."""
 
-    bind_address: str
+    listening: Listening
     webhook_port: int
-    port: int
     refused: AntiAffinity
     merges_fields: bool
     namespace: str
@@ -70,14 +71,20 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
     if options.cert_file is not None and options.key_file is not None:
         files = FileKeeper(options.cert_file, options.key_file, listener, log=log)
         files.load()
-        return await _Webhook(options, listener, files, metrics, log).run()
+        async with gate_for(
+            options.listening, None, environ, log=log, on_request=metrics.on_api_request
+        ) as gate:
+            return await _Webhook(options, listener, files, metrics, log, gate).run()
     credentials = await load_credentials(
         kubeconfig=options.kubeconfig, master=options.master, environ=environ
     )
-    async with KubeClient(credentials, on_request=metrics.on_api_request) as client:
+    async with (
+        gate_for(options.listening, credentials, environ, log=log, on_request=metrics.on_api_request) as gate,
+        KubeClient(credentials, on_request=metrics.on_api_request) as client,
+    ):
         store = ClusterStore(client, namespace=options.namespace, name=options.name)
         secret = SecretKeeper(store, [options.host], listener, log=log, clock_s=time.time)
-        return await _Webhook(options, listener, secret, metrics, log).run()
+        return await _Webhook(options, listener, secret, metrics, log, gate).run()
 
 
 class _Webhook:
@@ -90,7 +97,9 @@ class _Webhook:
         keeper: SecretKeeper | FileKeeper,
         metrics: WebhookMetrics,
         log: Logger,
+        gate: Gate | None,
     ) -> None:
+        self._gate = gate
         self._options = options
         self._listener = listener
         self._keeper = keeper
@@ -101,8 +110,9 @@ class _Webhook:
     async def run(self) -> int:
         """Until stopped by a signal. Returns the exit code."""
         probes = Probes(
-            address=self._options.bind_address,
-            port=self._options.port,
+            self._options.listening,
+            gate=self._gate,
+            log=self._log,
             render=self._metrics.render,
             configz=lambda: json.dumps(asdict(self._options), default=str),
             ready={
@@ -119,7 +129,7 @@ class _Webhook:
         return 0
 
     async def _answer(self) -> None:
-        address, port = self._options.bind_address, self._options.webhook_port
+        address, port = self._options.listening.address, self._options.webhook_port
         try:
             bound = await self._listener.start(address, port)
         except OSError as error:

@@ -1,5 +1,5 @@
 """
-The served certificate, kept good for as long as the process runs: from a Secret that replicas share, or from files.
+The served certificate, kept good for as long as the process runs, in a Secret that replicas share.
 
 A new pair is served only once the API server has had time to learn its authority:
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
-from scheduler.errors import ApiError, Conflict, SettingsError
+from scheduler.errors import ApiError, Conflict
 from scheduler.observe.logs import Logger
-from scheduler.webhook.certificates import Pair, expires_s, renewal_reason, renewed
+from scheduler.serving.certificates import renewal_reason, renewed
+from scheduler.serving.tls import Pair, Serving, Sleep
 from scheduler.webhook.storing import Store
 
 #: How often Secret and configurations are looked at; two of three requests a minute and replica change nothing.
@@ -27,19 +27,8 @@ ROUND_S: Final = 60.0
 RETRY_S: Final = 5.0
 #: How long the API server may take to hear of an authority before it meets a certificate of it.
 LEARN_S: Final = 60.0
-#: How often files are looked at: the kubelet renews a mounted Secret about once a minute.
-FILES_ROUND_S: Final = 10.0
 
 Clock = Callable[[], float]
-Sleep = Callable[[float], Awaitable[None]]
-
-
-class Serving(Protocol):
-    """Who serves a pair."""
-
-    def serve(self, pair: Pair) -> None:
-        """New connections get this pair. Raises ssl.SSLError or ValueError if it is none."""
-        ...
 
 
 class SecretKeeper:
@@ -115,47 +104,3 @@ class SecretKeeper:
         if pair != self._served and is_due:
             self._serving.serve(pair)
             self._served = pair
-
-
-class FileKeeper:
-    """Keeps the pair of two files, which somebody else renews; the API server is told by them whom to trust."""
-
-    def __init__(self, cert: Path, key: Path, serving: Serving, *, log: Logger) -> None:
-        self._cert, self._key = cert, key
-        self._serving = serving
-        self._log = log
-        self._served: Pair | None = None
-
-    def load(self) -> None:
-        """
-        The pair in the files is served.
-
-        Raises:
-            SettingsError: if they cannot be read or are no pair; what was served before is served on.
-        """
-        found = Pair(_content(self._cert, "--tls-cert-file"), _content(self._key, "--tls-private-key-file"))
-        if found == self._served:
-            return
-        try:
-            expires_s(found.cert)
-            self._serving.serve(found)
-        except (ssl.SSLError, ValueError) as error:
-            expected = f"a PEM certificate and, in {self._key}, its key"
-            raise SettingsError("--tls-cert-file", str(self._cert), str(error), expected) from error
-        self._served = found
-
-    async def run(self, sleep: Sleep = asyncio.sleep) -> None:
-        """Look at the files again and again, for ever; a pair that is half replaced is tried the next time."""
-        while True:
-            await sleep(FILES_ROUND_S)
-            try:
-                self.load()
-            except SettingsError as error:
-                self._log.error("Could not renew the serving certificate", err=error)
-
-
-def _content(path: Path, flag: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SettingsError(flag, str(path), error.strerror or str(error), "a readable PEM file") from error

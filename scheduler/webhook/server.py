@@ -8,18 +8,16 @@ one line. The API server then does what its failurePolicy says.
 from __future__ import annotations
 
 import asyncio
-import ssl
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from scheduler.observe.logs import Logger
-from scheduler.webhook.certificates import Pair, expires_s
+from scheduler.serving.certificates import expires_s
+from scheduler.serving.tls import Pair, load_pair, server_context
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.reviews import (
     Allowed,
@@ -109,20 +107,13 @@ class Listener:
             application, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_DRAIN_S
         )
         self._metrics = metrics
-        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._tls = server_context()
         self.is_serving = False
 
     def serve(self, pair: Pair) -> None:
         """New connections get this pair. Raises ssl.SSLError or ValueError if it is none."""
         expires = expires_s(pair.cert)
-        # The ssl module reads keys from files only; this one is in memory where the manifests mount /tmp.
-        with tempfile.TemporaryDirectory() as folder:
-            cert, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-            cert.write_bytes(pair.cert)
-            key.touch(mode=0o600)
-            key.write_bytes(pair.key)
-            self._tls.load_cert_chain(cert, key)
+        load_pair(self._tls, pair)
         self._metrics.certificate_expires_s = int(expires)
         self.is_serving = True
 

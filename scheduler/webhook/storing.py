@@ -18,7 +18,8 @@ import msgspec
 from scheduler.errors import NotFound
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import STRATEGIC_MERGE, Request
-from scheduler.webhook.certificates import Pair, Trusted
+from scheduler.serving.certificates import Trusted
+from scheduler.serving.tls import Pair
 
 #: Answers within so long, or the next round has to do.
 _TIMEOUT_S: Final = 15.0

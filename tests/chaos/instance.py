@@ -19,6 +19,7 @@ from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.stimuli import BindDone, CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
+from scheduler.serving.probes import Listening
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.leadership import ElectionSettings, Leadership
@@ -124,8 +125,7 @@ class Instance:
             settings=replace(settings, profiles=(profile,)),
             election=ELECTION if self.elected else None,
             master=None,
-            bind_address="127.0.0.1",
-            port=0,
+            listening=Listening("127.0.0.1", 0),
             max_in_unschedulable_s=_NEVER_FLUSHED_S,
             seed=self._chance.getrandbits(32),
             verbosity=2,

@@ -226,7 +226,7 @@ def test_a_network_policy_lets_in_the_api_server_and_whoever_scrapes(chart):
         spec = policies[name]["spec"]
         assert spec["podSelector"] == deployment["spec"]["selector"]
         ports = {port["name"]: port["containerPort"] for port in container(deployment)["ports"]}
-        expected = [{"ports": [{"port": ports["http"]}], "from": peers}]
+        expected = [{"ports": [{"port": ports["metrics"]}], "from": peers}]
         if "https" in ports:
             expected.insert(0, {"ports": [{"port": ports["https"]}]})
         assert spec["ingress"] == expected
@@ -250,6 +250,19 @@ def test_one_service_monitor_finds_the_services_of_all_components(chart):
         assert selector["matchLabels"].items() <= labels.items()
         assert labels[asked["key"]] in asked["values"]
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert endpoint["scheme"] == "https"
+    (reader,) = (each for name, each in named(objects, "ClusterRole").items() if name.endswith("-reader"))
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+
+
+def test_every_probe_is_of_the_port_that_is_https(chart):
+    for deployment in named(rendered(chart, EVERYTHING), "Deployment").values():
+        probed = container(deployment)
+        probes = [probe["httpGet"] for name, probe in probed.items() if name.endswith("Probe")]
+        assert len(probes) == 3
+        assert {(get["port"], get["scheme"]) for get in probes} == {("metrics", "HTTPS")}
+        assert "--bind-address=0.0.0.0" in probed["args"]
+        assert "--insecure-http" not in probed["args"]
 
 
 def test_the_configuration_is_merged_over_the_charts(chart):
@@ -273,14 +286,16 @@ def test_a_changed_configuration_rolls_the_deployment(chart):
     assert checksum({}) == checksum({"scheduler": {"replicas": 3}}) != checksum(other)
 
 
-def test_with_cert_manager_the_webhook_needs_no_rights(chart):
-    """And no token would do it any good: the certificate is mounted, the CA injector tells the API server."""
+def test_with_cert_manager_the_webhook_changes_nothing(chart):
+    """The certificate is mounted, the CA injector tells the API server; what is left is who may read metrics."""
     objects = rendered(
         chart, {"scheduler": {"enabled": False}, "webhook": {"certManager": {"enabled": True}}}
     )
     kinds = {each["kind"] for each in objects}
     assert {"Issuer", "Certificate"} <= kinds
-    assert not kinds & {"Role", "ClusterRole", "Secret"}
+    assert not kinds & {"Role", "Secret"}
+    rules = one(objects, "ClusterRole")["rules"]
+    assert [rule["resources"] for rule in rules] == [["tokenreviews"], ["subjectaccessreviews"]]
     certificate = one(objects, "Certificate")["spec"]
     assert certificate["dnsNames"] == [f"{WEBHOOK}.kube-system.svc"]
     deployment = one(objects, "Deployment")

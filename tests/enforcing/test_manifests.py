@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 
 from scheduler.cli import enforce
-from scheduler.kube import evicting, requests
+from scheduler.kube import evicting, requests, reviewing
 from scheduler.kube.requests import LIVE_PODS, LeaseSpec, Resource
+from scheduler.serving import listener
 from scheduler.settings.loading import load_settings
-from scheduler.shell import enforcer, probes
+from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.informers import always_watched
 from tests.manifests.files import BASE, MANIFESTS, container, kustomization, named, one, resources
@@ -52,6 +53,8 @@ def all_requests() -> list[requests.Request]:
         requests.get_lease(NAMESPACE, NAME),
         requests.create_lease(NAMESPACE, NAME, lease),
         requests.update_lease(NAMESPACE, NAME, lease, metadata=enforce_metadata()),
+        reviewing.review_token("t"),
+        reviewing.review_access(reviewing.User("u"), "/metrics", "get"),
         evicting.evict("n", "p", "u"),
         evicting.get_config_map(NAMESPACE, NAME),
         evicting.create_config_map(NAMESPACE, NAME, {}),
@@ -146,5 +149,5 @@ def test_selectors_match_the_pods_and_a_drain_is_never_held_up() -> None:
 
 
 def test_kubernetes_waits_for_an_orderly_stop() -> None:
-    longest_s = enforcer._STOP_EVICTION_S + enforcer._STOP_EVENTS_S + probes._DRAIN_S
+    longest_s = enforcer._STOP_EVICTION_S + enforcer._STOP_EVENTS_S + listener.DRAIN_S
     assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]

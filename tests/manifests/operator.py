@@ -23,7 +23,16 @@ _SPECS = {
         jobLabel=_TEXT,
         namespaceSelector=_object(any={"type": "boolean"}, matchNames=_array(_TEXT)),
         selector=_object(matchLabels=_TEXTS),
-        endpoints=_array(_object(port=_TEXT, path=_TEXT, interval=_TEXT, scheme=_TEXT)),
+        endpoints=_array(
+            _object(
+                port=_TEXT,
+                path=_TEXT,
+                interval=_TEXT,
+                scheme=_TEXT,
+                bearerTokenFile=_TEXT,
+                tlsConfig=_object(insecureSkipVerify={"type": "boolean"}),
+            )
+        ),
     ),
 }
 

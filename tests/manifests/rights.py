@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler.kube import requests
 from scheduler.kube.requests import LeaseSpec, PodCondition, Request, Resource
+from scheduler.kube.reviewing import User
 from scheduler.shell.informers import always_watched, watched_for_default_spreading
 from tests.build import Json
 
@@ -25,6 +26,10 @@ _ARGUMENTS: dict[str, Any] = {
     "resource_version": "1",
     "body": b"{}",
     "timeout_s": 1,
+    "token": "nobody's",
+    "user": User("nobody"),
+    "path": "/metrics",
+    "verb": "get",
     "spec": LeaseSpec(),  # a Lease that nobody holds
     "metadata": msgspec.Raw(b'{"name":"affinity-scheduler","namespace":"kube-system"}'),
     "condition": PodCondition("PodScheduled", "False"),

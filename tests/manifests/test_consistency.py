@@ -8,8 +8,9 @@ from pathlib import PurePosixPath
 import pytest
 
 from scheduler.cli import run
+from scheduler.serving import listener, probes
 from scheduler.settings.loading import load_settings
-from scheduler.shell import app, probes
+from scheduler.shell import app
 from tests.build import Json
 from tests.manifests.files import (
     BASE,
@@ -121,7 +122,7 @@ def test_probes_and_the_service_reach_what_the_program_serves():
     assert set(asked) == {"startupProbe", "livenessProbe", "readinessProbe"}
     for get in asked.values():
         assert get["path"] in paths
-        assert get["port"] == port["name"]
+        assert (get["port"], get["scheme"]) == (port["name"], "HTTPS")
     assert asked["readinessProbe"]["path"] == "/readyz"
     (of_service,) = one(OBJECTS, "Service")["spec"]["ports"]
     assert (of_service["port"], of_service["targetPort"]) == (port["containerPort"], port["name"])
@@ -169,7 +170,7 @@ def test_the_image_has_the_version_of_the_program():
 
 
 def test_kubernetes_waits_for_an_orderly_stop():
-    longest_s = app._STOP_BINDS_S + app._STOP_EVENTS_S + probes._DRAIN_S
+    longest_s = app._STOP_BINDS_S + app._STOP_EVENTS_S + listener.DRAIN_S
     assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]
 
 

@@ -90,7 +90,7 @@ async def test_the_server_takes_the_monitoring_where_the_operator_is(kubectl):
     kubectl("create", "-f", "-", given=crds)
     kubectl("wait", "--for=condition=Established", "--timeout=20s", "-f", "-", given=crds)
     applied = kubectl("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS / "monitoring")
-    assert len(applied.splitlines()) == 3
+    assert len(applied.splitlines()) == 4
     kubectl("delete", "--wait=false", "-f", "-", given=crds)
 
 

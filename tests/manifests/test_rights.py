@@ -28,5 +28,6 @@ def test_the_requests_that_are_compared_are_all_kinds_there_are():
     assert {right.resource for right in rights} == {
         *("nodes", "namespaces", "pods", "pods/binding", "pods/status", "events", "leases"),
         *("services", "replicationcontrollers", "replicasets", "statefulsets"),
+        *("tokenreviews", "subjectaccessreviews"),
     }
     assert {right.verb for right in rights} == {"list", "watch", "get", "create", "update", "patch"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler.errors import ApiError, Conflict, Unreachable
-from scheduler.webhook.certificates import Pair, Trusted
+from scheduler.serving.certificates import Trusted
+from scheduler.serving.tls import Pair
 from scheduler.webhook.storing import Stored
 
 

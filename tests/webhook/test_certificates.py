@@ -12,17 +12,17 @@ from cryptography.x509 import verification
 
 from scheduler.errors import SettingsError, Unreachable
 from scheduler.observe.logs import Logger, configure
-from scheduler.webhook.certificates import (
+from scheduler.serving.certificates import (
     LIFETIME_S,
     RENEW_BEFORE_S,
-    Pair,
     Trusted,
     expires_s,
     issue,
     renewal_reason,
     renewed,
 )
-from scheduler.webhook.keeping import LEARN_S, FileKeeper, SecretKeeper
+from scheduler.serving.tls import FileKeeper, Pair
+from scheduler.webhook.keeping import LEARN_S, SecretKeeper
 from tests.webhook.cluster import Clock, Served, Shared
 
 HOST = "affinity-scheduler-webhook.somewhere.svc"

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from scheduler.webhook.certificates import Trusted, issue
+from scheduler.serving.certificates import Trusted, issue
 from tests import build
 from tests.integration.daemon import refused
 from tests.webhook.asking import review

@@ -7,6 +7,7 @@ import argparse
 import pytest
 
 from scheduler.cli import webhook
+from scheduler.kube.reviewing import User, review_access, review_token
 from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.webhook.mutating import IGNORE
 from scheduler.webhook.slots import SLOTS
@@ -54,7 +55,7 @@ def test_all_is_of_one_name_and_in_one_namespace(arguments):
 
 def test_the_service_leads_to_the_ports_of_the_program(arguments):
     ports = {port["name"]: port["containerPort"] for port in container(one(OBJECTS, "Deployment"))["ports"]}
-    assert ports == {"https": arguments.webhook_port, "http": arguments.port}
+    assert ports == {"https": arguments.webhook_port, "metrics": arguments.port}
     assert {port["targetPort"] for port in one(OBJECTS, "Service")["spec"]["ports"]} == set(ports)
     assert {hook(kind)["clientConfig"]["service"]["port"] for kind in KINDS} == {443}
 
@@ -90,6 +91,8 @@ def test_the_roles_grant_what_the_program_asks_for_and_nothing_else():
     requests = [
         get_secret(NAME, NAME),
         patch_secret(NAME, NAME, version="1", data={}),
+        review_token("t"),
+        review_access(User("u"), "/metrics", "get"),
         *(
             request
             for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -106,4 +109,4 @@ def test_the_roles_grant_what_the_program_asks_for_and_nothing_else():
         for verb in rule["verbs"]
     }
     assert asked == granted
-    assert all(rule["resourceNames"] == [NAME] for rule in rules)
+    assert all(rule["resourceNames"] == [NAME] for rule in rules if rule["verbs"] != ["create"])

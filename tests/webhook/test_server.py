@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.observe.logs import configure
-from scheduler.webhook.certificates import Trusted, issue
+from scheduler.serving.certificates import Trusted, issue
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
 from scheduler.webhook.server import MAX_BODY_BYTES, Endpoint, Listener

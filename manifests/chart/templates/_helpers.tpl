@@ -65,12 +65,12 @@ securityContext:
 image: {{ printf "%s:%s" .root.Values.image.repository (.root.Values.image.tag | default .root.Chart.AppVersion) | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 startupProbe:
-  httpGet: {path: /livez, port: http}
+  httpGet: {path: /livez, port: metrics, scheme: HTTPS}
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 30
 livenessProbe:
-  httpGet: {path: /livez, port: http}
+  httpGet: {path: /livez, port: metrics, scheme: HTTPS}
   periodSeconds: 10
   timeoutSeconds: 15
   failureThreshold: 8

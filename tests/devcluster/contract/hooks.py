@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from scheduler.webhook.certificates import Trusted, issue
+from scheduler.serving.certificates import Trusted, issue
 
 #: From a review's request to what `response` has beside the uid, or to an answer of another form.
 Judge = Callable[[dict[str, Any]], dict[str, Any] | web.Response]

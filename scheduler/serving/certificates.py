@@ -1,5 +1,5 @@
 """
-Certificates of the webhook's own making: an authority that signs one serving certificate and is then thrown away.
+Certificates of our own making: an authority that signs one serving certificate and is then thrown away.
 
 Nobody keeps an authority's key, so none can be stolen. A renewal makes a new authority; what the API server trusts is
 both, the old one until it expires, so that replicas may change over one after another.
@@ -21,6 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from scheduler.serving.tls import Pair
+
 _DAY_S: Final = 86_400.0
 LIFETIME_S: Final = 90 * _DAY_S
 #: A month of failed renewals until it matters, as cert-manager has it by default.
@@ -36,14 +38,6 @@ _Key = ec.EllipticCurvePrivateKey
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Pair:
-    """A serving certificate, its chain included, and its key, as PEM. Never shown: it holds a secret."""
-
-    cert: bytes
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True, repr=False)
 class Trusted:
     """A pair, and the authorities (PEM, one after another) by which it is to be trusted."""
 
@@ -56,11 +50,11 @@ def issue(hosts: Sequence[str], now_s: float) -> Trusted:
     A pair for these DNS names and IP addresses, valid for `LIFETIME_S`, under a new authority.
 
     Args:
-        hosts: what the API server calls the webhook by; at least one.
+        hosts: what clients call the server by; at least one.
         now_s: seconds since 1970.
     """
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority_name = _name(f"affinity-scheduler webhook authority {x509.random_serial_number():x}"[:64])
+    authority_name = _name(f"affinity-scheduler authority {x509.random_serial_number():x}"[:64])
     authority = (
         _started(authority_name, authority_name, authority_key, now_s)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

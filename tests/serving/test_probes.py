@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ from aiohttp.test_utils import TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.errors import SettingsError
+from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
-from scheduler.shell.probes import Probes, application
+from scheduler.serving.probes import Listening, Probes, application
 
 pytestmark = pytest.mark.asyncio
 
@@ -159,7 +161,9 @@ async def test_configz_is_json(served: Served) -> None:
 
 
 def _probes(address: str, port: int) -> Probes:
-    return Probes(address=address, port=port, render=lambda: b"", configz=lambda: "{}", ready={})
+    listening = Listening(address, port, insecure_http=True)
+    log = Logger(logging.getLogger("test"))
+    return Probes(listening, log=log, render=lambda: b"", configz=lambda: "{}", ready={})
 
 
 def _free_port() -> int:
