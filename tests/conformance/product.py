@@ -14,7 +14,7 @@ from scheduler.framework.verdicts import SKIP, Code, Status
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pods import Pod, PodDecoder
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.shell.profiles import built_profiles
+from scheduler.shell.profiles import built_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
@@ -27,8 +27,8 @@ _WORKLOADS = frozenset({"Service", "ReplicationController", "ReplicaSet", "State
 class LiveCluster:
     """A ClusterState fed with API objects, as informers feed it. Kinds that no plugin reads are passed over."""
 
-    def __init__(self) -> None:
-        self.state = ClusterState()
+    def __init__(self, exempt_namespaces: frozenset[str] = frozenset()) -> None:
+        self.state = ClusterState(exempt_namespaces)
         self.decoder = PodDecoder()
         self._uids: dict[tuple[str, str], str] = {}
 
@@ -79,7 +79,7 @@ class ProductSubject:
 
     def __init__(self, config: Json | None) -> None:
         settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
-        self.cluster = LiveCluster()
+        self.cluster = LiveCluster(exempt_namespaces(settings))
         profiles = built_profiles(settings, self.cluster.snapshot())
         self.profile = profiles[settings.profiles[0].scheduler_name]
 

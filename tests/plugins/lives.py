@@ -1,5 +1,6 @@
 """Random lives of small clusters: everything collides, so that few objects show many rules."""
 
+import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -109,6 +110,29 @@ AFFINITIES = st.builds(
         st.lists(st.tuples(st.integers(1, 9), st.sampled_from(PARSED_NODE_TERMS)), max_size=2)
     ),
 )
+
+
+@st.composite
+def annotations(draw: st.DrawFn) -> dict[str, str]:
+    """What upstream has no field for: more terms, limits per domain, enforced rules, label keys, another mode."""
+    which = st.sampled_from(("Ignored", "Required")).map(
+        lambda word: f"requiredDuringScheduling{word}DuringExecution"
+    )
+    made: Json = {}
+    for side, limits in (("podAffinity", st.just({})), ("podAntiAffinity", LIMITS)):
+        for one in draw(st.lists(TERMS, max_size=2 if side == "podAntiAffinity" else 1)):
+            keys = draw(LABEL_KEYS) if "labelSelector" in one else {}
+            made.setdefault(side, {}).setdefault(draw(which), []).append({**one, **keys, **draw(limits)})
+    name = "affinity-scheduler.io/affinity"
+    return {name: json.dumps(made), **draw(st.sampled_from(({}, {}, {f"{name}-mode": "replace"})))}
+
+
+LIMITS: st.SearchStrategy[Json] = st.sampled_from(
+    ({}, {"maxPodsPerDomain": 1}, {"maxPodsPerDomain": 2}, {"maxPodsPerDomain": 3})
+)
+LABEL_KEYS: st.SearchStrategy[Json] = st.sampled_from(
+    ({}, {}, {"matchLabelKeys": ["v"]}, {"mismatchLabelKeys": ["v", "absent"]})
+)
 SPREADS = st.builds(
     spread,
     st.sampled_from(KEYS),
@@ -146,7 +170,7 @@ def pods(draw: st.DrawFn, *, placed: bool) -> Json:
     """A pod; one that is placed may be on a node that is not there, and may be a namesake of an older one."""
     name = draw(st.sampled_from(("p0", "p1", "p2", "p3", "p4", "p5"))) if placed else "incoming"
     space = draw(st.sampled_from(NAMESPACES))
-    return pod(
+    made = pod(
         name,
         namespace=space,
         uid=f"{space}-{name}-{draw(st.integers(1, 2))}",
@@ -162,6 +186,10 @@ def pods(draw: st.DrawFn, *, placed: bool) -> Json:
         owner=draw(_usually_none(st.just(owned_by("ReplicaSet", "rs")))),
         spec=draw(_usually_none(MORE_OF_A_SPEC)),
     )
+    own = draw(_usually_none(annotations()))
+    if own is not None:
+        made["metadata"]["annotations"] = own
+    return made
 
 
 NODES = st.builds(
@@ -245,6 +273,7 @@ CONFIGURATIONS: Final[tuple[Json | None, ...]] = (
             },
         }
     ),
+    configuration({"InterPodAffinity": {"exemptNamespaces": ["blue"]}}),
     configuration(
         {"InterPodAffinity": {"hardPodAffinityWeight": 40, "ignorePreferredTermsOfExistingPods": True}}
     ),

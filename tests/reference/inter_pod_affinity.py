@@ -1,9 +1,12 @@
 """
 InterPodAffinity: which pods may, must or would rather run beside which.
 
+And what upstream has no field for: terms by annotation, limits per domain, exempt namespaces.
+
 Source: plugins/interpodaffinity/{plugin,filtering,scoring}.go and framework/types.go, AffinityTerm (kubernetes 1.36).
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +24,11 @@ from tests.reference.selectors import NOTHING, Labels, Selector, SelectorError, 
 
 NAME = "InterPodAffinity"
 
+ANNOTATION = "affinity-scheduler.io/affinity"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
 #: (topology key, its value) -> how often.
 Counts = dict[tuple[str, str], int]
 
@@ -34,6 +42,8 @@ class Term:
     selector: Selector
     topology_key: str
     weight: int = 0
+    #: Pods that it selects, the declaring one included, that a domain may have.
+    max_pods: int = 1
 
     def matches(self, pod: Object, namespace_labels: Labels) -> bool:
         """Whether `pod`, whose namespace has the given labels, is one that the term speaks of."""
@@ -55,25 +65,31 @@ class Terms:
 
 def terms_of(pod: Object) -> Terms:
     """A pod's terms, read, with its own namespace standing in where a term names none."""
-    affinity, anti = _affinity(pod, "podAffinity"), _affinity(pod, "podAntiAffinity")
     lists: list[tuple[Term, ...]] = []
     error = None
     for list_name, declared, weighted in [
-        ("requiredAffinityTerms", affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), False),
-        ("requiredAntiAffinityTerms", anti.get("requiredDuringSchedulingIgnoredDuringExecution"), False),
-        ("preferredAffinityTerms", affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), True),
-        ("preferredAntiAffinityTerms", anti.get("preferredDuringSchedulingIgnoredDuringExecution"), True),
+        ("requiredAffinityTerms", _declared(pod, "podAffinity", _REQUIRED, _ENFORCED), False),
+        ("requiredAntiAffinityTerms", _declared(pod, "podAntiAffinity", _REQUIRED, _ENFORCED), False),
+        ("preferredAffinityTerms", _declared(pod, "podAffinity", _PREFERRED), True),
+        ("preferredAntiAffinityTerms", _declared(pod, "podAntiAffinity", _PREFERRED), True),
     ]:
         try:
-            lists.append(tuple(_term(pod, term, weighted) for term in declared or []))
+            lists.append(tuple(_term(pod, term, weighted) for term in declared))
         except SelectorError as cause:
             lists.append(())
             error = error or f"{list_name}: {cause}"
     return Terms(lists[0], lists[1], lists[2], lists[3], error)
 
 
-def _affinity(pod: Object, side: str) -> Object:
-    return ((pod.get("spec") or {}).get("affinity") or {}).get(side) or {}
+def _declared(pod: Object, side: str, *lists: str) -> list[Object]:
+    """The terms of the spec and of the annotation, or of the annotation alone."""
+    annotations = pod["metadata"].get("annotations") or {}
+    by_annotation = json.loads(annotations.get(ANNOTATION, "{}"))
+    in_spec = (pod.get("spec") or {}).get("affinity") or {}
+    sources = (
+        [by_annotation] if annotations.get(f"{ANNOTATION}-mode") == "replace" else [in_spec, by_annotation]
+    )
+    return [term for source in sources for name in lists for term in (source.get(side) or {}).get(name) or []]
 
 
 def _term(pod: Object, declared: Object, weighted: bool) -> Term:
@@ -84,10 +100,26 @@ def _term(pod: Object, declared: Object, weighted: bool) -> Term:
     return Term(
         namespaces=namespaces,
         namespace_selector=parse(term.get("namespaceSelector")),
-        selector=parse(term.get("labelSelector")),
+        selector=parse(_with_label_keys(pod, term)),
         topology_key=term["topologyKey"],
         weight=declared["weight"] if weighted else 0,
+        max_pods=term.get("maxPodsPerDomain", 1),
     )
+
+
+def _with_label_keys(pod: Object, term: Object) -> Object | None:
+    """The selector with the pod's own values of the keys that only annotations still have by now."""
+    selector: Object | None = term.get("labelSelector")
+    labels = labels_of(pod)
+    own = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(name) or ()
+        if key in labels
+    ]
+    if selector is None or not own:
+        return selector
+    return {**selector, "matchExpressions": [*(selector.get("matchExpressions") or ()), *own]}
 
 
 def _own_terms(question: Question) -> Terms:
@@ -140,21 +172,19 @@ def prefilter(question: Question) -> Verdict | None:
 def refusals(question: Question) -> dict[str, Verdict]:
     """The pod's affinity first, then its anti-affinity, then the anti-affinity of the pods that run already."""
     own = _own_terms(question)
-    affinity, anti = _count_affinity(question, own), _count_anti_affinity(question, own)
-    existing_anti = _count_existing_anti_affinity(question)
+    affinity = _count_affinity(question, own)
+    exempt = _exempt_namespaces(question)
+    anti = _full_for_the_pod(question, () if question.namespace in exempt else own.anti_required)
+    existing_anti = set() if question.namespace in exempt else _full_for_existing_pods(question)
     lets_first_pod_in = not affinity and all(term.matches(question.pod, {}) for term in own.required)
     refused = {}
     for name in question.nodes:
         labels = question.node_labels(name)
         if not _affinity_holds(own, affinity, labels, lets_first_pod_in):
             refused[name] = Verdict(UNRESOLVABLE, ("node(s) didn't match pod affinity rules",))
-        elif any(
-            anti.get((term.topology_key, labels[term.topology_key]), 0) > 0
-            for term in own.anti_required
-            if term.topology_key in labels
-        ):
+        elif any(pair in anti for pair in labels.items()):
             refused[name] = Verdict(UNSCHEDULABLE, ("node(s) didn't match pod anti-affinity rules",))
-        elif any(existing_anti.get(pair, 0) > 0 for pair in labels.items()):
+        elif any(pair in existing_anti for pair in labels.items()):
             reason = "node(s) didn't satisfy existing pods anti-affinity rules"
             refused[name] = Verdict(UNSCHEDULABLE, (reason,))
     return refused
@@ -178,25 +208,42 @@ def _count_affinity(question: Question, own: Terms) -> Counts:
     return dict(counts)
 
 
-def _count_anti_affinity(question: Question, own: Terms) -> Counts:
-    """Pods that match a required anti-affinity term, each term on its own."""
-    counts: Counts = defaultdict(int)
-    for pod, labels in _existing_pods(question):
-        for term in own.anti_required:
-            if term.topology_key in labels and term.matches(pod, {}):
+def _full_for_the_pod(question: Question, anti_required: Iterable[Term]) -> set[tuple[str, str]]:
+    """Pairs with as many pods as a term allows with the incoming one, each term on its own."""
+    exempt = _exempt_namespaces(question)
+    full: set[tuple[str, str]] = set()
+    for term in anti_required:
+        counts: Counts = defaultdict(int)
+        for pod, labels in _existing_pods(question):
+            if term.topology_key in labels and namespace_of(pod) not in exempt and term.matches(pod, {}):
                 counts[term.topology_key, labels[term.topology_key]] += 1
-    return dict(counts)
+        full.update(pair for pair, count in counts.items() if count >= term.max_pods)
+    return full
 
 
-def _count_existing_anti_affinity(question: Question) -> Counts:
-    """Required anti-affinity terms of existing pods that match the incoming pod, each term on its own."""
-    counts: Counts = defaultdict(int)
-    namespace_labels = _incoming_namespace_labels(question)
+def _full_for_existing_pods(question: Question) -> set[tuple[str, str]]:
+    """Pairs with an existing pod that has as many others beside it as its term allows, and selects the incoming pod."""
+    exempt = _exempt_namespaces(question)
+    full: set[tuple[str, str]] = set()
     for pod, labels in _existing_pods(question):
-        for term in terms_of(pod).anti_required:
-            if term.topology_key in labels and term.matches(question.pod, namespace_labels):
-                counts[term.topology_key, labels[term.topology_key]] += 1
-    return dict(counts)
+        for term in terms_of(pod).anti_required if namespace_of(pod) not in exempt else ():
+            key = term.topology_key
+            if key not in labels or not term.matches(question.pod, _incoming_namespace_labels(question)):
+                continue
+            others = sum(
+                other is not pod
+                and their_labels.get(key) == labels[key]
+                and namespace_of(other) not in exempt
+                and term.matches(other, question.namespaces.get(namespace_of(other), {}))
+                for other, their_labels in _existing_pods(question)
+            )
+            if others + 1 >= term.max_pods:
+                full.add((key, labels[key]))
+    return full
+
+
+def _exempt_namespaces(question: Question) -> frozenset[str]:
+    return frozenset(question.args.get(NAME, {}).get("exemptNamespaces") or ())
 
 
 def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
