@@ -18,7 +18,12 @@ from scheduler.state.selection import Selection
 
 def differences(state: ClusterState) -> list[str]:
     """Where counts and a recount differ, one line each; empty when they are equal. O(pods x selections)."""
-    return [*_node_differences(state), *_selection_differences(state), *_declared_differences(state)]
+    return [
+        *_node_differences(state),
+        *_port_differences(state),
+        *_selection_differences(state),
+        *_declared_differences(state),
+    ]
 
 
 class Recount:
@@ -45,6 +50,7 @@ class Recount:
             state = self._state
             return [
                 *_node_differences(state),
+                *_port_differences(state),
                 *_label_set_differences(state),
                 *_declared_differences(state),
             ]
@@ -110,13 +116,30 @@ def _node_differences(state: ClusterState) -> Iterator[str]:
             if nodes.non_zero[index, row] != non_zero[index, row]:
                 kept_non_zero = nodes.non_zero[index, row]
                 yield f"{nodes.name_of(row)}: non-zero {kept_non_zero} kept, {non_zero[index, row]} recounted"
-    for resource in {name for name, _ in requested}:
+    offered = {name for node in nodes.nodes if node is not None for name in node.allocatable}
+    for resource in sorted({*offered, *(name for name, _ in requested)}):
         kept = nodes.requested(resource)
         for row in range(nodes.n_rows):
-            if kept is None or kept[row] != requested[resource, row]:
+            if requested[resource, row] != (0 if kept is None else kept[row]):
                 yield f"{nodes.name_of(row)}: {resource} differs, {requested[resource, row]} recounted"
     if nodes.n_live != int(np.count_nonzero(nodes.alive)):
         yield f"{nodes.n_live} live nodes kept, {int(np.count_nonzero(nodes.alive))} recounted"
+
+
+def _port_differences(state: ClusterState) -> Iterator[str]:
+    recounted: Counter[tuple[str, int, int, str]] = Counter()
+    for placed in state.placed.values():
+        for port in state.usage_of(placed.pod).host_ports:
+            recounted[port.protocol, port.port, placed.row, port.ip] += 1
+    kept: Counter[tuple[str, int, int, str]] = Counter()
+    for (protocol, number), rows in state.nodes.ports.items():
+        for row, held in rows.items():
+            for ip, count in held.items():
+                kept[protocol, number, row, ip] = count
+    for protocol, number, row, ip in sorted((kept - recounted) + (recounted - kept)):
+        one = (protocol, number, row, ip)
+        name = state.nodes.name_of(row)
+        yield f"{name}: host port {ip}:{number}/{protocol}: {kept[one]} kept, {recounted[one]} recounted"
 
 
 def _selection_differences(state: ClusterState) -> Iterator[str]:

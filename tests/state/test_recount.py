@@ -25,7 +25,8 @@ def driven() -> Driver:
     for name in ("p1", "p2"):
         pod = driver.pod(name, labels={"app": "a"}, affinity=AWAY)
         driver.confirm(pod, bind_of(driver.cycle()).node_name)
-    driver.pod("old", labels={"app": "b"}, node="n1", terminating=True)
+    ports = [build.container(host_ports=["8080"])]
+    driver.pod("old", labels={"app": "b"}, node="n1", terminating=True, containers=ports)
     return driver
 
 
@@ -59,6 +60,16 @@ def _a_pod_too_many(state: ClusterState) -> None:
     state.nodes.pod_count[0] += 1
 
 
+def _a_port_that_nobody_holds(state: ClusterState) -> None:
+    state.nodes.ports["TCP", 8080][1] = {"0.0.0.0": 1}
+
+
+def _room_that_nobody_takes(state: ClusterState) -> None:
+    requested = state.nodes.requested("ephemeral-storage")
+    assert requested is not None
+    requested[0] += 1
+
+
 def _a_label_set_elsewhere(state: ClusterState) -> None:
     label_set = next(one for one in state.selections.label_sets() if one.rows)
     label_set.rows[1] = label_set.rows.get(1, 0) + 1
@@ -83,6 +94,8 @@ def _a_declared_term_twice(state: ClusterState) -> None:
     "damage",
     [
         pytest.param(_a_pod_too_many, id="node"),
+        pytest.param(_a_port_that_nobody_holds, id="host port"),
+        pytest.param(_room_that_nobody_takes, id="resource"),
         pytest.param(_a_label_set_elsewhere, id="label set"),
         pytest.param(_a_selection_that_missed_a_pod, id="selection"),
         pytest.param(_a_label_set_lost, id="membership"),
