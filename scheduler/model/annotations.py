@@ -52,8 +52,10 @@ _REPLACE: Final = "replace"
 
 #: An annotation longer than this is refused: all annotations of an object together may have 256 KiB.
 _LIMIT_BYTES: Final = 64 * 1024
-#: Terms that an annotation may declare in all; each costs time in every decision.
+#: Terms that an annotation may declare in all, of nodes too; each costs time in every decision.
 _LIMIT_TERMS: Final = 64
+#: Expressions of node affinity in all: each is a look at every node.
+_LIMIT_NODE_EXPRESSIONS: Final = 256
 #: Node selector terms after those of the spec and of the annotation were combined.
 _LIMIT_NODE_TERMS: Final = 64
 #: Longest problem: it stands in a condition, in events and in logs, and may quote what was found.
@@ -198,8 +200,11 @@ def _problem(cause: str) -> Problem:
 def _extra(namespace: str, labels: Mapping[str, str], raw: _Affinity, *, replaces: bool) -> Extra:
     near, far = raw.pod_affinity, raw.pod_anti_affinity
     lists = (near.required, near.preferred, near.enforced, far.required, far.preferred, far.enforced)
-    if sum(len(terms) for terms in lists) > _LIMIT_TERMS:
+    of_nodes = _node_terms(raw.node_affinity)
+    if sum(len(terms) for terms in lists) + len(of_nodes) > _LIMIT_TERMS:
         raise _MalformedError(f"$: more than {_LIMIT_TERMS} terms")
+    if sum(len(term.match_expressions or ()) for term in of_nodes) > _LIMIT_NODE_EXPRESSIONS:
+        raise _MalformedError(f"$.nodeAffinity: more than {_LIMIT_NODE_EXPRESSIONS} expressions")
     parser = _Parser(namespace, labels)
     affinity = PodAffinity(
         required=parser.required("$.podAffinity", near, limits=False),
@@ -208,6 +213,11 @@ def _extra(namespace: str, labels: Mapping[str, str], raw: _Affinity, *, replace
         preferred_anti=parser.preferred("$.podAntiAffinity", far.preferred),
     )
     return Extra(affinity, _node_rule(raw.node_affinity), _preferred_nodes(raw.node_affinity), replaces)
+
+
+def _node_terms(raw: _NodeAffinity) -> tuple[_NodeTerm, ...]:
+    required = () if raw.required is None else raw.required.node_selector_terms
+    return (*required, *(each.preference for each in raw.preferred))
 
 
 def _node_rule(raw: _NodeAffinity) -> NodeRule:

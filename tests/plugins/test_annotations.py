@@ -176,6 +176,23 @@ def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
             f"$.nodeAffinity.{PREFERRED}[0].weight: found 1000000000000, expected 1 to 100",
             id="a weight above all scores",
         ),
+        pytest.param(
+            {
+                **anti(HOSTNAME, selector("app=a")),
+                "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [build.node_term("a")] * 64}},
+            },
+            "$: more than 64 terms",
+            id="too many terms, of pods and nodes together",
+        ),
+        pytest.param(
+            {
+                "nodeAffinity": {
+                    REQUIRED: {"nodeSelectorTerms": [build.node_term(*(f"!k{n}" for n in range(257)))]}
+                }
+            },
+            "$.nodeAffinity: more than 256 expressions",
+            id="too many expressions in one term",
+        ),
     ],
 )
 def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
