@@ -98,6 +98,7 @@ TERMS = st.builds(
     namespaces=st.sampled_from(((), (), ("default",), ("blue", "green"))),
     namespace_selector=st.sampled_from(NAMESPACE_SELECTORS),
 )
+NODE_PREFERENCES = st.lists(st.tuples(st.integers(1, 9), st.sampled_from(PARSED_NODE_TERMS)), max_size=2)
 WEIGHTED = st.tuples(st.integers(1, 100), TERMS)
 AFFINITIES = st.builds(
     affinity,
@@ -106,9 +107,7 @@ AFFINITIES = st.builds(
     anti_required=st.lists(TERMS, max_size=2),
     anti_preferred=st.lists(WEIGHTED, max_size=1),
     node_required=_usually_none(_some(NODE_TERMS)),
-    node_preferred=_usually_none(
-        st.lists(st.tuples(st.integers(1, 9), st.sampled_from(PARSED_NODE_TERMS)), max_size=2)
-    ),
+    node_preferred=_usually_none(NODE_PREFERENCES),
 )
 
 
@@ -123,6 +122,12 @@ def annotations(draw: st.DrawFn) -> dict[str, str]:
         for one in draw(st.lists(TERMS, max_size=2 if side == "podAntiAffinity" else 1)):
             keys = draw(LABEL_KEYS) if "labelSelector" in one else {}
             made.setdefault(side, {}).setdefault(draw(which), []).append({**one, **keys, **draw(limits)})
+    nodes = node_affinity(
+        required=draw(_usually_none(st.lists(st.sampled_from(PARSED_NODE_TERMS), min_size=1, max_size=2))),
+        preferred=draw(_usually_none(NODE_PREFERENCES)),
+    )
+    if nodes:
+        made["nodeAffinity"] = nodes
     name = "affinity-scheduler.io/affinity"
     return {name: json.dumps(made), **draw(st.sampled_from(({}, {}, {f"{name}-mode": "replace"})))}
 

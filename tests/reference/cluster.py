@@ -21,6 +21,7 @@ from tests.reference import (
     pod_topology_spread,
     taint_toleration,
 )
+from tests.reference.annotated import in_fields
 from tests.reference.question import CycleError, Image, Object, Question, Verdict, labels_of, namespace_of
 
 PreFilter = Callable[[Question], Verdict | frozenset[str] | None]
@@ -68,7 +69,8 @@ class Cluster:
 
     def apply(self, obj: Object) -> None:
         """Create the object or replace the one of the same kind, namespace and name."""
-        self._objects[_key(obj["kind"], namespace_of(obj), obj["metadata"]["name"])] = obj
+        stored = in_fields(obj) if obj["kind"] == "Pod" else obj
+        self._objects[_key(obj["kind"], namespace_of(obj), obj["metadata"]["name"])] = stored
         self._refresh_image_sizes()
 
     def delete(self, kind: str, namespace: str | None, name: str) -> None:
@@ -86,7 +88,7 @@ class Cluster:
         `feasible`, `score`, `total` and `message` (only where no node is feasible; without what preemption adds),
         as the recorded decisions have them. A cycle that fails returns its `error` alone.
         """
-        question = self._question(pod, config, gates or {})
+        question = self._question(in_fields(pod), config, gates or {})
         try:
             return _decision(question)
         except CycleError as error:

@@ -1,12 +1,11 @@
 """
 InterPodAffinity: which pods may, must or would rather run beside which.
 
-And what upstream has no field for: terms by annotation, limits per domain, exempt namespaces.
+And what upstream has not: limits per domain, exempt namespaces.
 
 Source: plugins/interpodaffinity/{plugin,filtering,scoring}.go and framework/types.go, AffinityTerm (kubernetes 1.36).
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,11 +22,6 @@ from tests.reference.question import (
 from tests.reference.selectors import NOTHING, Labels, Selector, SelectorError, parse
 
 NAME = "InterPodAffinity"
-
-ANNOTATION = "affinity-scheduler.io/affinity"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 #: (topology key, its value) -> how often.
 Counts = dict[tuple[str, str], int]
@@ -65,31 +59,25 @@ class Terms:
 
 def terms_of(pod: Object) -> Terms:
     """A pod's terms, read, with its own namespace standing in where a term names none."""
+    affinity, anti = _affinity(pod, "podAffinity"), _affinity(pod, "podAntiAffinity")
     lists: list[tuple[Term, ...]] = []
     error = None
     for list_name, declared, weighted in [
-        ("requiredAffinityTerms", _declared(pod, "podAffinity", _REQUIRED, _ENFORCED), False),
-        ("requiredAntiAffinityTerms", _declared(pod, "podAntiAffinity", _REQUIRED, _ENFORCED), False),
-        ("preferredAffinityTerms", _declared(pod, "podAffinity", _PREFERRED), True),
-        ("preferredAntiAffinityTerms", _declared(pod, "podAntiAffinity", _PREFERRED), True),
+        ("requiredAffinityTerms", affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), False),
+        ("requiredAntiAffinityTerms", anti.get("requiredDuringSchedulingIgnoredDuringExecution"), False),
+        ("preferredAffinityTerms", affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), True),
+        ("preferredAntiAffinityTerms", anti.get("preferredDuringSchedulingIgnoredDuringExecution"), True),
     ]:
         try:
-            lists.append(tuple(_term(pod, term, weighted) for term in declared))
+            lists.append(tuple(_term(pod, term, weighted) for term in declared or []))
         except SelectorError as cause:
             lists.append(())
             error = error or f"{list_name}: {cause}"
     return Terms(lists[0], lists[1], lists[2], lists[3], error)
 
 
-def _declared(pod: Object, side: str, *lists: str) -> list[Object]:
-    """The terms of the spec and of the annotation, or of the annotation alone."""
-    annotations = pod["metadata"].get("annotations") or {}
-    by_annotation = json.loads(annotations.get(ANNOTATION, "{}"))
-    in_spec = (pod.get("spec") or {}).get("affinity") or {}
-    sources = (
-        [by_annotation] if annotations.get(f"{ANNOTATION}-mode") == "replace" else [in_spec, by_annotation]
-    )
-    return [term for source in sources for name in lists for term in (source.get(side) or {}).get(name) or []]
+def _affinity(pod: Object, side: str) -> Object:
+    return ((pod.get("spec") or {}).get("affinity") or {}).get(side) or {}
 
 
 def _term(pod: Object, declared: Object, weighted: bool) -> Term:
@@ -100,26 +88,11 @@ def _term(pod: Object, declared: Object, weighted: bool) -> Term:
     return Term(
         namespaces=namespaces,
         namespace_selector=parse(term.get("namespaceSelector")),
-        selector=parse(_with_label_keys(pod, term)),
+        selector=parse(term.get("labelSelector")),
         topology_key=term["topologyKey"],
         weight=declared["weight"] if weighted else 0,
         max_pods=term.get("maxPodsPerDomain", 1),
     )
-
-
-def _with_label_keys(pod: Object, term: Object) -> Object | None:
-    """The selector with the pod's own values of the keys that only annotations still have by now."""
-    selector: Object | None = term.get("labelSelector")
-    labels = labels_of(pod)
-    own = [
-        {"key": key, "operator": operator, "values": [labels[key]]}
-        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-        for key in term.get(name) or ()
-        if key in labels
-    ]
-    if selector is None or not own:
-        return selector
-    return {**selector, "matchExpressions": [*(selector.get("matchExpressions") or ()), *own]}
 
 
 def _own_terms(question: Question) -> Terms:
