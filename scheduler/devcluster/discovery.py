@@ -23,11 +23,13 @@ _SUBRESOURCE_KINDS: Final = {
     "binding": ("", "v1", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
 _SUBRESOURCE_VERBS: Final = {
     "binding": ["create"],
     "eviction": ["create"],
     "finalize": ["update"],
+    "token": ["create"],
 }
 
 #: Everything discovery lists: what is stored, and the access reviews that are answered on the spot.

@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from scheduler.devcluster import fields, status
+from scheduler.devcluster.access.identities import Identities
 from scheduler.devcluster.binding import bind
 from scheduler.devcluster.eviction import evict
 from scheduler.devcluster.history import Revision
@@ -89,8 +90,9 @@ def read_call(
 class Handlers:
     """The verbs on one store, each answering a call."""
 
-    def __init__(self, store: Store, admission: Admission) -> None:
+    def __init__(self, store: Store, admission: Admission, identities: Identities) -> None:
         self._store = store
+        self._identities = identities
         self._admission = admission
 
     async def handle(self, call: Call) -> web.Response:
@@ -145,6 +147,8 @@ class Handlers:
         target = call.target
         if target.subresource == "binding" or target.kind is BINDING:
             return self._bind(call)
+        if target.subresource == "token":
+            return self._issue_token(call)
         if target.subresource == "eviction":
             eviction = decoded_object(call.body, call.content_type, "Eviction")
             _check_namespace(eviction, target)
@@ -154,6 +158,14 @@ class Handlers:
             target.kind, target.scope, call.object(target.kind), dry_run=call.dry_run
         )
         return self._shaped(call, created, code=201)
+
+    def _issue_token(self, call: Call) -> web.Response:
+        target = call.target
+        request = decoded_object(call.body, call.content_type, "TokenRequest")
+        check_request("TokenRequest", request)
+        _check_namespace(request, target)
+        answer = self._identities.issue(target.scope, target.name or "", request)
+        return _answer(answer, call.wanted, code=201)
 
     def _makes_pod(self, call: Call) -> bool:
         target = call.target

@@ -72,7 +72,9 @@ POD: Final = Kind(
 BINDING: Final = Kind("", "v1", "Binding", "bindings", "binding", verbs=("create",))
 SERVICE: Final = Kind("", "v1", "Service", "services", "service", True, ("svc",), ("all",), ("status",))
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps", "configmap", True, ("cm",))
-SERVICE_ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", True, ("sa",))
+SERVICE_ACCOUNT: Final = Kind(
+    "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", True, ("sa",), (), ("token",)
+)
 CORE_EVENT: Final = Kind("", "v1", "Event", "events", "event", True, ("ev",))
 EVENT: Final = Kind("events.k8s.io", "v1", "Event", "events", "event", True, ("ev",))
 RESOURCE_QUOTA: Final = Kind(
@@ -101,6 +103,13 @@ VALIDATING_WEBHOOKS: Final = Kind(
     "validatingwebhookconfiguration", False, (), ("api-extensions",),
 )  # fmt: skip
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases", "lease")
+_RBAC: Final = "rbac.authorization.k8s.io"
+CLUSTER_ROLE: Final = Kind(_RBAC, "v1", "ClusterRole", "clusterroles", "clusterrole", False)
+CLUSTER_ROLE_BINDING: Final = Kind(
+    _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding", False
+)
+ROLE: Final = Kind(_RBAC, "v1", "Role", "roles", "role")
+ROLE_BINDING: Final = Kind(_RBAC, "v1", "RoleBinding", "rolebindings", "rolebinding")
 PRIORITY_CLASS: Final = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", False, ("pc",)
 )
@@ -113,7 +122,7 @@ POD_DISRUPTION_BUDGET: Final = Kind(
 KINDS: Final = (
     BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, RESOURCE_QUOTA, SECRET,
     SERVICE_ACCOUNT, SERVICE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, DEPLOYMENT, REPLICA_SET, STATEFUL_SET,
-    EVENT, POD_DISRUPTION_BUDGET, LEASE, PRIORITY_CLASS,
+    EVENT, POD_DISRUPTION_BUDGET, CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE, LEASE, PRIORITY_CLASS,
 )  # fmt: skip
 
 _BY_PATH: Final[Mapping[tuple[str, str, str], Kind]] = {(k.group, k.version, k.plural): k for k in KINDS}

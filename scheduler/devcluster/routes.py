@@ -14,7 +14,7 @@ from scheduler.devcluster.kinds import Kind, kind_at
 _ITEM_VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
 #: Subresources that are written with POST, an object of their own kind in the body.
-_POSTED: Final = frozenset({"binding", "eviction"})
+_POSTED: Final = frozenset({"binding", "eviction", "token"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """The listener: one aiohttp server on the loopback interface that answers as an API server does."""
 
 import asyncio
-import hmac
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ import yaml
 from aiohttp import web
 
 from scheduler.devcluster import discovery, openapi, status
+from scheduler.devcluster.access.guarding import Guard
+from scheduler.devcluster.access.identities import User
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.faults import FAULTS_PATH, Action, Fault, Faults
@@ -23,6 +25,7 @@ from scheduler.devcluster.negotiation import decoded_object, wanted_form
 from scheduler.devcluster.nodes import populate
 from scheduler.devcluster.reviews import answered, review_at
 from scheduler.devcluster.routes import is_watch, target_of, verb_of
+from scheduler.devcluster.shapes import check_request
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.store import HISTORY_CAPACITY, Store
 from scheduler.devcluster.watching import BOOKMARK_INTERVAL_S, Scope, Watch
@@ -84,7 +87,9 @@ class DevCluster:
         self.writes: Final = WriteLog(self.store) if write_log else None
         self.arrivals: Final[list[Arrival]] = []
         self._admission = Admission(self.store)
-        self._handlers = Handlers(self.store, self._admission)
+        self._guard = Guard(self.store, self.token)
+        self.judgements: Final = self._guard.judgements
+        self._handlers = Handlers(self.store, self._admission, self._guard.identities)
         self._host = host
         self._port = port
         self._bookmark_interval_s = bookmark_interval_s
@@ -198,16 +203,19 @@ class DevCluster:
         path = request.path
         if path in _HEALTH_PATHS:
             return web.Response(text="ok")
-        self._authenticate(request.headers)
+        user = self._guard.identities.caller(request.headers)
         if path == FAULTS_PATH:
+            self._guard.check_path(user, request.method, path)
             return await self._administer(request)
         target = target_of(request.rel_url.raw_path)
         if target is None:
-            return await self._with_faults(request, "get", "", self._undirected)
+            self._guard.check_path(user, request.method, path)
+            return await self._with_faults(request, "get", "", partial(self._undirected, user))
         watch = is_watch(path, request.query)
         verb = verb_of(request.method, target, watch=watch)
         if verb is None:
             raise status.method_not_allowed()
+        self._guard.check_resource(user, verb, target)
 
         caller.set(request.headers.get("User-Agent", ""))
         for arrived in self.arrivals:
@@ -239,14 +247,6 @@ class DevCluster:
         finally:
             self._watches.discard(task)
 
-    def _authenticate(self, headers: Mapping[str, str]) -> None:
-        """Raises: StatusError 401 where a token is set and the request does not carry it."""
-        if self.token is None:
-            return
-        scheme, _, given = headers.get("Authorization", "").partition(" ")
-        if scheme != "Bearer" or not hmac.compare_digest(given.encode(), self.token.encode()):
-            raise status.unauthorized()
-
     async def _with_faults(
         self,
         request: web.Request,
@@ -274,13 +274,15 @@ class DevCluster:
             request.transport.abort()
         raise ConnectionResetError("a fault dropped the connection")
 
-    async def _undirected(self, request: web.Request) -> web.StreamResponse:
+    async def _undirected(self, user: User, request: web.Request) -> web.StreamResponse:
         """Paths that name no stored resource: access reviews, discovery, OpenAPI and the version."""
         path = request.path.rstrip("/")
         if request.method == "POST" and (kind := review_at(path)) is not None:
             content_type = request.headers.get("Content-Type", "")
             review = decoded_object(await request.read(), content_type, kind.kind)
-            return web.json_response(answered(kind, review), status=201)
+            check_request(kind.kind, review)
+            answer = answered(kind, review, caller=user, identities=self._guard.identities, store=self.store)
+            return web.json_response(answer, status=201)
         if path == "/openapi/v2":
             return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
         body = self._document(path, request)

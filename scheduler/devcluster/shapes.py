@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.devcluster.access.shapes import AccessReview, Role, RoleBinding, TokenRequest, TokenReview
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.pod_shapes import (
     Labels,
@@ -264,6 +265,10 @@ _SHAPES: Final[Mapping[str, type[ObjectShape]]] = {
     "secrets": _Secret,
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _Webhooks,
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _Webhooks,
+    "clusterroles.rbac.authorization.k8s.io": Role,
+    "roles.rbac.authorization.k8s.io": Role,
+    "clusterrolebindings.rbac.authorization.k8s.io": RoleBinding,
+    "rolebindings.rbac.authorization.k8s.io": RoleBinding,
     "replicationcontrollers": _Labelled,
     "deployments.apps": _Selecting,
     "replicasets.apps": _Selecting,
@@ -279,6 +284,17 @@ _REQUESTS: Final[Mapping[str, type[Shape]]] = {
     "DeleteOptions": _DeleteOptions,
     "Eviction": _Eviction,
     "Scale": _Scale,
+    "TokenRequest": TokenRequest,
+    "TokenReview": TokenReview,
+    **dict.fromkeys(
+        (
+            "LocalSubjectAccessReview",
+            "SelfSubjectAccessReview",
+            "SelfSubjectRulesReview",
+            "SubjectAccessReview",
+        ),
+        AccessReview,
+    ),
 }
 
 

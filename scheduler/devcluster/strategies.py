@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.devcluster import fields
+from scheduler.devcluster.access.rules import BindingStrategy, RoleStrategy
 from scheduler.devcluster.admission import selector_errors
 from scheduler.devcluster.defaults import (
     default_deployment,
@@ -330,6 +331,10 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "secrets": SecretStrategy(),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": WebhookStrategy(mutates=True),
     "validatingwebhookconfigurations.admissionregistration.k8s.io": WebhookStrategy(),
+    "clusterroles.rbac.authorization.k8s.io": RoleStrategy(of_cluster=True),
+    "roles.rbac.authorization.k8s.io": RoleStrategy(),
+    "clusterrolebindings.rbac.authorization.k8s.io": BindingStrategy(),
+    "rolebindings.rbac.authorization.k8s.io": BindingStrategy(),
     "leases.coordination.k8s.io": LeaseStrategy(),
     "priorityclasses.scheduling.k8s.io": PriorityClassStrategy(),
     "poddisruptionbudgets.policy": DisruptionBudgetStrategy(),

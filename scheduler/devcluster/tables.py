@@ -309,6 +309,14 @@ _DEFAULT: Final[_Printer] = (
     _columns("Name", "Created At:date"),
     lambda obj, _: [_name(obj), str(obj["metadata"].get("creationTimestamp") or "")],
 )
+_BINDING: Final[_Printer] = (
+    _columns("Name", "Role", "Age"),
+    lambda obj, now_s: [
+        _name(obj),
+        "/".join((obj.get("roleRef") or {}).get(part) or "" for part in ("kind", "name")),
+        _age(obj, now_s),
+    ],
+)
 _PRINTERS: Final[Mapping[str, _Printer]] = {
     "Pod": (
         _columns(
@@ -360,6 +368,8 @@ _PRINTERS: Final[Mapping[str, _Printer]] = {
     "Secret": (_columns("Name", "Type", "Data:integer", "Age"), _secret),
     "MutatingWebhookConfiguration": _WEBHOOKS,
     "ValidatingWebhookConfiguration": _WEBHOOKS,
+    "ClusterRoleBinding": _BINDING,
+    "RoleBinding": _BINDING,
     "ConfigMap": (_columns("Name", "Data", "Age"), _config_map),
     "ServiceAccount": (_columns("Name", "Age"), lambda obj, now_s: [_name(obj), _age(obj, now_s)]),
     "Scale": (_columns("Name", "Desired:integer", "Available:integer", "Age"), _scale),

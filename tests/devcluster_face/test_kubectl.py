@@ -455,7 +455,7 @@ async def test_small_commands_answer(tmp_path):
         ),
         ("label pod nope a=b", 'pods "nope" not found'),
         ("top pods", "Metrics API not available"),
-        ("create role r --verb=get --resource=pods", "the server could not find the requested resource"),
+        ("create job j --image=i", "the server could not find the requested resource"),
     ],
 )
 @pytest.mark.asyncio

@@ -95,6 +95,12 @@ class Api:
         await self._session.connector.close(abort_ssl=True)
         await self._session.close()
 
+    def speaking_for(self, token: str) -> Self:
+        """A client of the same server and namespace for whoever holds the token; to be entered."""
+        other = type(self)(self.url, {"Authorization": f"Bearer {token}"}, ssl=self._ssl)
+        other.namespace = self.namespace
+        return other
+
     async def enter_namespace(self) -> None:
         """The client has a namespace that nobody else uses."""
         self.namespace = f"contract-{next(_numbers)}-{uuid4().hex[:8]}"

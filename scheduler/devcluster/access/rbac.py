@@ -1,0 +1,167 @@
+"""
+Role-based access control: whether somebody may do something, by the roles and bindings that are stored.
+
+Source: plugin/pkg/auth/authorizer/rbac/rbac.go, pkg/registry/rbac/validation/rule.go,
+rbac/bootstrappolicy/policy.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from scheduler.devcluster import status
+from scheduler.devcluster.access.identities import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from scheduler.devcluster.fields import shown
+from scheduler.devcluster.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    ROLE,
+    ROLE_BINDING,
+    JsonObject,
+    Kind,
+)
+from scheduler.devcluster.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants to do: `path` to what is no resource, or else the rest."""
+
+    verb: str
+    path: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        """With its subresource."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+class Verdict(NamedTuple):
+    """Whether it is allowed, and by what."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class _Built(NamedTuple):
+    """A role that every cluster has, bound under its own name."""
+
+    name: str
+    groups: tuple[str, ...]
+    rule: JsonObject
+
+
+_ALL: Final = (AUTHENTICATED, UNAUTHENTICATED)
+_ROOTS: Final = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]
+_HEALTH: Final = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
+_BUILT_IN: Final = (
+    _Built("system:public-info-viewer", _ALL, {"verbs": ["get"], "nonResourceURLs": _HEALTH}),
+    _Built("system:discovery", (AUTHENTICATED,), {"verbs": ["get"], "nonResourceURLs": [*_HEALTH, *_ROOTS]}),
+    _Built(
+        "system:basic-user",
+        (AUTHENTICATED,),
+        {
+            "verbs": ["create"],
+            "apiGroups": ["authorization.k8s.io", "authentication.k8s.io"],
+            "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"],
+        },
+    ),
+)
+
+
+def judged(store: Store, user: User, wish: Wish) -> Verdict:
+    """Whether the user may. Cost: one look at every binding there is."""
+    if MASTERS in user.groups:
+        return Verdict(True)
+    for reason, rule in granted(store, user, wish.namespace):
+        if _covers(rule, wish):
+            return Verdict(True, f"RBAC: allowed by {reason}")
+    return Verdict(False)
+
+
+def granted(store: Store, user: User, namespace: str) -> Iterator[tuple[str, JsonObject]]:
+    """Every rule that holds for the user, in the namespace if there is one, and what it is granted by."""
+    for built in _BUILT_IN:
+        for group in built.groups:
+            if group in user.groups:
+                yield (
+                    f'ClusterRoleBinding "{built.name}" of ClusterRole "{built.name}" to Group "{group}"',
+                    built.rule,
+                )
+    for binding in store.list(CLUSTER_ROLE_BINDING)[0]:
+        name = binding["metadata"]["name"]
+        yield from _bound(store, user, binding, f"ClusterRoleBinding {shown(name)}")
+    if not namespace:
+        return
+    for binding in store.list(ROLE_BINDING, namespace)[0]:
+        name = f"{binding['metadata']['name']}/{namespace}"
+        yield from _bound(store, user, binding, f"RoleBinding {shown(name)}")
+
+
+def refusal(user: User, wish: Wish, kind: Kind | None) -> status.StatusError:
+    """403, as the API server says it; `kind` is None for what is no resource."""
+    if kind is None:
+        message = f'forbidden: User {shown(user.name)} cannot {wish.verb} path "{wish.path}"'
+        return status.StatusError(403, "Forbidden", message, details={})
+    where = f"in the namespace {shown(wish.namespace)}" if wish.namespace else "at the cluster scope"
+    why = (
+        f"User {shown(user.name)} cannot {wish.verb} resource {shown(wish.full_resource)} "
+        f"in API group {shown(wish.group)} {where}"
+    )
+    return status.forbidden(kind, wish.name, why)
+
+
+def _bound(store: Store, user: User, binding: JsonObject, what: str) -> Iterator[tuple[str, JsonObject]]:
+    namespace = binding["metadata"].get("namespace", "")
+    subject = next((each for each in binding.get("subjects") or [] if _is(user, each, namespace)), None)
+    if subject is None:
+        return
+    reference = binding["roleRef"]
+    kind = CLUSTER_ROLE if reference["kind"] == "ClusterRole" else ROLE
+    role = store.find(kind, "" if kind is CLUSTER_ROLE else namespace, reference["name"])
+    name = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        name = f"{name}/{subject.get('namespace') or namespace}"
+    to = f"{subject['kind']} {shown(name)}"
+    for rule in (role or {}).get("rules") or []:
+        yield f"{what} of {reference['kind']} {shown(reference['name'])} to {to}", rule
+
+
+def _is(user: User, subject: JsonObject, namespace: str) -> bool:
+    match subject["kind"]:
+        case "User":
+            return bool(user.name == subject["name"])
+        case "Group":
+            return subject["name"] in user.groups
+        case "ServiceAccount":
+            where = subject.get("namespace") or namespace
+            return user.name == f"system:serviceaccount:{where}:{subject['name']}"
+    return False
+
+
+def _covers(rule: JsonObject, wish: Wish) -> bool:
+    if not _among(wish.verb, rule.get("verbs")):
+        return False
+    if wish.path:
+        return any(
+            url in ("*", wish.path) or (url.endswith("*") and wish.path.startswith(url[:-1]))
+            for url in rule.get("nonResourceURLs") or []
+        )
+    resources = rule.get("resources") or []
+    names = rule.get("resourceNames") or []
+    return (
+        _among(wish.group, rule.get("apiGroups"))
+        and (_among(wish.full_resource, resources) or f"*/{wish.subresource}" in resources)
+        and (not names or wish.name in names)
+    )
+
+
+def _among(wanted: str, given: list[str] | None) -> bool:
+    return "*" in (given or []) or wanted in (given or [])

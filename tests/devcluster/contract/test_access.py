@@ -1,0 +1,395 @@
+"""Who asks, and what they may: tokens of ServiceAccounts, roles and bindings, and the reviews that tell of them."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.devcluster.contract.client import Answer, Api
+
+pytestmark = pytest.mark.asyncio
+
+_RBAC = "apis/rbac.authorization.k8s.io/v1"
+_TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+async def _account(api: Api, name: str = "worker") -> str:
+    """A token of a new ServiceAccount."""
+    (await api.post(api.in_namespace("serviceaccounts"), {"metadata": {"name": name}})).ok  # noqa: B018
+    return str((await _token(api, name)).ok["status"]["token"])
+
+
+async def _token(api: Api, name: str, **spec: object) -> Answer:
+    return await api.post(api.in_namespace("serviceaccounts", f"{name}/token"), {"spec": spec})
+
+
+def _user(api: Api, name: str = "worker") -> str:
+    return f"system:serviceaccount:{api.namespace}:{name}"
+
+
+async def _grant(
+    api: Api, rule: Mapping[str, object], *, in_namespace: bool = False, by_cluster_role: bool = True
+) -> None:
+    """The ServiceAccount `worker` is given one rule, everywhere or in its namespace."""
+    name = api.namespace
+    role = "clusterroles" if by_cluster_role else "roles"
+    path = f"/{_RBAC}/{role}" if by_cluster_role else api.in_namespace(role, group=_RBAC)
+    (await api.post(path, {"metadata": {"name": name}, "rules": [rule]})).ok  # noqa: B018
+    reference = {"kind": "ClusterRole" if by_cluster_role else "Role", "name": name}
+    reference["apiGroup"] = "rbac.authorization.k8s.io"
+    subjects = [{"kind": "ServiceAccount", "name": "worker", "namespace": api.namespace}]
+    bindings = (
+        api.in_namespace("rolebindings", group=_RBAC) if in_namespace else f"/{_RBAC}/clusterrolebindings"
+    )
+    body = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
+    (await api.post(bindings, body)).ok  # noqa: B018
+
+
+async def _asked(api: Api, token: str, method: str, path: str, body: object = None) -> Answer:
+    """The answer to a request of whoever holds the token."""
+    async with api.speaking_for(token) as other:
+        return await other.request(method, path, body)
+
+
+async def _reviewed(api: Api, user: str, **spec: object) -> dict[str, object]:
+    review = {"spec": {"user": user, **spec}}
+    status: dict[str, object] = (await api.post(_ACCESS_REVIEWS, review)).ok["status"]
+    return status
+
+
+# -- tokens --------------------------------------------------------------------------------------------------
+
+
+async def test_a_token_is_issued_for_an_hour_unless_asked_otherwise(api: Api):
+    await _account(api)
+    issued = (await _token(api, "worker")).ok
+    assert (issued["kind"], issued["apiVersion"]) == ("TokenRequest", "authentication.k8s.io/v1")
+    assert issued["metadata"]["name"] == "worker"
+    assert issued["spec"]["expirationSeconds"] == 3600
+    assert issued["status"]["token"]
+    assert issued["status"]["expirationTimestamp"].endswith("Z")
+    asked = await _token(api, "worker", expirationSeconds=600)
+    assert asked.ok["spec"]["expirationSeconds"] == 600
+
+
+async def test_a_token_is_not_issued_for_less_than_ten_minutes(api: Api):
+    await _account(api)
+    answer = await _token(api, "worker", expirationSeconds=599)
+    assert answer.refused(422, "Invalid") == (
+        'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 599: '
+        "may not specify a duration less than 10 minutes"
+    )
+
+
+async def test_nobody_gets_a_token_of_an_account_that_is_not_there(api: Api):
+    answer = await _token(api, "nobody")
+    assert answer.refused(404, "NotFound") == 'serviceaccounts "nobody" not found'
+
+
+async def test_a_token_review_says_whose_token_it_is(api: Api):
+    token = await _account(api)
+    answer = await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})
+    assert answer.code == 201
+    status = answer.ok["status"]
+    assert status["authenticated"] is True
+    account = (await api.get(api.in_namespace("serviceaccounts", "worker"))).ok
+    user = status["user"]
+    assert (user["username"], user["uid"]) == (_user(api), account["metadata"]["uid"])
+    assert user["groups"] == [
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{api.namespace}",
+        "system:authenticated",
+    ]
+    assert user["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("JTI=")
+    assert status["audiences"]
+
+
+@pytest.mark.parametrize("token", ["nobody's", "Bearer x", "ö", "a.b.c"])
+async def test_a_token_review_of_nobodys_token_names_nobody(api: Api, token: str):
+    status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})).ok["status"]
+    assert status["user"] == {}
+    assert "authenticated" not in status
+    assert "invalid bearer token" in status["error"]
+
+
+async def test_a_token_for_other_audiences_names_nobody(api: Api):
+    token = await _account(api)
+    review = {"spec": {"token": token, "audiences": ["somebody-else"]}}
+    status = (await api.post(_TOKEN_REVIEWS, review)).ok["status"]
+    assert "authenticated" not in status
+
+
+async def test_a_token_review_needs_a_token(api: Api):
+    answer = await api.post(_TOKEN_REVIEWS, {"spec": {}})
+    assert answer.refused(400, "BadRequest") == "token is required for TokenReview in authentication"
+
+
+async def test_a_token_is_worth_nothing_once_its_account_is_gone(api: Api):
+    token = await _account(api)
+    (await api.delete(api.in_namespace("serviceaccounts", "worker"))).ok  # noqa: B018
+    status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})).ok["status"]
+    assert "authenticated" not in status
+    again = await api.post(api.in_namespace("serviceaccounts"), {"metadata": {"name": "worker"}})
+    assert again.code == 201
+    status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})).ok["status"]
+    assert "authenticated" not in status
+
+
+async def test_nobodys_token_opens_nothing(api: Api):
+    answer = await _asked(api, "nobody's", "GET", api.pods())
+    assert answer.refused(401, "Unauthorized") == "Unauthorized"
+
+
+async def test_one_learns_who_one_is(api: Api):
+    token = await _account(api)
+    answer = await _asked(api, token, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert answer.ok["status"]["userInfo"]["username"] == _user(api)
+
+
+# -- rights --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "refusal"),
+    [
+        (
+            "GET",
+            "/api/v1/pods",
+            'pods is forbidden: {user} cannot list resource "pods" in API group "" {all}',
+        ),
+        ("GET", "{pods}", 'pods is forbidden: {user} cannot list resource "pods" in API group "" {here}'),
+        (
+            "GET",
+            "{pods}/x",
+            'pods "x" is forbidden: {user} cannot get resource "pods" in API group "" {here}',
+        ),
+        (
+            "GET",
+            "{pods}?watch=true",
+            'pods is forbidden: {user} cannot watch resource "pods" in API group "" {here}',
+        ),
+        (
+            "POST",
+            "{pods}/x/binding",
+            'pods "x" is forbidden: {user} cannot create resource "pods/binding" in API group "" {here}',
+        ),
+        (
+            "DELETE",
+            "/api/v1/nodes/x",
+            'nodes "x" is forbidden: {user} cannot delete resource "nodes" in API group "" {all}',
+        ),
+        (
+            "GET",
+            "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases/x",
+            'leases.coordination.k8s.io "x" is forbidden: {user} cannot get resource "leases" in API group '
+            '"coordination.k8s.io" {here}',
+        ),
+        (
+            "POST",
+            _TOKEN_REVIEWS,
+            "tokenreviews.authentication.k8s.io is forbidden: {user} cannot create resource "
+            '"tokenreviews" in API group "authentication.k8s.io" {all}',
+        ),
+        ("GET", "/metrics", 'forbidden: {user} cannot get path "/metrics"'),
+    ],
+)
+async def test_who_was_granted_nothing_is_refused(api: Api, method: str, path: str, refusal: str):
+    token = await _account(api)
+    where = {"here": f'in the namespace "{api.namespace}"', "all": "at the cluster scope"}
+    path = path.format(pods=api.pods(), ns=api.namespace)
+    answer = await _asked(api, token, method, path, {} if method == "POST" else None)
+    assert answer.refused(403, "Forbidden") == refusal.format(user=f'User "{_user(api)}"', **where)
+
+
+async def test_a_cluster_role_holds_everywhere(api: Api):
+    token = await _account(api)
+    await _grant(api, {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]})
+    await _eventually(api, token, "GET", "/api/v1/pods")
+    assert (await _asked(api, token, "GET", api.pods())).code == 200
+    assert (await _asked(api, token, "GET", api.pods("x"))).code == 403
+    assert (await _asked(api, token, "GET", f"{api.pods()}?watch=true")).code == 403
+    assert (await _asked(api, token, "GET", "/api/v1/nodes")).code == 403
+
+
+@pytest.mark.parametrize("by_cluster_role", [True, False], ids=["a cluster role", "a role"])
+async def test_a_role_binding_holds_in_its_namespace(api: Api, by_cluster_role: bool):
+    token = await _account(api)
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    await _grant(api, rule, in_namespace=True, by_cluster_role=by_cluster_role)
+    await _eventually(api, token, "GET", api.pods())
+    assert (await _asked(api, token, "GET", "/api/v1/pods")).code == 403
+    assert (await _asked(api, token, "GET", "/api/v1/namespaces/default/pods")).code == 403
+
+
+async def test_names_and_subresources_narrow_a_rule(api: Api):
+    token = await _account(api)
+    await api.create_pod("mine")
+    await api.create_pod("yours")
+    await _grant(
+        api,
+        {
+            "apiGroups": [""],
+            "resources": ["pods", "pods/status"],
+            "resourceNames": ["mine"],
+            "verbs": ["get"],
+        },
+    )
+    await _eventually(api, token, "GET", api.pods("mine"))
+    assert (await _asked(api, token, "GET", api.pods("mine/status"))).code == 200
+    assert (await _asked(api, token, "GET", api.pods("yours"))).code == 403
+    assert (await _asked(api, token, "POST", api.pods("mine/eviction"), {})).code == 403
+
+
+async def _eventually(api: Api, token: str, method: str, path: str) -> None:
+    """Rules are read from caches upstream."""
+    for _ in range(200):
+        if (await _asked(api, token, method, path)).code != 403:
+            return
+    raise AssertionError(f"{method} {path} stays forbidden")
+
+
+# -- access reviews ------------------------------------------------------------------------------------------
+
+
+async def test_an_access_review_says_by_what_it_is_allowed(api: Api):
+    token = await _account(api)
+    await _grant(api, {"nonResourceURLs": ["/metrics", "/debug/*"], "verbs": ["get"]})
+    await _eventually(api, token, "GET", "/metrics")
+    name = api.namespace
+    by = f'RBAC: allowed by ClusterRoleBinding "{name}" of ClusterRole "{name}" to ServiceAccount "worker/{name}"'
+    allowed = {"allowed": True, "reason": by}
+    for path in ("/metrics", "/debug/", "/debug/pprof"):
+        wanted = {"path": path, "verb": "get"}
+        assert await _reviewed(api, _user(api), nonResourceAttributes=wanted) == allowed
+    for path, verb in (("/metrics", "head"), ("/metrics/", "get"), ("/debug", "get"), ("//metrics", "get")):
+        wanted = {"path": path, "verb": verb}
+        assert await _reviewed(api, _user(api), nonResourceAttributes=wanted) == {"allowed": False}
+    assert await _reviewed(api, "somebody", nonResourceAttributes={"path": "/metrics", "verb": "get"}) == {
+        "allowed": False
+    }
+
+
+async def test_an_access_review_in_a_namespace_names_the_role_binding(api: Api):
+    token = await _account(api)
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    await _grant(api, rule, in_namespace=True, by_cluster_role=False)
+    await _eventually(api, token, "GET", api.pods("x"))
+    wanted = {"verb": "get", "resource": "pods", "namespace": api.namespace}
+    name = api.namespace
+    assert await _reviewed(api, _user(api), resourceAttributes=wanted) == {
+        "allowed": True,
+        "reason": f'RBAC: allowed by RoleBinding "{name}/{name}" of Role "{name}" to ServiceAccount "worker/{name}"',
+    }
+    elsewhere = {**wanted, "namespace": "default"}
+    assert await _reviewed(api, _user(api), resourceAttributes=elsewhere) == {"allowed": False}
+
+
+async def test_masters_may_everything(api: Api):
+    wanted = {"path": "/anything", "verb": "delete"}
+    status = await _reviewed(api, "x", groups=["system:masters"], nonResourceAttributes=wanted)
+    assert status == {"allowed": True}
+
+
+async def test_everybody_may_ask_for_health(api: Api):
+    wanted = {"path": "/healthz", "verb": "get"}
+    status = await _reviewed(
+        api, "system:anonymous", groups=["system:unauthenticated"], nonResourceAttributes=wanted
+    )
+    assert status["allowed"] is True
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        pytest.param(
+            {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}},
+            'spec.user: Invalid value: "": at least one of user or group must be specified',
+            id="nobody",
+        ),
+        pytest.param(
+            {"user": "x"},
+            "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or "
+            "resourceAttributes must be specified",
+            id="nothing",
+        ),
+        pytest.param(
+            {
+                "user": "x",
+                "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+                "resourceAttributes": {"verb": "get", "resource": "pods"},
+            },
+            'spec.nonResourceAttributes: Invalid value: {"Path":"/metrics","Verb":"get"}: cannot be specified '
+            "in combination with resourceAttributes",
+            id="two things",
+        ),
+    ],
+)
+async def test_an_access_review_asks_of_somebody_one_thing(api: Api, spec: dict[str, object], fault: str):
+    answer = await api.post(_ACCESS_REVIEWS, {"spec": spec})
+    assert answer.refused(422, "Invalid") == f'.authorization.k8s.io "" is invalid: {fault}'
+
+
+async def test_one_may_ask_about_oneself(api: Api):
+    token = await _account(api)
+    body = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert (await _asked(api, token, "POST", path, body)).ok["status"]["allowed"] is False
+
+
+# -- roles as objects ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault"),
+    [
+        pytest.param(
+            {"apiGroups": [""], "resources": ["pods"], "verbs": []},
+            "rules[0].verbs: Required value: verbs must contain at least one value",
+            id="no verb",
+        ),
+        pytest.param(
+            {"resources": ["pods"], "verbs": ["get"]},
+            "rules[0].apiGroups: Required value: resource rules must supply at least one api group",
+            id="no group",
+        ),
+        pytest.param(
+            {"apiGroups": [""], "verbs": ["get"]},
+            "rules[0].resources: Required value: resource rules must supply at least one resource",
+            id="no resource",
+        ),
+    ],
+)
+async def test_a_rule_has_verbs_and_something_to_do_them_to(api: Api, rule: dict[str, object], fault: str):
+    answer = await api.post(
+        api.in_namespace("roles", group=_RBAC), {"metadata": {"name": "r"}, "rules": [rule]}
+    )
+    message = answer.refused(422, "Invalid")
+    assert message == f'Role.rbac.authorization.k8s.io "r" is invalid: {fault}'
+
+
+async def test_a_role_of_a_namespace_grants_no_paths(api: Api):
+    rule = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    answer = await api.post(
+        api.in_namespace("roles", group=_RBAC), {"metadata": {"name": "r"}, "rules": [rule]}
+    )
+    assert answer.refused(422, "Invalid") == (
+        'Role.rbac.authorization.k8s.io "r" is invalid: rules[0].nonResourceURLs: Invalid value: ["/metrics"]: '
+        "namespaced rules cannot apply to non-resource URLs"
+    )
+
+
+async def test_a_binding_keeps_its_role(api: Api):
+    path = api.in_namespace("rolebindings", group=_RBAC)
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "User", "name": "x"}],
+    }
+    stored = (await api.post(path, body)).ok
+    assert stored["subjects"] == [{"kind": "User", "name": "x", "apiGroup": group}]
+    answer = await api.patch(f"{path}/b", {"roleRef": {"name": "other"}})
+    assert answer.refused(422, "Invalid").startswith(
+        'RoleBinding.rbac.authorization.k8s.io "b" is invalid: roleRef: Invalid value: '
+    )
+    assert answer.refused(422, "Invalid").endswith("cannot change roleRef")
