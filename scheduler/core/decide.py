@@ -80,7 +80,7 @@ class Standings:
             while len(places) < min(n_most, len(totals)):
                 totals[places] = _BELOW_ALL
                 places.append(int(totals.argmax()))
-        return [(self.feasible.rows.item(place), self.totals.item(place)) for place in places]
+        return [(self.feasible.row_at(place), self.totals.item(place)) for place in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +147,10 @@ def _decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, obs
     if isinstance(scored, Failed):
         return scored
     total, scores = scored
-    totals = total[feasible.rows]
+    totals = feasible.only(total)
     leaders = np.flatnonzero(totals == totals.max())
     chosen = leaders.item(0 if len(leaders) == 1 else chance.randrange(len(leaders)))
-    row = feasible.rows.item(chosen)
+    row = feasible.row_at(chosen)
     standings = Standings(chosen, leaders, feasible, totals, scores, filtered.refused)
     return Placement(snapshot.nodes.name_of(row), snapshot.n_nodes, feasible.n, standings)
 
@@ -317,6 +317,6 @@ def _scored(
         # That scores are from 0 to 100 is a property of every plugin in the tree, tested there and not here.
         normalized = scorer.normalized(scorer.raw())
         scores.append((name, weight, normalized))
-        total += weight * normalized
+        total += normalized if weight == 1 else weight * normalized
     observer.leave("Score", Code.SUCCESS)
     return total, scores

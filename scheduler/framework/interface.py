@@ -69,13 +69,18 @@ class Feasible:
 
     def highest(self, amounts: Amounts) -> int:
         """The largest amount on a feasible row; there must be one."""
-        return int(self._of_feasible(amounts).max())
+        return int(self.only(amounts).max())
 
     def lowest(self, amounts: Amounts) -> int:
         """The smallest amount on a feasible row; there must be one."""
-        return int(self._of_feasible(amounts).min())
+        return int(self.only(amounts).min())
 
-    def _of_feasible(self, amounts: Amounts) -> Amounts:
+    def row_at(self, place: int) -> int:
+        """The feasible row of that place among all of them, in ascending order."""
+        return place if self.n == len(self.mask) else self.rows.item(place)
+
+    def only(self, amounts: Amounts) -> Amounts:
+        """The amounts of feasible rows: int64 array of shape (n,), perhaps `amounts` itself."""
         # Where every row is feasible, which is usual, the gather is saved: 5 µs at 5,000 nodes.
         return amounts if self.n == len(self.mask) else amounts[self.rows]
 

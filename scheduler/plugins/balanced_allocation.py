@@ -10,25 +10,24 @@ Source: plugins/noderesources/balanced_allocation.go (kubernetes 1.36). float64 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import combinations
+from operator import add
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from scheduler.framework.caching import PerRow, PerSpec
 from scheduler.framework.interface import Candidate, Feasible, PreScored
 from scheduler.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from scheduler.framework.verdicts import SKIP
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, balanced_request, is_scalar
-from scheduler.state.arrays import Amounts, Mask, Rows
+from scheduler.state.arrays import Amount, Amounts, Fraction, Truth, Where, at, at_least, whole
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesBalancedAllocation"
 
 _PLAIN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-
-#: float64 per node row.
-Fractions = npt.NDArray[np.float64]
 
 
 class NodeResourcesBalancedAllocation:
@@ -72,13 +71,12 @@ class _BalanceScorer:
         asked = tuple(self._request.get(name, 0) for name in self._resources)
         return self._kept.of(asked, self._snapshot, self._balances)
 
-    def _balances(self, rows: Rows | slice) -> Amounts:
+    def _balances(self, rows: Where) -> Amount:
         columns = [columns for name in self._resources if (columns := self._columns(name, rows)) is not None]
         has = [allocatable > 0 for allocatable, _, _ in columns]
         before = [used_fraction(used, allocatable) for allocatable, used, _ in columns]
         after = [used_fraction(used + asked, allocatable) for allocatable, used, asked in columns]
-        n_rows = len(self._snapshot.alive[rows])
-        change = balance(deviation(after, has, n_rows)) - balance(deviation(before, has, n_rows))
+        change = balance(deviation(after, has)) - balance(deviation(before, has))
         # Never negative, so that flooring is Go's truncation.
         return 50 + (50 + change) // 2
 
@@ -86,7 +84,7 @@ class _BalanceScorer:
         """As they are."""
         return raw
 
-    def _columns(self, name: str, rows: Rows | slice) -> tuple[Amounts, Amounts, int] | None:
+    def _columns(self, name: str, rows: Where) -> tuple[Amount, Amount, int] | None:
         """Allocatable, requested and the pod's amount; None where the resource counts on no node."""
         nodes, asked = self._snapshot.nodes, self._request.get(name, 0)
         if name not in _PLAIN and (asked == 0 or not is_scalar(name)):
@@ -94,53 +92,56 @@ class _BalanceScorer:
         allocatable, requested = nodes.allocatable(name), nodes.requested(name)
         if allocatable is None or requested is None:
             return None
-        return allocatable[rows], requested[rows], asked
+        return at(allocatable, rows), at(requested, rows), asked
 
 
-def used_fraction(used: Amounts, allocatable: Amounts) -> Fractions:
-    """Used / allocatable, at most 1: float64 array of shape (n_rows,); anything where nothing is allocatable."""
-    return np.minimum(used / np.maximum(allocatable, 1), 1.0)
+def used_fraction(used: Amount, allocatable: Amount) -> Fraction:
+    """Used / allocatable, at most 1; anything where nothing is allocatable."""
+    fraction = used / at_least(1, allocatable)
+    return np.minimum(fraction, 1.0) if isinstance(fraction, np.ndarray) else min(fraction, 1.0)
 
 
-def balance(deviations: Fractions) -> Amounts:
-    """From 50 to 100, the higher the more evenly used: int64 array of shape (n_rows,)."""
-    return ((1.0 - deviations) * 100.0).astype(np.int64)
+def balance(deviations: Fraction) -> Amount:
+    """From 50 to 100, the higher the more evenly used."""
+    return whole((1.0 - deviations) * 100.0)
 
 
-def deviation(fractions: Sequence[Fractions], has: Sequence[Mask], n_rows: int) -> Fractions:
+def deviation(fractions: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
     """
-    Standard deviation over the resources that each node has: float64 array of shape (n_rows,).
+    Standard deviation over the resources that each node has.
 
     Args:
-        fractions: per resource a float64 array of shape (n_rows,), used fractions.
-        has: per resource a bool array of shape (n_rows,), nodes that have the resource.
-        n_rows: for pods whose resources no node has.
+        fractions: per resource the used fraction, of one node or of several.
+        has: per resource whether a node has it.
 
     Half the difference where a node has two, 0 where it has fewer. Upstream computes these apart, and sums in the
     order of the configuration: any other way would differ in the last bit.
     """
     if len(fractions) < 2:
-        return np.zeros(n_rows, dtype=np.float64)
+        return 0.0
     if len(fractions) == 2:
-        half_apart: Fractions = np.abs(fractions[0] - fractions[1]) / 2.0
-        return np.where(has[0] & has[1], half_apart, 0.0)
-    return _deviation_of_many(np.stack(fractions), np.stack(has))
+        return _half_apart(fractions, has)
+    n_resources: Amount = 0
+    for there in has:
+        n_resources = n_resources + there
+    n_divisor = at_least(1, n_resources)
+    mean = _summed(fractions, has) / n_divisor
+    variance = _summed([(fraction - mean) * (fraction - mean) for fraction in fractions], has) / n_divisor
+    # Of all pairs only one is there on a node that has two.
+    pairs = zip(combinations(fractions, 2), combinations(has, 2), strict=True)
+    apart = reduce(add, [_half_apart(pair, there) for pair, there in pairs])
+    return np.sqrt(variance) * (n_resources > 2) + apart * (n_resources == 2)
 
 
-def _deviation_of_many(fractions: Fractions, has: npt.NDArray[np.bool_]) -> Fractions:
-    """As `deviation`, for arrays of shape (n_resources, n_rows)."""
-    n_resources = has.sum(axis=0)
-    highest = np.where(has, fractions, -np.inf).max(axis=0)
-    lowest = np.where(has, fractions, np.inf).min(axis=0)
-    n_divisor = np.maximum(n_resources, 1).astype(np.float64)
-    apart = fractions - _summed(np.where(has, fractions, 0.0)) / n_divisor
-    spread = np.sqrt(_summed(np.where(has, apart * apart, 0.0)) / n_divisor)
-    return np.select([n_resources > 2, n_resources == 2], [spread, (highest - lowest) / 2.0], 0.0)
+def _half_apart(pair: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
+    apart = pair[0] - pair[1]
+    distance: Fraction = np.abs(apart) if isinstance(apart, np.ndarray) else abs(apart)
+    return distance / 2.0 * (has[0] & has[1])
 
 
-def _summed(values: Fractions) -> Fractions:
-    """The sum over resources, added one after the other in their order, as upstream's loop does."""
-    total = np.zeros(values.shape[1], dtype=np.float64)
-    for row in values:
-        total = total + row
+def _summed(fractions: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
+    """Added one after the other in their order, as upstream's loop does; what a node does not have is left out."""
+    total: Fraction = 0.0
+    for fraction, there in zip(fractions, has, strict=True):
+        total = total + fraction * there
     return total

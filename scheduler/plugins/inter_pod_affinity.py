@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 import numpy as np
 
@@ -36,9 +36,9 @@ from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
-from scheduler.state.selection import LabelSet, NamespaceRule, PodMatcher, declared_rule, incoming_rule
+from scheduler.state.selection import NamespaceRule, PodMatcher, declared_rule, incoming_rule
 from scheduler.state.snapshot import Snapshot
-from scheduler.state.sums import TermSums
+from scheduler.state.sums import KeptSums
 
 NAME: Final = "InterPodAffinity"
 
@@ -78,8 +78,8 @@ class InterPodAffinity:
         self._exempt = frozenset(args.exempt_namespaces)
         self._asked = PerSpec(lambda pod: _asked(pod, self._exempt))
         #: Sums over the terms of running pods that select a label set: those that forbid, and those that score.
-        self._forbidding: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
-        self._scoring: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
+        self._forbidding = KeptSums()
+        self._scoring = KeptSums()
         #: Specs that a limit above one pod per domain kept off some node: any pod that leaves may let them in.
         self._kept_out_by_limits: WeakSet[PodSpec] = WeakSet()
 
@@ -129,9 +129,7 @@ class InterPodAffinity:
             for matcher, key, weight in asked.preferred
         ]
         sums = [(weight, per_node) for weight, per_node in own if per_node.any()]
-        towards = _sums_of(self._scoring, candidate, snapshot).updated(
-            list(self._scoring_terms(candidate, snapshot)), snapshot.n_rows
-        )
+        towards = _summed(self._scoring, candidate, snapshot, list(self._scoring_terms(candidate, snapshot)))
         if towards is not None:
             sums.append((1, towards))
         return _AffinityScorer(sums, feasible) if sums else SKIP
@@ -141,7 +139,7 @@ class InterPodAffinity:
         if candidate.pod.namespace in self._exempt:
             return None
         terms = [(term, 1) for term in snapshot.forbidding_terms(candidate.label_set)]
-        against = _sums_of(self._forbidding, candidate, snapshot).updated(terms, snapshot.n_rows)
+        against = _summed(self._forbidding, candidate, snapshot, terms)
         for term in snapshot.limiting_terms(candidate.label_set):
             full = _filled(term, snapshot)
             if full.any():
@@ -217,13 +215,13 @@ class InterPodAffinity:
         return _queue_if(may_help or pod.spec in self._kept_out_by_limits)
 
 
-def _sums_of(
-    kept: WeakKeyDictionary[LabelSet, TermSums], candidate: Candidate, snapshot: Snapshot
-) -> TermSums:
-    sums = kept.get(candidate.label_set)
-    if sums is None:
-        sums = kept[candidate.label_set] = TermSums(snapshot.column)
-    return sums
+def _summed(
+    kept: KeptSums, candidate: Candidate, snapshot: Snapshot, terms: Sequence[tuple[DeclaredTerm, int]]
+) -> Amounts | None:
+    """Per node the weighted terms of its domains; None where they reach no node, as where there are none."""
+    if not terms:
+        return None
+    return kept.of(candidate.label_set, snapshot.column).updated(terms, snapshot.n_rows)
 
 
 def _filled(term: DeclaredTerm, snapshot: Snapshot) -> Mask:
@@ -269,7 +267,12 @@ class _AffinityFilter:
 
     def fits(self) -> Mask:
         """Nodes that break none of the three rules."""
-        return self._affinity_met() & ~self._anti_affinity_broken() & ~self._existing_broken()
+        fitting = self._affinity_met()
+        if self._asked.anti:
+            fitting &= ~self._anti_affinity_broken()
+        if self._against is not None:
+            fitting &= ~self._existing_broken()
+        return fitting
 
     def refusals(self) -> Refusals:
         """The first rule that each node breaks."""
@@ -287,9 +290,9 @@ class _AffinityFilter:
         counts = snapshot.selected(asked.required)
         anywhere = False
         for key in asked.required_keys:
-            per_node = snapshot.per_node(counts, key)
-            met &= per_node > 0
-            anywhere = anywhere or bool(per_node.any())
+            near = snapshot.per_node(counts, key) > 0
+            met &= near
+            anywhere = anywhere or bool(near.any())
         if anywhere or not self._matches_itself(asked.required):
             return met
         # First pod of a group: no pod matches in any domain of any key, and this one would.
@@ -323,9 +326,10 @@ class _AffinityScorer:
 
     def raw(self) -> Amounts:
         """int64 array of shape (n_rows,), may be negative."""
-        total = np.zeros(len(self._feasible.mask), dtype=np.int64)
-        for amount, per_node in self._sums:
-            total += amount * per_node
+        amount, per_node = self._sums[0]
+        total = per_node if amount == 1 else amount * per_node
+        for amount, per_node in self._sums[1:]:
+            total = total + amount * per_node
         return total
 
     def normalized(self, raw: Amounts) -> Amounts:

@@ -36,7 +36,7 @@ from scheduler.model.requests import (
     is_scalar,
     on_node_request,
 )
-from scheduler.state.arrays import Amounts, Mask, Rows
+from scheduler.state.arrays import Amount, Amounts, Mask, Truth, Where, at, at_least, lesser, whole
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesFit"
@@ -138,19 +138,19 @@ class _RoomFilter:
         """Nodes without a shortage. O(changed rows) per requested resource."""
         return self._rooms.of(self._asked, self._snapshot, self._fitting)
 
-    def _fitting(self, rows: Rows | slice) -> Mask:
-        mask = ~self._too_many_pods(rows)
+    def _fitting(self, rows: Where) -> Truth:
+        fitting = self._pods_left(rows) > 0
         for name, amount in self._asked:
-            mask &= amount <= self._free(name, rows)
-        return mask
+            fitting &= amount <= self._free(name, rows)
+        return fitting
 
     def refusals(self) -> Refusals:
         """Every shortage of each node, in order; unresolvable where one would be there on an empty node too."""
         rows = np.flatnonzero(~self.fits())
-        short = [self._too_many_pods(rows)]
+        short = [np.asarray(self._pods_left(rows) <= 0)]
         hopeless = np.zeros(len(rows), dtype=np.bool_)
         for name, amount in self._asked:
-            short.append(amount > self._free(name, rows))
+            short.append(np.asarray(amount > self._free(name, rows)))
             hopeless |= amount > _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)[rows]
         reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self._asked))
         of_refused = combined_refusals(short, hopeless, reasons)
@@ -158,14 +158,16 @@ class _RoomFilter:
         codes[rows] = of_refused.codes
         return Refusals(codes, of_refused.statuses)
 
-    def _too_many_pods(self, rows: Rows | slice) -> Mask:
+    def _pods_left(self, rows: Where) -> Amount:
         nodes = self._snapshot.nodes
         room = _column(nodes.allocatable(PODS), self._snapshot.n_rows)
-        return np.greater_equal(nodes.pod_count[rows], room[rows])
+        return at(room, rows) - at(nodes.pod_count, rows)
 
-    def _free(self, name: str, rows: Rows | slice) -> Amounts:
+    def _free(self, name: str, rows: Where) -> int | Amounts:
         nodes, n_rows = self._snapshot.nodes, self._snapshot.n_rows
-        return _column(nodes.allocatable(name), n_rows)[rows] - _column(nodes.requested(name), n_rows)[rows]
+        return at(_column(nodes.allocatable(name), n_rows), rows) - at(
+            _column(nodes.requested(name), n_rows), rows
+        )
 
 
 def _column(amounts: Amounts | None, n_rows: int) -> Amounts:
@@ -231,10 +233,9 @@ class _RoomScorer:
         asked = tuple(self._request.get(resource.name, 0) for resource in self._strategy.resources)
         return self._kept.of(asked, self._snapshot, self._means)
 
-    def _means(self, rows: Rows | slice) -> Amounts:
-        n_rows = len(self._snapshot.alive[rows])
-        total = np.zeros(n_rows, dtype=np.int64)
-        weights = np.zeros(n_rows, dtype=np.int64)
+    def _means(self, rows: Where) -> Amount:
+        total: Amount = 0
+        weights: Amount = 0
         for resource in self._strategy.resources:
             columns = self._columns(resource.name, rows)
             if columns is None:
@@ -242,17 +243,17 @@ class _RoomScorer:
             requested, allocatable = columns
             scores = self._scores(requested, allocatable)
             # Where a resource does not count it scores 0, so that only the weights have to be left out.
-            total += resource.weight * scores
-            weights += resource.weight * (allocatable > 0 if self._shape is None else scores > 0)
+            total = total + resource.weight * scores
+            weights = weights + resource.weight * (allocatable > 0 if self._shape is None else scores > 0)
         if self._shape is not None:
             return rounded_quotient(total, weights)
-        return total // np.maximum(weights, 1)
+        return total // at_least(1, weights)
 
     def normalized(self, raw: Amounts) -> Amounts:
         """As they are: from 0 to 100 already."""
         return raw
 
-    def _columns(self, name: str, rows: Rows | slice) -> tuple[Amounts, Amounts] | None:
+    def _columns(self, name: str, rows: Where) -> tuple[Amount, Amount] | None:
         """Requested with the pod, and allocatable; None where the resource counts on no node."""
         nodes, asked = self._snapshot.nodes, self._request.get(name, 0)
         if name not in _PLAIN and (asked == 0 or not is_scalar(name)):
@@ -261,9 +262,9 @@ class _RoomScorer:
         if allocatable is None or requested is None:
             return None
         used = nodes.non_zero[_NON_ZERO_INDEX[name]] if name in _NON_ZERO_INDEX else requested
-        return used[rows] + asked, allocatable[rows]
+        return at(used, rows) + asked, at(allocatable, rows)
 
-    def _scores(self, requested: Amounts, allocatable: Amounts) -> Amounts:
+    def _scores(self, requested: Amount, allocatable: Amount) -> Amount:
         if self._shape is not None:
             return ratio_scores(requested, allocatable, self._shape)
         if self._strategy.type == "MostAllocated":
@@ -271,23 +272,19 @@ class _RoomScorer:
         return least_allocated_scores(requested, allocatable)
 
 
-def least_allocated_scores(requested: Amounts, allocatable: Amounts) -> Amounts:
-    """Percent left free, 0 where more is requested than there is. int64 arrays of shape (n_rows,)."""
-    free: Amounts = np.maximum(allocatable - requested, 0)
-    return 100 * free // np.maximum(allocatable, 1)
+def least_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
+    """Percent left free, 0 where more is requested than there is."""
+    return 100 * at_least(0, allocatable - requested) // at_least(1, allocatable)
 
 
-def most_allocated_scores(requested: Amounts, allocatable: Amounts) -> Amounts:
-    """Percent requested, 100 where it is more than there is. int64 arrays of shape (n_rows,)."""
-    held: Amounts = np.minimum(requested, allocatable)
-    return 100 * held // np.maximum(allocatable, 1)
+def most_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
+    """Percent requested, 100 where it is more than there is."""
+    return 100 * lesser(requested, allocatable) // at_least(1, allocatable)
 
 
-def ratio_scores(requested: Amounts, allocatable: Amounts, shape: Amounts) -> Amounts:
-    """The shape's score at the percentage requested; 0 where there is nothing. int64 arrays of shape (n_rows,)."""
-    scores: Amounts = shape[most_allocated_scores(requested, allocatable)]
-    scores[allocatable <= 0] = 0
-    return scores
+def ratio_scores(requested: Amount, allocatable: Amount, shape: Amounts) -> Amount:
+    """The shape's score at the percentage requested; 0 where there is nothing."""
+    return at(shape, most_allocated_scores(requested, allocatable)) * (allocatable > 0)
 
 
 def shape_table(shape: Sequence[ShapePoint]) -> Amounts:
@@ -312,11 +309,11 @@ def _height(shape: Sequence[ShapePoint], utilization: int) -> int:
     return _SHAPE_STRETCH * shape[-1].score
 
 
-def rounded_quotient(total: Amounts, weights: Amounts) -> Amounts:
-    """Total / weights, halves away from zero; 0 where there are no weights. int64 arrays of shape (n_rows,)."""
-    quotient = total.astype(np.float64) / np.maximum(weights, 1).astype(np.float64)
-    whole = np.floor(quotient)
-    return (whole + (quotient - whole >= 0.5)).astype(np.int64)
+def rounded_quotient(total: Amount, weights: Amount) -> Amount:
+    """Total / weights, halves away from zero; 0 where there are no weights."""
+    quotient = total / at_least(1, weights)
+    below = whole(quotient)
+    return below + (quotient - below >= 0.5)
 
 
 def _hint_after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:

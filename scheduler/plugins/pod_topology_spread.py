@@ -28,8 +28,8 @@ from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requireme
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
 from scheduler.model.terms import HOSTNAME_KEY, Problem, SpreadConstraint
-from scheduler.state.arrays import Amounts, Counts, Mask
-from scheduler.state.columns import ABSENT, LabelColumn
+from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
 from scheduler.state.selection import NamespaceRule, PodMatcher
 from scheduler.state.snapshot import Snapshot
 
@@ -229,7 +229,7 @@ def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
     )
 
 
-def _counted(pod: Pod, snapshot: Snapshot, constraint: Constraint) -> Counts:
+def _counted(pod: Pod, snapshot: Snapshot, constraint: Constraint) -> RowCounts:
     """
     Selected pods per row, terminating ones left out.
 
@@ -237,9 +237,9 @@ def _counted(pod: Pod, snapshot: Snapshot, constraint: Constraint) -> Counts:
     incoming pod matches it.
     """
     if constraint.selector.is_empty or constraint.selector.is_nothing:
-        return np.zeros(snapshot.n_rows, dtype=np.int32)
+        return RowCounts()
     own_namespace = NamespaceRule(frozenset((pod.namespace,)), NOTHING)
-    return snapshot.rows_of(snapshot.selected_live(PodMatcher(((own_namespace, constraint.selector),))))
+    return snapshot.selected_live(PodMatcher(((own_namespace, constraint.selector),)))
 
 
 def _with_all_keys(snapshot: Snapshot, constraints: Sequence[Constraint]) -> Mask:
@@ -259,28 +259,29 @@ def _included(pod: Pod, snapshot: Snapshot, constraint: Constraint, among: Mask)
     return mask
 
 
-def within_skew(
-    counts: Counts, column: LabelColumn, eligible: Mask, constraint: Constraint, own: int
-) -> Mask:
+def _domains(counts: RowCounts, column: LabelColumn, eligible: Mask) -> tuple[Amounts, Mask]:
     """
-    Nodes whose domain would lead the emptiest domain by at most maxSkew: bool array of shape (n_rows,).
+    Counted pods in each domain, and which domains there are; only eligible nodes make domains, and their pods count.
 
-    Args:
-        counts: int32 array of shape (n_rows,), selected pods per row.
-        column: the topology key.
-        eligible: bool array of shape (n_rows,), nodes that make domains and whose pods count.
-        constraint: for maxSkew and minDomains.
-        own: 1 if the incoming pod is selected itself.
-
-    A node that is not eligible is judged by its domain's count from eligible nodes, 0 if it has none. With fewer
-    domains than minDomains the emptiest domain counts as empty. Cost: O(n_rows).
+    Arrays of shape (n_ids,), not to be written to. O(n_rows), or what `RowCounts.per_domain` costs where every node
+    that has the key is eligible, as is usual.
     """
-    per_domain = column.sums(np.where(eligible, counts, 0))
-    domains = column.present(eligible)
+    n_rows = len(eligible)
+    if np.count_nonzero(eligible) == column.n_labelled:
+        return counts.per_domain(column, n_rows), column.in_use()
+    return column.sums(np.where(eligible, counts.rows(n_rows), 0)), column.present(eligible)
+
+
+def _within_skew(per_domain: Amounts, domains: Mask, constraint: Constraint, own: int) -> Mask:
+    """
+    Domains that would lead the emptiest one by at most maxSkew: bool array of shape (n_ids,).
+
+    `own` is 1 if the incoming pod is selected itself. A node that is not eligible is judged by its domain's count from
+    eligible nodes, 0 if it has none. With fewer domains than minDomains the emptiest domain counts as empty.
+    """
     n_domains = int(np.count_nonzero(domains))
     floor = 0 if n_domains < constraint.min_domains or not n_domains else int(per_domain[domains].min())
-    ids = column.ids[: len(counts)]
-    return np.less_equal(per_domain + (own - floor), constraint.max_skew)[ids]
+    return np.less_equal(per_domain + (own - floor), constraint.max_skew)
 
 
 class _SpreadFilter:
@@ -294,10 +295,10 @@ class _SpreadFilter:
         for constraint in constraints:
             column = snapshot.column(constraint.topology_key)
             eligible = _included(pod, snapshot, constraint, with_keys)
-            own = int(constraint.selects(pod))
-            counts = _counted(pod, snapshot, constraint)
-            has_key = column.ids[: snapshot.n_rows] != ABSENT
-            self._verdicts.append((has_key, within_skew(counts, column, eligible, constraint, own)))
+            per_domain, domains = _domains(_counted(pod, snapshot, constraint), column, eligible)
+            within = _within_skew(per_domain, domains, constraint, int(constraint.selects(pod)))
+            ids = column.ids[: snapshot.n_rows]
+            self._verdicts.append((ids != ABSENT, within[ids]))
 
     def fits(self) -> Mask:
         """Nodes that have every key and keep every skew."""
@@ -351,7 +352,7 @@ class _SpreadScorer:
         counts = _counted(self._pod, self._snapshot, constraint)
         if constraint.topology_key == HOSTNAME_KEY:
             # Per node itself, policies not applied, even where two nodes share a hostname (scoring.go, Score).
-            per_node: Amounts = counts.astype(np.int64)
+            per_node: Amounts = counts.rows(self._snapshot.n_rows).astype(np.int64)
             size = int(np.count_nonzero(self._scored))
         else:
             per_node, size = self._per_domain(constraint, column, counts)
@@ -359,11 +360,13 @@ class _SpreadScorer:
         part = per_node.astype(np.float64) * weight + float(constraint.max_skew - 1)
         total += np.where(ids != ABSENT, part, 0.0)
 
-    def _per_domain(self, constraint: Constraint, column: LabelColumn, counts: Counts) -> tuple[Amounts, int]:
+    def _per_domain(
+        self, constraint: Constraint, column: LabelColumn, counts: RowCounts
+    ) -> tuple[Amounts, int]:
         """Counted pods in each node's domain, and the number of domains among the scored nodes."""
         ids = column.ids[: self._snapshot.n_rows]
         counting = _included(self._pod, self._snapshot, constraint, self._counting)
-        counted = np.where(counting, counts, 0)
+        counted = np.where(counting, counts.rows(self._snapshot.n_rows), 0)
         per_domain = column.sums(counted)
         registered = np.zeros(column.n_ids, dtype=np.bool_)
         registered[ids[self._scored]] = True

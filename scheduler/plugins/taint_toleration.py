@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from scheduler.framework.events import Action, Hint, Registration, Resource
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
-from scheduler.framework.normalizing import default_normalized
+from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
 from scheduler.framework.verdicts import Refusals, unresolvable
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
@@ -43,8 +44,8 @@ class TaintToleration:
     name = NAME
 
     def __init__(self) -> None:
-        #: By tolerations: soft taints not tolerated, per row, with the version of the nodes and their number of rows.
-        self._counts: OrderedDict[tuple[Toleration, ...], tuple[int, int, Amounts]] = OrderedDict()
+        #: By tolerations: the version of the nodes, their number, and soft taints not tolerated, per row.
+        self._counts: OrderedDict[tuple[Toleration, ...], tuple[int, int, _SoftTaints]] = OrderedDict()
 
     def registrations(self) -> Sequence[Registration]:
         """Nodes that come or change taints; tolerations that the pod is given."""
@@ -61,19 +62,28 @@ class TaintToleration:
         """Never skipped: where no taint counts, every node gets 100."""
         return _TaintScorer(self._soft_counts(candidate.pod.spec.tolerations, snapshot), feasible)
 
-    def _soft_counts(self, tolerations: tuple[Toleration, ...], snapshot: Snapshot) -> Amounts:
-        """Soft taints that are not tolerated: int64 array of shape (n_rows,). O(1) until nodes change."""
+    def _soft_counts(self, tolerations: tuple[Toleration, ...], snapshot: Snapshot) -> _SoftTaints:
+        """Soft taints that are not tolerated. O(1) until nodes change."""
         nodes = snapshot.nodes
         kept = self._counts.get(tolerations)
         if kept is not None and kept[:2] == (nodes.version, nodes.n_rows):
             self._counts.move_to_end(tolerations)
             return kept[2]
-        counts = intolerable_counts(nodes.taint_sets, tolerations)[nodes.taint_set]
+        per_row = intolerable_counts(nodes.taint_sets, tolerations)[nodes.taint_set]
+        counts = _SoftTaints(per_row, None if per_row.any() else np.full_like(per_row, MAX_NODE_SCORE))
         self._counts[tolerations] = (nodes.version, nodes.n_rows, counts)
         self._counts.move_to_end(tolerations)
         if len(self._counts) > _KEPT_COUNTS:
             self._counts.popitem(last=False)
         return counts
+
+
+@dataclass(frozen=True, slots=True)
+class _SoftTaints:
+    """Int64 arrays of shape (n_rows,): taints that count, and the scores where there are none, which is usual."""
+
+    per_row: Amounts
+    all_best: Amounts | None
 
 
 class _TaintFilter:
@@ -94,16 +104,18 @@ class _TaintFilter:
 class _TaintScorer:
     """Soft taints that are not tolerated, turned around."""
 
-    def __init__(self, counts: Amounts, feasible: Feasible) -> None:
+    def __init__(self, counts: _SoftTaints, feasible: Feasible) -> None:
         self._counts = counts
         self._feasible = feasible
 
     def raw(self) -> Amounts:
         """Taints per node: int64 array of shape (n_rows,)."""
-        return self._counts
+        return self._counts.per_row
 
     def normalized(self, raw: Amounts) -> Amounts:
         """The most taints give 0, none gives 100."""
+        if self._counts.all_best is not None:
+            return self._counts.all_best
         return default_normalized(raw, self._feasible, reverse=True)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,9 @@ _FIRST_CAPACITY: Final = 64
 #: Changes that counts remember; following more of them one by one costs more than a sum over all rows.
 _REMEMBERED_CHANGES: Final = 16
 
+#: Topology keys for which counts keep their sums per node, 40 KB each at 5,000 nodes. Pods have one to three.
+_KEPT_KEYS: Final = 8
+
 
 class LabelColumn:
     """
@@ -25,7 +29,7 @@ class LabelColumn:
     Relabelling a node changes its id here and nothing else: pods are counted per row, never per domain.
     """
 
-    def __init__(self, key: str, capacity: int) -> None:
+    def __init__(self, key: str, capacity: int, version: int = 0) -> None:
         self.key = key
         #: intp, shape (capacity,). ABSENT where the row has no live node or the node lacks the label.
         self.ids: Rows = np.zeros(capacity, dtype=np.intp)
@@ -36,8 +40,11 @@ class LabelColumn:
         self._free: list[int] = []
         self._value_by_id: list[str] = [""]
         self._n_shared = 0
+        #: Nodes that have the label.
+        self.n_labelled = 0
         #: Moves whenever an id moves: what is derived from the column is stamped with it.
-        self.version = 0
+        self.version = version
+        self._in_use: tuple[int, Mask] = (-1, np.zeros(1, dtype=np.bool_))
 
     @property
     def n_ids(self) -> int:
@@ -70,6 +77,7 @@ class LabelColumn:
             new = self._add_domain(value)
         self.ids[row] = new
         self.version += 1
+        self.n_labelled += (new != ABSENT) - (old != ABSENT)
         if new != ABSENT:
             self._members[new] += 1
             self._n_shared += self._members[new] == 2
@@ -104,12 +112,28 @@ class LabelColumn:
         totals[ABSENT] = 0
         return totals
 
+    def in_use(self) -> Mask:
+        """Which domains have a node: bool array of shape (n_ids,), not to be written to. O(n_ids) after a change."""
+        if self._in_use[0] != self.version:
+            self._in_use = (self.version, np.array(self._members) > 0)
+        return self._in_use[1]
+
     def present(self, eligible: Mask) -> Mask:
         """Which domains have an eligible node: bool array of shape (n_ids,), entry ABSENT always False."""
         found = np.zeros(self.n_ids, dtype=np.bool_)
         found[self.ids[: len(eligible)][eligible]] = True
         found[ABSENT] = False
         return found
+
+
+@dataclass(slots=True)
+class _PerNode:
+    """Counts seen through one column, as of these versions. `totals` per domain id; none where it is unique."""
+
+    version: int
+    column_version: int
+    totals: Amounts | None
+    found: Amounts
 
 
 class RowCounts:
@@ -125,7 +149,7 @@ class RowCounts:
         self._changes: list[tuple[int, int]] = []
         self._sparse: dict[int, int] | None = {}
         self._dense: Counts = np.zeros(0, dtype=np.int32)
-        self._per_node: dict[str, tuple[int, int, Amounts]] = {}
+        self._per_node: dict[str, _PerNode] = {}
         #: Pods counted on all rows, rows of vanished nodes included.
         self.total = 0
         self.version = 0
@@ -171,23 +195,54 @@ class RowCounts:
         """
         For every node the pods in its domain of `column`; 0 where the node lacks the label.
 
-        int64 array of shape (n_rows,), not to be written to; kept until the counts or the column move.
-        Cost: O(n_rows) after a change (about 12 µs at 5,000), else O(1).
+        int64 array of shape (n_rows,), not to be written to.
+        Cost: O(1) where nothing moved, one gather where a few pods did (4 µs at 5,000 nodes), else O(n_rows).
         """
+        return self._seen(column, n_rows).found
+
+    def per_domain(self, column: LabelColumn, n_rows: int) -> Amounts:
+        """Pods in each domain of `column`: int64 array of shape (n_ids,), not to be written to. Cost as `per_node`."""
+        totals = self._seen(column, n_rows).totals
+        return column.sums(self.rows(n_rows)) if totals is None else totals
+
+    def _seen(self, column: LabelColumn, n_rows: int) -> _PerNode:
         kept = self._per_node.get(column.key)
-        if (
-            kept is not None
-            and kept[0] == self.version
-            and kept[1] == column.version
-            and len(kept[2]) == n_rows
-        ):
-            return kept[2]
-        counts = self.rows(n_rows)
-        ids = column.ids[:n_rows]
-        alone = column.is_unique
-        found = np.where(ids != ABSENT, counts, 0).astype(np.int64) if alone else column.sums(counts)[ids]
-        self._per_node[column.key] = (self.version, column.version, found)
-        return found
+        changes = None
+        if kept is not None and kept.column_version == column.version and len(kept.found) == n_rows:
+            if kept.version == self.version:
+                return kept
+            changes = self.changes_since(kept.version)
+        if kept is None or changes is None:
+            kept = self._seen_through(column, n_rows)
+            self._keep(column.key, kept)
+        else:
+            self._follow(kept, column.ids[:n_rows], changes)
+        return kept
+
+    def _keep(self, key: str, seen: _PerNode) -> None:
+        if key not in self._per_node and len(self._per_node) == _KEPT_KEYS:
+            del self._per_node[next(iter(self._per_node))]
+        self._per_node[key] = seen
+
+    def _seen_through(self, column: LabelColumn, n_rows: int) -> _PerNode:
+        counts, ids = self.rows(n_rows), column.ids[:n_rows]
+        totals = None if column.is_unique else column.sums(counts)
+        found = np.where(ids != ABSENT, counts, 0).astype(np.int64) if totals is None else totals.take(ids)
+        return _PerNode(self.version, column.version, totals, found)
+
+    def _follow(self, kept: _PerNode, ids: Rows, changes: Iterable[tuple[int, int]]) -> None:
+        # Rows without a node, some of them beyond `ids`, are in no domain.
+        moved = [(row, delta) for row, delta in changes if row < len(ids) and ids.item(row) != ABSENT]
+        if moved and kept.totals is None:
+            kept.found = kept.found.copy()
+            for row, delta in moved:
+                kept.found[row] += delta
+        elif moved and kept.totals is not None:
+            kept.totals = kept.totals.copy()
+            for row, delta in moved:
+                kept.totals[ids.item(row)] += delta
+            kept.found = kept.totals.take(ids)
+        kept.version = self.version
 
     def items(self) -> Iterator[tuple[int, int]]:
         """(row, count) of every row that has pods; for the audit and for explanations."""

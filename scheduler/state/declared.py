@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from weakref import WeakKeyDictionary
 
 from scheduler.model.pods import PodSpec
 from scheduler.model.terms import AffinityTerm, usable
@@ -51,10 +52,16 @@ class DeclaredTerms:
         self._selections = selections
         self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, DeclaredTerm] = {}
+        #: What pods of a spec declare, where that depends on the spec alone; outlived terms are noticed at use.
+        self._by_spec: WeakKeyDictionary[PodSpec, tuple[DeclaredTerm, ...]] = WeakKeyDictionary()
 
     def place(self, label_set: LabelSet, spec: PodSpec, row: int) -> tuple[DeclaredTerm, ...]:
         """A pod came to the row. Returns the terms it declares, to be handed to `lift`. O(terms of the spec)."""
-        declared = tuple(self._term(key) for key in self.keys(label_set, spec))
+        declared = self._by_spec.get(spec)
+        if declared is None or not all(term.counts.total for term in declared):
+            declared = tuple(self._term(key) for key in self.keys(label_set, spec))
+            if not self.has_limits(spec):
+                self._by_spec[spec] = declared
         for term in declared:
             term.counts.add(row, 1)
         return declared

@@ -18,6 +18,9 @@ from scheduler.state.row_log import RowLog
 
 _FIRST_CAPACITY: Final = 64
 
+#: Amounts below this can be added up over a node's pods, and taken times 100, without passing 2**63: 64 TiB.
+_CANNOT_WRAP: Final = 1 << 46
+
 #: Taint lists beyond two per node that are kept before those out of use are forgotten.
 _SPARE_TAINT_SETS: Final = 64
 
@@ -62,6 +65,8 @@ class NodeTable:
         #: Moves with every node that comes or goes, every changed label, every changed taint or cordon.
         self.version = 0
         self.images_version = 0
+        #: Whether an amount has been so large that int64 arithmetic may wrap, as Go's does. Python's would not.
+        self.may_wrap = False
         #: Rows whose allocatable or requested amounts or pod count changed.
         self.usage_log = RowLog()
         self._alive: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
@@ -155,6 +160,7 @@ class NodeTable:
             for resource, amount in node.allocatable.items():
                 index = self._resource(resource)  # first: it may replace the array
                 self._allocatable[index, row] = amount
+                self.may_wrap |= amount >= _CANNOT_WRAP
         if old is None or old.images != node.images:
             self._set_images(row, old, node)
 
@@ -200,6 +206,7 @@ class NodeTable:
         for resource, amount in usage.requested.items():
             index = self._resource(resource)  # first: it may replace the array
             self._requested[index, row] += amount
+            self.may_wrap |= amount >= _CANNOT_WRAP
         for port in usage.host_ports:
             held = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
             held[port.ip] = held.get(port.ip, 0) + 1

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from scheduler.state.arrays import Amounts
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.declared import DeclaredTerm
+from scheduler.state.selection import LabelSet
 
 
 @dataclass(slots=True)
@@ -21,6 +24,29 @@ class _Part:
     counts_version: int
     #: Declaring pods on nodes that have the topology key.
     n_reaching: int
+
+
+#: Label sets whose sums are kept, 40 KB each at 5,000 nodes: pods of a stateful set have one each.
+MAX_KEPT: Final = 1024
+
+
+class KeptSums:
+    """The sums of the label sets that were asked about last."""
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, label_set: LabelSet, column_of: Callable[[str], LabelColumn]) -> TermSums:
+        """The sums of the label set, empty ones where none are kept; past `MAX_KEPT` the oldest go."""
+        sums = self._kept.get(label_set)
+        if sums is None:
+            while len(self._kept) >= MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+            sums = self._kept[label_set] = TermSums(column_of)
+        return sums
 
 
 class TermSums:
@@ -88,7 +114,7 @@ class TermSums:
             if part.column.is_unique:
                 self._total[row] += delta * weight
             else:
-                self._total[ids == domain] += delta * weight
+                np.add(self._total, delta * weight, out=self._total, where=ids == domain)
             part.n_reaching += delta
             self._n_reaching += delta
         part.counts_version = term.counts.version

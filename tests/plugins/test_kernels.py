@@ -99,9 +99,9 @@ def test_only_extended_resources_can_be_ignored(name: str, is_checked: bool):
 def test_the_scores_of_one_resource():
     requested, allocatable = _amounts(3000, 6000, 0, 1), _amounts(4000, 4000, 4000, 0)
     shape = shape_table((ShapePoint(0, 10), ShapePoint(100, 0)))
-    assert least_allocated_scores(requested, allocatable).tolist() == [25, 0, 100, 0]
-    assert most_allocated_scores(requested, allocatable).tolist() == [75, 100, 0, 0]
-    assert ratio_scores(requested, allocatable, shape).tolist() == [25, 0, 100, 0]
+    assert np.asarray(least_allocated_scores(requested, allocatable)).tolist() == [25, 0, 100, 0]
+    assert np.asarray(most_allocated_scores(requested, allocatable)).tolist() == [75, 100, 0, 0]
+    assert np.asarray(ratio_scores(requested, allocatable, shape)).tolist() == [25, 0, 100, 0]
 
 
 SHAPES = st.lists(
@@ -118,7 +118,12 @@ def test_a_shape_is_the_broken_line_cut_towards_zero(shape: list[tuple[int, int]
 
 
 def test_halves_are_rounded_away_from_zero():
-    assert rounded_quotient(_amounts(75, 5, 149, 7), _amounts(2, 2, 100, 0)).tolist() == [38, 3, 1, 7]
+    assert np.asarray(rounded_quotient(_amounts(75, 5, 149, 7), _amounts(2, 2, 100, 0))).tolist() == [
+        38,
+        3,
+        1,
+        7,
+    ]
 
 
 SHARES = st.lists(
@@ -132,10 +137,13 @@ def test_balance_is_the_reference_s_to_the_last_bit(shares: list[list[tuple[int,
     """Per resource (used, allocatable) on three nodes; a node without a resource leaves it out."""
     columns = [(_amounts(*(u for u, _ in row)), _amounts(*(a for _, a in row))) for row in shares]
     fractions = [used_fraction(used, allocatable) for used, allocatable in columns]
-    found = balance(deviation(fractions, [allocatable > 0 for _, allocatable in columns], 3))
+    has = [allocatable > 0 for _, allocatable in columns]
+    found = np.broadcast_to(balance(deviation(fractions, has)), 3)
     for node in range(3):
         kept = [min(1.0, row[node][0] / row[node][1]) for row in shares if row[node][1]]
         assert found[node] == reference_balance(kept)
+        alone = [used_fraction(*row[node]) for row in shares]
+        assert balance(deviation(alone, [row[node][1] > 0 for row in shares])) == found[node]
 
 
 @pytest.mark.parametrize(
