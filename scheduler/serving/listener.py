@@ -27,7 +27,7 @@ KEEP_ALIVE_S: Final = 75.0
 DRAIN_S: Final = 5.0
 _BACKLOG: Final = 128
 #: Between two connections that are taken: a handshake costs about 1 ms, in which nothing is scheduled.
-_PACE_S: Final = 0.005
+PACE_S: Final = 0.005
 #: A pause where the process has no file descriptor left.
 _EXHAUSTED_S: Final = 0.5
 #: How long a peer may take to say goodbye; asyncio waits half a minute.
@@ -43,6 +43,7 @@ class Listener:
         tls: None for plain HTTP.
         max_connections: see `MAX_CONNECTIONS`.
         first_request_s: see `FIRST_REQUEST_S`.
+        pace_s: between two connections that are taken; see `PACE_S`.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         max_connections: int = MAX_CONNECTIONS,
         first_request_s: float = FIRST_REQUEST_S,
+        pace_s: float = PACE_S,
     ) -> None:
         self._tls = tls
         self._max_connections = max_connections
         self._first_request_s = first_request_s
+        self._pace_s = pace_s
         application.middlewares.insert(0, self._marking())
         self._runner = web.AppRunner(
             application, access_log=None, keepalive_timeout=KEEP_ALIVE_S, shutdown_timeout=DRAIN_S
@@ -106,7 +109,7 @@ class Listener:
                     connection.task = group.create_task(self._hold(connection, taken), name="connection")
                 else:
                     taken.close()
-                await asyncio.sleep(_PACE_S)
+                await asyncio.sleep(self._pace_s)
 
     def _handler(self) -> asyncio.Protocol:
         if self._runner.server is None:

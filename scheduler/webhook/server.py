@@ -3,6 +3,9 @@ The HTTPS endpoint: /mutate and /validate, asked by the API server for every pod
 
 Whatever arrives is answered within a bounded time and size: an AdmissionReview with a verdict, or 400, 408 or 413 and
 one line. The API server then does what its failurePolicy says.
+
+Every pod of a cluster may be able to connect. Whoever sends slowly or nothing gives way to whoever comes after: the API
+server sends a whole request at once.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from scheduler.observe.logs import Logger
+from scheduler.serving import listener
 from scheduler.serving.certificates import expires_s
 from scheduler.serving.tls import Pair, load_pair, server_context
 from scheduler.webhook.metrics import WebhookMetrics
@@ -33,11 +37,10 @@ from scheduler.webhook.reviews import (
 MAX_BODY_BYTES: Final = 3 << 20
 #: How long a body may take to arrive: longer than the API server ever waits for an answer.
 BODY_TIMEOUT_S: Final = 30.0
-#: Bodies in memory at a time.
+#: Bodies that are being received at a time; one more, and the one that has taken longest is given up.
 MAX_UNDER_WAY: Final = 64
-_KEEP_ALIVE_S: Final = 75.0
-#: How long answers under way may take when the server stops.
-_DRAIN_S: Final = 10.0
+#: An API server keeps 25 idle ones, and opens more where it asks about more pods at a time.
+MAX_CONNECTIONS: Final = 512
 
 Judge = Callable[[Review], Verdict]
 
@@ -56,24 +59,37 @@ class Endpoint:
         self._metrics = metrics
         self._log = log
         self._body_timeout_s = body_timeout_s
-        self._places = asyncio.Semaphore(MAX_UNDER_WAY)
+        #: Bodies that are being received, the one that has taken longest first.
+        self._arriving: dict[asyncio.Timeout, None] = {}
         self.application = web.Application(client_max_size=MAX_BODY_BYTES)
         for name, judge in judges.items():
             self.application.router.add_post(f"/{name}", self._handler(name, judge))
 
     def _handler(self, name: str, judge: Judge) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            async with self._places:
-                try:
-                    async with asyncio.timeout(self._body_timeout_s):
-                        body = await request.read()
-                except TimeoutError:
-                    return self._rejected(name, "too_slow", 408, "the body did not arrive in time")
-                except web.HTTPRequestEntityTooLarge:
-                    return self._rejected(name, "too_large", 413, f"more than {MAX_BODY_BYTES} bytes")
-                return self._answer(name, judge, body)
+            try:
+                body = await self._received(request)
+            except TimeoutError:
+                return self._rejected(name, "too_slow", 408, "the body did not arrive in time")
+            except web.HTTPRequestEntityTooLarge:
+                return self._rejected(name, "too_large", 413, f"more than {MAX_BODY_BYTES} bytes")
+            return self._answer(name, judge, body)
 
         return handle
+
+    async def _received(self, request: web.Request) -> bytes:
+        """The body. Raises TimeoutError if it is too slow, or slow where others wait."""
+        async with asyncio.timeout(self._body_timeout_s) as deadline:
+            while len(self._arriving) >= MAX_UNDER_WAY:
+                slowest = next(iter(self._arriving))
+                del self._arriving[slowest]
+                if not slowest.expired():
+                    slowest.reschedule(asyncio.get_running_loop().time())
+            self._arriving[deadline] = None
+            try:
+                return await request.read()
+            finally:
+                self._arriving.pop(deadline, None)
 
     def _answer(self, name: str, judge: Judge, body: bytes) -> web.Response:
         started_s = time.perf_counter()
@@ -103,11 +119,11 @@ class Listener:
     """The TLS socket; connections are refused in the handshake while no pair is served."""
 
     def __init__(self, application: web.Application, metrics: WebhookMetrics) -> None:
-        self._runner = web.AppRunner(
-            application, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_DRAIN_S
-        )
         self._metrics = metrics
         self._tls = server_context()
+        self._listener = listener.Listener(
+            application, tls=self._tls, max_connections=MAX_CONNECTIONS, pace_s=0.0
+        )
         self.is_serving = False
 
     def serve(self, pair: Pair) -> None:
@@ -119,18 +135,11 @@ class Listener:
 
     async def start(self, address: str, port: int) -> int:
         """It listens; the port, which is a free one where 0 was asked for. Raises OSError."""
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, address, port, ssl_context=self._tls).start()
-        except OSError:
-            await self._runner.cleanup()
-            raise
-        bound: int = self._runner.addresses[0][1]
-        return bound
+        return await self._listener.start(address, port)
 
     async def stop(self) -> None:
         """Nothing is served; answers under way had their time."""
-        await self._runner.cleanup()
+        await self._listener.stop()
 
 
 def _label(verdict: Verdict) -> tuple[str, int]:

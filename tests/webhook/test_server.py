@@ -18,9 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.observe.logs import configure
 from scheduler.serving.certificates import Trusted, issue
+from scheduler.webhook import server as endpoint
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
-from scheduler.webhook.server import MAX_BODY_BYTES, Endpoint, Listener
+from scheduler.webhook.server import MAX_BODY_BYTES, MAX_UNDER_WAY, Endpoint, Listener
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests import build
 from tests.webhook.asking import answered, review
@@ -72,8 +73,8 @@ async def running(trusted: Trusted | None, *, body_timeout_s: float = 30.0) -> A
         "validate": partial(validate, refused=AntiAffinity.ALL_NAMESPACES),
     }
     logger = configure(verbosity=4, form="text", stream=log)
-    endpoint = Endpoint(judges, metrics=metrics, log=logger, body_timeout_s=body_timeout_s)
-    listener = Listener(endpoint.application, metrics)
+    asked = Endpoint(judges, metrics=metrics, log=logger, body_timeout_s=body_timeout_s)
+    listener = Listener(asked.application, metrics)
     if trusted is not None:
         listener.serve(trusted.pair)
     port = await listener.start(LOOPBACK, 0)
@@ -132,6 +133,37 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(trusted):
         assert server.counted("too_slow") == 1
         writer.close()
         await writer.wait_closed()
+
+
+async def test_slow_clients_give_way_to_the_api_server(trusted):
+    """As many as there are places for, each with a body that never ends."""
+    async with running(trusted) as server:
+        context = _trusting(trusted)
+        slow = [
+            await asyncio.open_connection(LOOPBACK, server.port, ssl=context) for _ in range(MAX_UNDER_WAY)
+        ]
+        for _, writer in slow:
+            writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            await writer.drain()
+        async with asyncio.timeout(5.0):
+            body = review(pod_with({ANTI_HARD: [term("tier")]}))
+            answers = [await server.post("/mutate", body, trusted=trusted) for _ in range(3)]
+        assert [status for status, _ in answers] == [200] * 3
+        assert server.counted("too_slow") <= 3
+        for _, writer in slow:
+            writer.transport.abort()
+
+
+async def test_connections_without_a_request_give_way_to_the_api_server(trusted, monkeypatch):
+    monkeypatch.setattr(endpoint, "MAX_CONNECTIONS", 8)
+    async with running(trusted) as server:
+        context = _trusting(trusted)
+        idle = [await asyncio.open_connection(LOOPBACK, server.port, ssl=context) for _ in range(8)]
+        async with asyncio.timeout(5.0):
+            status, _ = await server.post("/mutate", review(build.pod()), trusted=trusted)
+        assert status == 200
+        for _, writer in idle:
+            writer.transport.abort()
 
 
 async def test_many_at_once_are_all_answered(trusted):
