@@ -156,7 +156,7 @@ class Machine:
                 self.queue.flush(now_s)
                 self._open_expired(now_s)
             case SweepDue():
-                self.state.selections.sweep()
+                self.state.sweep()
             case _:
                 assert_never(stimulus)
         return []

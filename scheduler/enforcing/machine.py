@@ -85,7 +85,7 @@ class Enforcer:
             acts: whether orders to evict are carried out; else each is given once and not waited for.
             exempt_namespaces: as in the scheduler's configuration.
         """
-        self.state = ClusterState(exempt_namespaces)
+        self.state = ClusterState(exempt_namespaces, max_counted=None)
         self.index = RuleIndex(self.state, exempt_namespaces)
         self.standing = Standing()
         self._detector = Detector(self.state, self.index)
@@ -146,7 +146,7 @@ class Enforcer:
     def sweep(self) -> None:
         """What no pod uses any more is dropped. O(rules + selections + label sets)."""
         self.index.keep_selections()
-        self.state.selections.sweep()
+        self.state.sweep()
 
     # Across restarts.
 

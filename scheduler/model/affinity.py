@@ -33,6 +33,7 @@ from scheduler.model.terms import (
 
 _W = TypeVar("_W")
 _INT64_LIMIT: Final = 1 << 63
+_INT64_DIGITS: Final = 19
 
 
 def label_selector(raw: wire.LabelSelector | None) -> Selector:
@@ -172,7 +173,7 @@ def _field_problem(raw: wire.Expression) -> str | None:
 def parse_int64(text: str) -> int | None:
     """The integer as Go's ParseInt(text, 10, 64) reads it, None where it refuses."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdigit():
+    if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > _INT64_DIGITS:
         return None
-    value = int(text)
+    value = int(text[: -len(digits)] + (digits.lstrip("0") or "0"))
     return value if -_INT64_LIMIT <= value < _INT64_LIMIT else None

@@ -25,7 +25,7 @@ from scheduler.state.declared import DeclaredTerm, DeclaredTerms
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
-from scheduler.state.selection import LabelSet, SelectionIndex
+from scheduler.state.selection import MAX_COUNTED, LabelSet, SelectionIndex
 from scheduler.state.workloads import Workloads
 
 
@@ -44,10 +44,13 @@ class PlacedPod:
 class ClusterState:
     """Everything known about the cluster, as columns and counts."""
 
-    def __init__(self, exempt_namespaces: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, exempt_namespaces: frozenset[str] = frozenset(), *, max_counted: int | None = MAX_COUNTED
+    ) -> None:
+        """Nothing is known. `max_counted`: see `SelectionIndex`."""
         self.nodes = NodeTable()
         self.masks = NodeMasks(self.nodes)
-        self.selections = SelectionIndex()
+        self.selections = SelectionIndex(max_counted)
         self.declared = DeclaredTerms(self.selections, exempt_namespaces)
         self.workloads = Workloads()
         self.kubelet_refusals = KubeletRefusals()
@@ -163,6 +166,11 @@ class ClusterState:
         if known is not None:
             node_name = self.nodes.name_of(known.row)
             self.kubelet_refusals.refuse(known.pod.spec, node_name, reason, now_s)
+
+    def sweep(self) -> None:
+        """What nobody has used for a while is dropped, so that memory is bounded under churn. O(all that is kept)."""
+        self.selections.sweep()
+        self.nodes.sweep()
 
     def pods_on(self, row: int) -> Iterable[Pod]:
         """Pods on the row. O(all placed pods): for explanations and tests, not for a cycle."""

@@ -96,12 +96,12 @@ class NodeMasks:
     def _has_value(self, key: str, values: Sequence[str]) -> Mask:
         column = self._nodes.column(key)
         ids = column.ids[: self._nodes.n_rows]
-        mask = np.zeros(self._nodes.n_rows, dtype=np.bool_)
-        for value in values:
-            wanted = column.id_by_value.get(value)
-            if wanted is not None:
-                mask |= ids == wanted
-        return mask
+        wanted = [column.id_by_value[value] for value in values if value in column.id_by_value]
+        if len(wanted) == 1:
+            return np.equal(ids, wanted[0])
+        is_wanted = np.zeros(column.n_ids, dtype=np.bool_)
+        is_wanted[wanted] = True
+        return is_wanted[ids]
 
     def _compares(self, requirement: NodeRequirement) -> Mask:
         """Gt and Lt: both sides are int64 in base 10; a label that is none does not match."""

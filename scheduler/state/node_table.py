@@ -18,6 +18,9 @@ from scheduler.state.row_log import RowLog
 
 _FIRST_CAPACITY: Final = 64
 
+#: cpu, memory, ephemeral-storage and pods.
+_N_PLAIN: Final = 4
+
 #: Amounts below this can be added up over a node's pods, and taken times 100, without passing 2**63: 64 TiB.
 _CANNOT_WRAP: Final = 1 << 46
 
@@ -74,13 +77,21 @@ class NodeTable:
         self._taint_set: Rows = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
         self._pod_count: Counts = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
         self._non_zero: Amounts = np.zeros((2, _FIRST_CAPACITY), dtype=np.int64)
-        self._allocatable: Amounts = np.zeros((4, _FIRST_CAPACITY), dtype=np.int64)
-        self._requested: Amounts = np.zeros((4, _FIRST_CAPACITY), dtype=np.int64)
+        self._allocatable: Amounts = np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64)
+        self._requested: Amounts = np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64)
+        #: The first `_N_PLAIN` are always there.
         self._resource_id: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
         #: Distinct taint lists by id; id 0 is the empty one.
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
+        #: Columns that were asked for, of label keys that a live node has.
         self._columns: dict[str, LabelColumn] = {}
+        #: The column of every other key: pods name topology keys as they like. Its version moves when a key appears.
+        self._nowhere = LabelColumn("", _FIRST_CAPACITY)
+        #: Live nodes per label key.
+        self._n_by_label: dict[str, int] = {}
+        #: Where versions of new columns begin: past those of columns that are gone.
+        self._fresh_version = 0
         self.images: dict[str, ImageState] = {}
         #: Host ports in use: (protocol, port) -> row -> address -> pods that hold it.
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
@@ -126,10 +137,16 @@ class NodeTable:
         return None if index is None else self._requested[index, : self.n_rows]
 
     def column(self, key: str) -> LabelColumn:
-        """The node label as a column; made at its first use, O(n_rows), kept up to date from then on."""
+        """
+        The node label as a column; made at its first use, O(n_rows), kept up to date until no node has the label.
+
+        Keys that no node has share one: O(1). Not to be kept beyond a change of its version.
+        """
         column = self._columns.get(key)
         if column is None:
-            column = LabelColumn(key, max(self._capacity, 1))
+            if key not in self._n_by_label:
+                return self._nowhere
+            column = LabelColumn(key, self._capacity, self._fresh_version)
             for row, node in enumerate(self.nodes):
                 if node is not None:
                     column.set(row, node.labels.get(key))
@@ -149,7 +166,7 @@ class NodeTable:
             self._alive[row] = True
             self.n_live += 1
         if old is None or old.labels != node.labels:
-            self._relabel(row, node.labels)
+            self._relabel(row, old.labels if old else {}, node.labels)
         if old is None or (old.taints, old.unschedulable) != (node.taints, node.unschedulable):
             self._taint_set[row] = self._taint_id(node.taints)
             self._unschedulable[row] = node.unschedulable
@@ -169,7 +186,8 @@ class NodeTable:
         row = self.row_by_name.get(name)
         if row is None or self.nodes[row] is None:
             return
-        self._set_images(row, self.nodes[row], None)
+        old = self.nodes[row]
+        self._set_images(row, old, None)
         self.nodes[row] = None
         self._alive[row] = False
         self._unschedulable[row] = False
@@ -177,7 +195,7 @@ class NodeTable:
         self._allocatable[:, row] = 0
         self.usage_log.note(row)
         self.n_live -= 1
-        self._relabel(row, {})
+        self._relabel(row, old.labels if old else {}, {})
         self._release(row)
 
     def row_for(self, name: str) -> int:
@@ -243,10 +261,20 @@ class NodeTable:
             del self.row_by_name[self._name_by_row[row]]
             self._free.append(row)
 
-    def _relabel(self, row: int, labels: Mapping[str, str]) -> None:
+    def _relabel(self, row: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        """O(labels + columns)."""
         self.version += 1
+        for key in new.keys() - old.keys():
+            count = self._n_by_label[key] = self._n_by_label.get(key, 0) + 1
+            self._nowhere.version += count == 1
         for key, column in self._columns.items():
-            column.set(row, labels.get(key))
+            column.set(row, new.get(key))
+        for key in old.keys() - new.keys():
+            self._n_by_label[key] -= 1
+            if not self._n_by_label[key]:
+                del self._n_by_label[key]
+                if (gone := self._columns.pop(key, None)) is not None:
+                    self._fresh_version = max(self._fresh_version, gone.version + 1)
 
     def _taint_id(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_set_id.get(taints)
@@ -269,6 +297,16 @@ class NodeTable:
                     self._taint_set_id[taints] = len(self.taint_sets)
                     self.taint_sets.append(taints)
                 self._taint_set[row] = self._taint_set_id[taints]
+
+    def sweep(self) -> None:
+        """Resources that no node has and no pod holds any more are forgotten. O(resources x rows)."""
+        in_use = {*self._allocatable.nonzero()[0].tolist(), *self._requested.nonzero()[0].tolist()}
+        names = [name for name, index in self._resource_id.items() if index < _N_PLAIN or index in in_use]
+        if len(names) == len(self._resource_id):
+            return
+        kept = [self._resource_id[name] for name in names]
+        self._allocatable, self._requested = self._allocatable[kept], self._requested[kept]
+        self._resource_id = {name: index for index, name in enumerate(names)}
 
     def _resource(self, name: str) -> int:
         found = self._resource_id.get(name)
@@ -304,5 +342,5 @@ class NodeTable:
         self._non_zero = grown(self._non_zero, capacity)
         self._allocatable = grown(self._allocatable, capacity)
         self._requested = grown(self._requested, capacity)
-        for column in self._columns.values():
+        for column in (*self._columns.values(), self._nowhere):
             column.ids = grown(column.ids, capacity)

@@ -9,9 +9,10 @@ the inverse postings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from scheduler.model.labels import EVERYTHING, Selector
 from scheduler.model.terms import AffinityTerm
@@ -20,7 +21,12 @@ from scheduler.state.columns import RowCounts
 if TYPE_CHECKING:
     from scheduler.state.declared import DeclaredTerm
 
-_K = TypeVar("_K")
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V", bound=Hashable)
+
+#: Selections whose counts are kept; at 5,000 nodes 80 KB each. Past this many the one that was asked longest ago is
+#: counted anew when it is asked again: a tenant's pods can ask as many questions as they have selectors.
+MAX_COUNTED: Final = 2048
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -105,8 +111,8 @@ class LabelSet:
     rows: dict[int, int] = field(default_factory=dict)
     #: Those of them that are terminating.
     terminating_rows: dict[int, int] = field(default_factory=dict)
-    #: Every selection that matches, counted or not.
-    selections: list[Selection] = field(default_factory=list)
+    #: Every selection that matches, counted or not, in the order of their making; the values mean nothing.
+    selections: dict[Selection, None] = field(default_factory=dict)
     #: Sweep at which a decision last asked for it.
     used_at: int = 0
 
@@ -128,19 +134,29 @@ class Selection:
     scoring_terms: list[DeclaredTerm] = field(default_factory=list)
     used_at: int = 0
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether a running pod's term is this selection's."""
+        return bool(self.forbidding_terms or self.limiting_terms or self.scoring_terms)
+
 
 class SelectionIndex:
     """All label sets and selections, each knowing the other. Exactly one writer: ClusterState."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_counted: int | None = MAX_COUNTED) -> None:
+        """Nothing is known. `max_counted`: see `MAX_COUNTED`; None where whoever asks relies on every selection."""
+        self._max_counted = max_counted
         self.namespace_labels: dict[str, Mapping[str, str]] = {}
         self._label_sets: dict[tuple[str, frozenset[tuple[str, str]]], LabelSet] = {}
         self._sets_by_pair: dict[tuple[str, str], set[LabelSet]] = {}
         self._sets_by_namespace: dict[str, set[LabelSet]] = {}
         self._selections: dict[PodMatcher, Selection] = {}
-        self._by_pair: dict[tuple[str, str], list[Selection]] = {}
-        self._by_namespace: dict[str, list[Selection]] = {}
-        self._anywhere: list[Selection] = []
+        self._by_pair: dict[tuple[str, str], dict[Selection, None]] = {}
+        self._by_namespace: dict[str, dict[Selection, None]] = {}
+        #: Those that require neither, under None.
+        self._by_nothing: dict[None, dict[Selection, None]] = {}
+        #: Selections with counts, asked longest ago first.
+        self._counted: OrderedDict[Selection, None] = OrderedDict()
         self._sweep = 0
 
     def label_set(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
@@ -157,7 +173,7 @@ class SelectionIndex:
         self._sets_by_namespace.setdefault(namespace, set()).add(new)
         for selection in self._candidates_for(new):
             if self._matches(selection, new):
-                new.selections.append(selection)
+                new.selections[selection] = None
                 selection.label_sets.add(new)
         return new
 
@@ -169,22 +185,30 @@ class SelectionIndex:
             return known
         new = Selection(matcher, used_at=self._sweep)
         self._selections[matcher] = new
-        for bucket in self._buckets_of(matcher):
-            bucket.append(new)
+        for postings, key in self._places_of(matcher):
+            postings.setdefault(key, {})[new] = None
         for label_set in self._label_sets_for(matcher):
             if self._matches(new, label_set):
-                label_set.selections.append(new)
+                label_set.selections[new] = None
                 new.label_sets.add(label_set)
         return new
 
     def counted(self, matcher: PodMatcher) -> tuple[RowCounts, RowCounts]:
-        """Pods per row that the matcher selects: all, and those not terminating. Counted from the first call on."""
+        """
+        Pods per row that the matcher selects: all, and those not terminating.
+
+        Counted from the first call on, for as long as the selection is among the last `MAX_COUNTED` that were asked.
+        """
         selection = self.selection(matcher)
         if selection.counts is None or selection.live_counts is None:
             counts, live = RowCounts(), RowCounts()
             for label_set in selection.label_sets:
                 _count(label_set, counts, live, sign=1)
             selection.counts, selection.live_counts = counts, live
+            if self._max_counted is not None and len(self._counted) >= self._max_counted:
+                self._uncount(next(iter(self._counted)))
+        self._counted[selection] = None
+        self._counted.move_to_end(selection)
         return selection.counts, selection.live_counts
 
     def place(self, label_set: LabelSet, row: int, *, live: bool, delta: int) -> None:
@@ -221,14 +245,9 @@ class SelectionIndex:
             if not label_set.rows and label_set.used_at < oldest:
                 del self._label_sets[key]
                 self._forget_label_set(label_set)
-        for matcher, selection in list(self._selections.items()):
-            declared = selection.forbidding_terms or selection.limiting_terms or selection.scoring_terms
-            if not declared and selection.used_at < oldest:
-                del self._selections[matcher]
-                for bucket in self._buckets_of(matcher):
-                    bucket.remove(selection)
-                for label_set in selection.label_sets:
-                    label_set.selections.remove(selection)
+        for selection in list(self._selections.values()):
+            if not selection.is_declared and selection.used_at < oldest:
+                self._forget_selection(selection)
 
     def selections(self) -> Iterable[Selection]:
         """Every selection, for the audit."""
@@ -253,10 +272,10 @@ class SelectionIndex:
             return
         if now:
             selection.label_sets.add(label_set)
-            label_set.selections.append(selection)
+            label_set.selections[selection] = None
         else:
             selection.label_sets.discard(label_set)
-            label_set.selections.remove(selection)
+            del label_set.selections[selection]
         if selection.counts is not None and selection.live_counts is not None:
             _count(label_set, selection.counts, selection.live_counts, sign=1 if now else -1)
 
@@ -264,17 +283,18 @@ class SelectionIndex:
         for pair in label_set.labels.items():
             yield from self._by_pair.get(pair, ())
         yield from self._by_namespace.get(label_set.namespace, ())
-        yield from self._anywhere
+        yield from self._by_nothing.get(None, ())
 
-    def _buckets_of(self, matcher: PodMatcher) -> Iterable[list[Selection]]:
+    def _places_of(self, matcher: PodMatcher) -> Iterable[tuple[dict[Any, dict[Selection, None]], Hashable]]:
+        """Where label sets look for the matcher's selection: postings and keys in them."""
         anchor = matcher.anchor()
         if anchor is not None:
             key, values = anchor
-            return [self._by_pair.setdefault((key, value), []) for value in values]
+            return [(self._by_pair, (key, value)) for value in values]
         names = matcher.named_namespaces()
         if names is not None:
-            return [self._by_namespace.setdefault(name, []) for name in names]
-        return [self._anywhere]
+            return [(self._by_namespace, name) for name in names]
+        return [(self._by_nothing, None)]
 
     def _label_sets_for(self, matcher: PodMatcher) -> Iterable[LabelSet]:
         anchor = matcher.anchor()
@@ -290,6 +310,21 @@ class SelectionIndex:
         for name in names:
             yield from self._sets_by_namespace.get(name, ())
 
+    def _uncount(self, selection: Selection) -> None:
+        """Its counts go, and all of it where no running pod declares it."""
+        del self._counted[selection]
+        selection.counts = selection.live_counts = None
+        if not selection.is_declared:
+            self._forget_selection(selection)
+
+    def _forget_selection(self, selection: Selection) -> None:
+        del self._selections[selection.matcher]
+        self._counted.pop(selection, None)
+        for postings, key in self._places_of(selection.matcher):
+            _discard(postings, key, selection)
+        for label_set in selection.label_sets:
+            del label_set.selections[selection]
+
     def _forget_label_set(self, label_set: LabelSet) -> None:
         for selection in label_set.selections:
             selection.label_sets.discard(label_set)
@@ -298,9 +333,12 @@ class SelectionIndex:
         _discard(self._sets_by_namespace, label_set.namespace, label_set)
 
 
-def _discard(postings: dict[_K, set[LabelSet]], key: _K, label_set: LabelSet) -> None:
+def _discard(postings: dict[_K, set[_V]] | dict[_K, dict[_V, None]], key: _K, member: _V) -> None:
     members = postings[key]
-    members.discard(label_set)
+    if isinstance(members, set):
+        members.discard(member)
+    else:
+        members.pop(member, None)
     if not members:
         del postings[key]
 

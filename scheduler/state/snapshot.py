@@ -95,7 +95,8 @@ class Snapshot:
 
     def limiting_terms(self, label_set: LabelSet) -> Iterator[DeclaredTerm]:
         """Required anti-affinity terms that let more than one pod be in a domain and select pods of the label set."""
-        for selection in label_set.selections:
+        # A copy: whoever reads this counts, which may forget another selection.
+        for selection in tuple(label_set.selections):
             yield from selection.limiting_terms
 
     def scoring_terms(self, label_set: LabelSet) -> Iterator[DeclaredTerm]:

@@ -1,0 +1,58 @@
+"""A scheduler that runs for months holds what the cluster holds: churn ends where it began."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+
+import pytest
+
+from tests.soak.churn import Churn
+from tests.soak.probing import module_level, sizes, unbounded_caches
+
+#: Rounds until caches that keep up to a bound what is no longer asked for are full, and as many as fill none further.
+_UNTIL_FULL, _FURTHER = 340, 50
+#: Rounds whose ends are compared: logs of the last few changes are longer after some than after others.
+_COMPARED = 10
+
+
+def _held(churn: Churn) -> Counter[str]:
+    found = sizes(churn.driver.machine, churn.driver._decoder)
+    found.update(module_level())
+    return found
+
+
+@pytest.mark.slow
+def test_churn_ends_where_it_began() -> None:
+    """No container of machine, queue, state, plugins and decoder holds more than it did fifty clusters ago."""
+    churn = Churn()
+    most: Counter[str] = Counter()
+    fewest: Counter[str] = Counter()
+    for number in range(_UNTIL_FULL + _FURTHER):
+        churn.round(number)
+        if _UNTIL_FULL - _COMPARED <= number < _UNTIL_FULL:
+            most |= _held(churn)
+        elif number >= _UNTIL_FULL + _FURTHER - _COMPARED:
+            held = _held(churn)
+            fewest = fewest & held if fewest else held
+    gc.collect()
+    churn.driver.audit()
+    assert {path: (most[path], n) for path, n in fewest.items() if n > most[path]} == {}
+
+
+def test_the_probe_sees_every_room() -> None:
+    """Were it blind to one, nothing could grow there."""
+    churn = Churn()
+    churn.round(0)
+    rooms = {path.partition(".")[0] for path in _held(churn)}
+    assert {
+        "PodQueue", "UnschedulablePods", "InFlightPods", "OrderedPods", "RequeueRules",
+        "NodeTable", "NodeMasks", "SelectionIndex", "LabelSet", "Selection", "RowCounts", "DeclaredTerms",
+        "Workloads", "ClusterState", "KubeletRefusals", "LabelColumn", "RowLog",
+        "Machine", "InterPodAffinity", "KeptSums", "PerSpec", "PerRow", "TaintToleration", "ImageLocality",
+        "PodDecoder",
+    } <= rooms  # fmt: skip
+
+
+def test_no_function_remembers_without_bound() -> None:
+    assert unbounded_caches() == []
