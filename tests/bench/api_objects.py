@@ -171,7 +171,7 @@ class Objects:
         if timing.n == 1 or ended:
             sign = 1 if ended else -1
             timing.cpu_s += sign * cpu_s(pid)
-            timing.server_cpu_s += sign * sum(map(cpu_s, self._server.pids))
+            timing.server_cpu_s += sign * self._server.cpu_s()
         if timing.n == 1:
             timing.first_s = now_s
         timing.last_s = now_s

@@ -17,7 +17,7 @@ from typing import Literal
 
 from scheduler.devcluster.server import DevCluster
 from tests.apiserver import RealApiServer, assets
-from tests.bench.measuring import children_of
+from tests.bench.measuring import children_of, cpu_s
 from tests.integration.cluster import kubeconfig_text
 
 ServerName = Literal["devcluster", "kube-apiserver"]
@@ -43,6 +43,10 @@ class Server:
     def tls(self) -> ssl.SSLContext | bool:
         """How to trust it."""
         return ssl.create_default_context(cafile=str(self.ca_file)) if self.ca_file else True
+
+    def cpu_s(self) -> float:
+        """User and system seconds that its processes have used."""
+        return sum(map(cpu_s, self.pids))
 
     def kubeconfig(self) -> Path:
         """A kubeconfig of this server, in its folder."""
