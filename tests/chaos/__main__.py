@@ -1,7 +1,10 @@
 """
-`make chaos`: runs of growing seeds until the time is over. A seed that fails is told with its story, and exits 1.
+`make chaos`: runs of growing seeds until the time is over.
 
-    python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals]
+A seed that fails is told with its story and, as a test to paste, with the shortest script that reproduces it; the exit
+code is 1.
+
+    python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals] [--shrink SECONDS]
 """
 
 from __future__ import annotations
@@ -9,12 +12,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import gc
 import os
 import random
 import sys
 import time
 
 from tests.chaos.run import Outcome, Shape, run
+from tests.chaos.shrinking import shortest
 
 #: Lines of a failing run's story.
 _STORY = 40
@@ -28,6 +33,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="the first seed (default: drawn)")
     parser.add_argument("--runs", type=int, default=None, help="stop after so many runs")
     parser.add_argument("--shape", choices=[one.value for one in Shape], default=None)
+    parser.add_argument(
+        "--shrink",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="how long to look for the shortest script of a failing run (default %(default)s)",
+    )
     args = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") is None:
         # Sets of text are walked in an order of their own in every process; a seed is to mean one order.
@@ -36,7 +48,9 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     shapes = [Shape(args.shape)] if args.shape else list(Shape)
-    outcomes = _play(seed, shapes, until_s=time.monotonic() + args.seconds, n_runs=args.runs)
+    outcomes = _play(
+        seed, shapes, until_s=time.monotonic() + args.seconds, n_runs=args.runs, shrink_s=args.shrink
+    )
     failed = [one for one in outcomes if one.wrongs]
     print(
         f"{len(outcomes)} runs from seed {seed}, {sum(one.n_lives for one in outcomes)} lives, "
@@ -55,15 +69,30 @@ _ADDR_NO_RANDOMIZE = 0x0040000
 _SEEDED = {**os.environ, "PYTHONHASHSEED": "0"}
 
 
-def _play(seed: int, shapes: list[Shape], *, until_s: float, n_runs: int | None) -> list[Outcome]:
+def _play(
+    seed: int, shapes: list[Shape], *, until_s: float, n_runs: int | None, shrink_s: float
+) -> list[Outcome]:
     outcomes: list[Outcome] = []
     while time.monotonic() < until_s and (n_runs is None or len(outcomes) < n_runs):
         outcome = run(seed + len(outcomes) // len(shapes), shapes[len(outcomes) % len(shapes)])
         if outcome.wrongs:
             print(outcome.story(_STORY), flush=True)
-        outcome.journal = None
+            if shrink_s > 0:
+                _tell_shortest(outcome, shrink_s)
+        outcome.journal, outcome.script = None, []
         outcomes.append(outcome)
+        # Lives freeze what they know, and the wreck of a run is all cycles.
+        gc.unfreeze()
+        gc.collect()
     return outcomes
+
+
+def _tell_shortest(outcome: Outcome, within_s: float) -> None:
+    """The test that it becomes."""
+    short = shortest(outcome, within_s=within_s)
+    print(f"{len(short.script)} of {len(outcome.script)} happenings do it, here as a test:\n")
+    print(short.as_test())
+    print("\n".join(str(one) for one in short.wrongs[:3]), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from scheduler.core.machine import Machine
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
+from scheduler.kube.requests import Request
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.stimuli import BindDone, CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus
 from scheduler.observe.logs import Logger
@@ -23,7 +24,7 @@ from scheduler.serving.probes import Listening
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.leadership import ElectionSettings, Leadership
-from tests.chaos.journal import Decided, Journal
+from tests.chaos.journal import Decided, Journal, Sent
 from tests.chaos.proxy import Wire
 
 #: No wait for the flush is short enough to pass unnoticed.
@@ -53,8 +54,10 @@ class Instance:
         scheduler_name: whose pods it places.
         elected: whether it holds an election.
         server_port: the API server's.
-        journal: is told what it decides.
+        journal: is told what it decides and sends.
         chance: seeds its lives.
+        holder: who holds the Lease now.
+        election: how patient its elections are.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class Instance:
         server_port: int,
         journal: Journal,
         chance: random.Random,
+        holder: Callable[[], str] = str,
+        election: ElectionSettings = ELECTION,
     ) -> None:
         self.name, self.scheduler_name, self.elected = name, scheduler_name, elected
         self.wire = Wire(server_port)
@@ -78,8 +83,7 @@ class Instance:
         self.doom: tuple[str, int] | None = None
         self.restart_after_s = 1.0
         self.crashes: list[str] = []
-        self._journal, self._chance = journal, chance
-        self._born = asyncio.Event()
+        self._journal, self._chance, self._holder, self._election = journal, chance, holder, election
 
     @property
     def identity(self) -> str:
@@ -123,7 +127,7 @@ class Instance:
         profile = replace(settings.profiles[0], scheduler_name=self.scheduler_name)
         options = Options(
             settings=replace(settings, profiles=(profile,)),
-            election=ELECTION if self.elected else None,
+            election=self._election if self.elected else None,
             master=None,
             listening=Listening("127.0.0.1", 0),
             max_in_unschedulable_s=_NEVER_FLUSHED_S,
@@ -135,11 +139,12 @@ class Instance:
         agent = self.identity
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(KubeClient(credentials, user_agent=agent, now_s=now_s))
+            self._hear_binds(client, agent)
             leadership = None
             if self.elected:
                 own = await stack.enter_async_context(KubeClient(credentials, user_agent=agent, now_s=now_s))
                 leadership = Leadership(
-                    own, ELECTION, agent, log=log, clock_s=clock_s, now_s=now_s, chance=chance.random
+                    own, self._election, agent, log=log, clock_s=clock_s, now_s=now_s, chance=chance.random
                 )
             scheduler = Scheduler(options, client, metrics, log, leadership, clock_s=clock_s, now_s=now_s)
             self._listen(scheduler._machine, agent)
@@ -174,6 +179,17 @@ class Instance:
                 self._journal.tell(f"{self.identity} dies where a bind was {point}")
                 self.kill()
 
+    def _hear_binds(self, client: KubeClient, agent: str) -> None:
+        """Every bind that leaves the process goes into the journal."""
+        send = client.request
+
+        async def listening(request: Request, *, timeout_s: float) -> bytes:
+            if request.path.endswith("/binding"):
+                self._journal.sent.append(Sent(self._journal.now_s(), agent, request.path, self._holder()))
+            return await send(request, timeout_s=timeout_s)
+
+        client.request = listening  # type: ignore[method-assign]  # an ear, not a replacement
+
     def _listen(self, machine: Machine, agent: str) -> None:
         """What the machine is told and what it decides goes into the journal."""
         handle: Callable[[Stimulus, float], list[Instruction]] = machine.handle
@@ -205,7 +221,7 @@ class Instance:
                             uid=order.pod.uid,
                             key=order.pod.key,
                             node=order.node_name,
-                            n_written=len(self._journal.written),
+                            version=self._journal.version,
                             seen=dict(seen),
                             assumed=assumed,
                         )

@@ -43,11 +43,21 @@ class Decided:
     uid: str
     key: str
     node: str
-    #: How many writes there were, and the newest version of each kind that the instance had been told of.
-    n_written: int
+    #: The newest version there was, and the newest of each kind that the instance had been told of.
+    version: int
     seen: Mapping[str, int]
     #: Pods that it assumed at the time, by uid: their nodes.
     assumed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A bind left its process; whoever holds the Lease at that moment is `holder`."""
+
+    at_s: float
+    by: str
+    path: str
+    holder: str
 
 
 @dataclass
@@ -57,8 +67,7 @@ class Journal:
     now_s: Callable[[], float]
     written: list[Written] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
-    #: Bind requests that arrived: (time, User-Agent, path, whether its sender held the Lease).
-    arrived: list[tuple[float, str, str, bool]] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
     told: list[tuple[float, str]] = field(default_factory=list)
 
     def follow(self, store: Store) -> None:
@@ -68,6 +77,11 @@ class Journal:
                 self._write(kind, int(obj["metadata"]["resourceVersion"]), obj, None)
         self.written.sort(key=lambda one: one.version)
         store.history.listeners.append(self._on_change)
+
+    @property
+    def version(self) -> int:
+        """The newest version there is."""
+        return self.written[-1].version if self.written else 0
 
     def tell(self, text: str) -> None:
         """Something happened."""

@@ -14,19 +14,19 @@ and, when it is accepted, if besides it takes no room and breaks no anti-affinit
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from scheduler.devcluster.kinds import JsonObject
-from tests.chaos.journal import Decided, Journal, Written, node_of
+from tests.chaos.caches import NO_SCORES
+from tests.chaos.journal import WATCHED, Decided, Journal, Written, node_of
+from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference
 
 #: Views that are tried before a bind counts as wrong.
 _MAX_VIEWS = 600
 _ANTI = "anti-affinity"
-#: Only what a node must be is asked; which one is best is nobody's business here.
-_NO_SCORES = {"profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}]}
 
 
 class Judge:
@@ -36,55 +36,114 @@ class Judge:
     Args:
         journal: the whole run.
         group_of: which instances count as one writer, by name of instance; others are third parties.
+        elected: names of the instances that bind by right of the Lease.
+        blind_s: how late an instance can be with what was written, where its decisions are not recorded.
     """
 
-    def __init__(self, journal: Journal, group_of: Mapping[str, str]) -> None:
-        self._journal, self._group_of = journal, group_of
+    def __init__(
+        self,
+        journal: Journal,
+        group_of: Mapping[str, str],
+        *,
+        elected: Collection[str] = (),
+        blind_s: float | None = None,
+    ) -> None:
+        self._journal, self._group_of, self._elected, self._blind_s = journal, group_of, elected, blind_s
         #: Seconds that the oldest write by others, unknown to a decision, was old when it was taken.
         self.window_s = 0.0
         #: Binds judged, and how many of them only hold in a view without the newest writes of others.
         self.n_binds = self.n_raced = 0
+        self._versions = [one.version for one in journal.written]
         self._decisions = {(one.by, one.uid, one.node): one for one in journal.decided}
-        #: How far each kind's history was replayed: (kind, key) -> object, by number of writes.
-        self._states: dict[str, dict[str, JsonObject]] = {}
 
-    def wrongs(self) -> Iterator[str]:
-        """One sentence for each bind that nothing justifies, and for each pod that was bound twice."""
+    def wrongs(self) -> Iterator[Wrong]:
+        """Every bind that nothing justifies, every pod that was bound twice, every bind without the Lease."""
         bound: dict[str, Written] = {}
         for index, write in enumerate(self._journal.written):
             if not write.bound_node or write.before is None or write.obj is None:
                 continue
             uid = write.obj["metadata"]["uid"]
             if uid in bound:
-                yield f"{write.key} was bound twice: to {bound[uid].bound_node} and to {write.bound_node}"
+                text = f"{write.key} to {bound[uid].bound_node}, and to {write.bound_node}"
+                yield Wrong(Verdict.TWICE, text)
             bound[uid] = write
             if self._group(write.by):
                 yield from self._judged(index, write, uid)
         yield from self._decided_although_bound(bound)
+        yield from self._sent_without_lease()
 
-    def _decided_although_bound(self, bound: Mapping[str, Written]) -> Iterator[str]:
+    def _decided_although_bound(self, bound: Mapping[str, Written]) -> Iterator[Wrong]:
         """An instance never decides anew on a pod that it has bound itself, however its answer was lost."""
         for one in self._journal.decided:
             write = bound.get(one.uid)
-            if write is not None and write.by == one.by and write.at_s < one.at_s:
-                yield f"{one.by} decided at {one.at_s:.3f} on {one.key}, which it had bound at {write.at_s:.3f}"
+            if write is not None and write.by == one.by and write.at_s < one.at_s and self._lived(one):
+                text = (
+                    f"{one.by} decided at {one.at_s:.3f} on {one.key}, which it had bound at {write.at_s:.3f}"
+                )
+                yield Wrong(Verdict.STRANGE, text)
 
-    def _judged(self, index: int, write: Written, uid: str) -> Iterator[str]:
+    def _lived(self, decision: Decided) -> bool:
+        """Whether the pod still was there; a late watch may tell of its end after the API server did."""
+        written = self._journal.written[: self._n_written(decision)]
+        last = next((one for one in reversed(written) if one.key == decision.key and one.kind == "Pod"), None)
+        return last is not None and last.obj is not None and last.obj["metadata"]["uid"] == decision.uid
+
+    def _sent_without_lease(self) -> Iterator[Wrong]:
+        for one in self._journal.sent:
+            if one.by.rpartition("-")[0] in self._elected and one.holder != one.by:
+                text = f"{one.by} at {one.at_s:.3f}, while {one.holder or 'nobody'} held it: {one.path}"
+                yield Wrong(Verdict.LEASE, text)
+
+    def _judged(self, index: int, write: Written, uid: str) -> Iterator[Wrong]:
         self.n_binds += 1
-        decision = self._decisions.get((write.by, uid, write.bound_node))
+        decision = self._decision(index, write, uid)
         if decision is None:
-            yield f"{write.by} bound {write.key} to {write.bound_node}, which it never decided"
+            text = f"{write.by} bound {write.key} to {write.bound_node}, which it never decided"
+            yield Wrong(Verdict.STRANGE, text)
             return
-        own = {**decision.assumed, **self._own(decision.n_written, write.by)}
+        n_written = self._n_written(decision)
+        own = {**decision.assumed, **self._own(n_written, write.by)}
         own.pop(uid, None)
-        told = self._refused(decision, decision.n_written, own, uid)
+        told = self._refused(decision, n_written, own, uid)
         if told:
-            yield f"at {decision.at_s:.3f} {write.by} chose {write.bound_node} for {write.key}: {told}"
+            text = f"at {decision.at_s:.3f} {write.by} chose {write.bound_node} for {write.key}: {told}"
+            yield Wrong(Verdict.RULE, text)
             return
         accepted = self._own(index, write.by)
         accepted.pop(uid, None)
         if late := self._refused(decision, index, accepted, uid, only_lasting=True):
-            yield f"at {write.at_s:.3f} {write.by} bound {write.key} to {write.bound_node}: {late}"
+            text = f"at {write.at_s:.3f} {write.by} bound {write.key} to {write.bound_node}: {late}"
+            yield Wrong(Verdict.RULE, text)
+
+    def _decision(self, index: int, write: Written, uid: str) -> Decided | None:
+        """What the bind stands on; where decisions are not recorded, the most that its process can have known."""
+        if self._blind_s is None:
+            return self._decisions.get((write.by, uid, write.bound_node))
+        written = self._journal.written
+        known = [one for one in written[:index] if one.at_s <= write.at_s - self._blind_s]
+        seen = {kind: max((one.version for one in known if one.kind == kind), default=0) for kind in WATCHED}
+        of_pod = (one.version for one in written[:index] if one.obj and one.obj["metadata"]["uid"] == uid)
+        seen["Pod"] = max(seen["Pod"], next(of_pod, 0))
+        assumed = {
+            one.obj["metadata"]["uid"]: one.bound_node
+            for one in written[index:]
+            if one.obj is not None and one.bound_node and self._group(one.by) == self._group(write.by)
+            and one.at_s <= write.at_s + self._blind_s
+        }  # fmt: skip
+        return Decided(
+            at_s=write.at_s,
+            by=write.by,
+            uid=uid,
+            key=write.key,
+            node=write.bound_node,
+            version=written[index - 1].version if index else 0,
+            seen=seen,
+            assumed=assumed,
+        )
+
+    def _n_written(self, decision: Decided) -> int:
+        """How many writes there were for a decision to know of, at least."""
+        return bisect_right(self._versions, max(decision.version, *decision.seen.values()))
 
     def _group(self, agent: str) -> str:
         return self._group_of.get(agent.rpartition("-")[0], "")
@@ -149,7 +208,7 @@ class Judge:
                 }  # fmt: skip
         if pod is None:
             return "the pod was not there"
-        answer = reference.evaluate({**pod, "spec": {**pod["spec"], "nodeName": ""}}, _NO_SCORES)
+        answer = reference.evaluate({**pod, "spec": {**pod["spec"], "nodeName": ""}}, NO_SCORES)
         if node in answer.get("feasible", ()):
             return ""
         reasons = {
@@ -189,32 +248,3 @@ def _state(written: list[Written], kind: str, limit: int) -> dict[str, JsonObjec
             else:
                 state[write.key] = write.obj
     return state
-
-
-def placeable(
-    objects: Mapping[str, list[JsonObject]], scheduler_names: frozenset[str]
-) -> dict[str, list[str]]:
-    """Pending pods of ours that the reference would place, with the nodes it allows them."""
-    reference = Reference()
-    for kind, found in objects.items():
-        for obj in found:
-            reference._objects[kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = {
-                **obj, "kind": kind,
-            }  # fmt: skip
-    waiting = {}
-    for pod in objects["Pod"]:
-        meta, spec = pod["metadata"], pod["spec"]
-        if node_of(pod) or meta.get("deletionTimestamp") or spec.get("schedulingGates"):
-            continue
-        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            continue
-        if spec["schedulerName"] in scheduler_names:
-            feasible = reference.evaluate(pod, _NO_SCORES).get("feasible")
-            if feasible:
-                waiting[f"{meta['namespace']}/{meta['name']}"] = feasible
-    return waiting
-
-
-def counts(journal: Journal) -> Counter[str]:
-    """How often what happened, for a summary."""
-    return Counter(text.split(" ")[0] for _, text in journal.told)

@@ -8,14 +8,20 @@ minutes of backoffs and leases pass in a second, and one seed gives one run, as 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import heapq
+import itertools
 import selectors
+import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
-#: Real seconds after which a silent socket has nothing to say: the kernel delivers on loopback within microseconds.
-_REAL_WAIT_S = 0.002
+#: Real seconds after which a silent socket has nothing to say: the kernel delivers on loopback as it sends.
+#: They are slept, since epoll waits whole milliseconds.
+_REAL_WAIT_S = 0.00005
 _START_S = 10_000.0
 
 
@@ -27,10 +33,23 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if (ready := super().select(0)) or timeout == 0:
             return list(ready)
-        if (ready := super().select(_REAL_WAIT_S)) or timeout is None:
+        time.sleep(_REAL_WAIT_S)
+        if (ready := super().select(0 if timeout is not None else _REAL_WAIT_S)) or timeout is None:
             return list(ready)
         self.leap(timeout)
         return []
+
+
+class _Timer(asyncio.TimerHandle):
+    """Of two timers of one moment the older goes first, whatever other timers there are."""
+
+    __slots__ = ("number",)
+    number: int
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, _Timer):
+            return NotImplemented
+        return (self.when(), self.number) < (other.when(), other.number)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -38,12 +57,34 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._virtual_s = _START_S
+        self._scheduled: list[_Timer]
+        self._numbers = itertools.count()
+        #: Called between any two turns of the loop, where one is set.
+        self.between_turns: Callable[[], None] | None = None
         selector = _Selector()
         selector.leap = self._leap
         super().__init__(selector)
 
     def time(self) -> float:
         return self._virtual_s
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, context)
+        timer.number = next(self._numbers)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]  # as asyncio's own does, so that it is cancelled with care
+        return timer
+
+    def _run_once(self) -> None:
+        super()._run_once()  # type: ignore[misc]  # asyncio's own, unchanged since 3.4
+        if self.between_turns is not None:
+            self.between_turns()
 
     def _leap(self, seconds: float) -> None:
         self._virtual_s += max(seconds, 1e-9)

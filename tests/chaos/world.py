@@ -1,25 +1,33 @@
-"""What users and kubelets do: pods, nodes and namespaces come, change, go and return, drawn from a seed."""
+"""What users, kubelets and strangers do next: drawn from a seed and from what is there."""
 
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
 
-from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject
-from scheduler.devcluster.patches import PatchType
-from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.kinds import JsonObject
 from tests import build
-from tests.build import Json
-from tests.chaos.journal import Journal, node_of
+from tests.chaos.happenings import (
+    AddNamespace,
+    AddNode,
+    AddPod,
+    BindByStranger,
+    Change,
+    Remove,
+    WorldEvent,
+)
+from tests.chaos.journal import node_of
+from tests.chaos.shapes import NAIVE, SHAPES
 
 ZONES = ("a", "b", "c")
 NAMESPACES = ("red", "blue", "green")
-NAIVE = "naive-scheduler"
-_N_NODES = 7
+N_NODES = 7
 #: So few are never made fewer: where nothing fits nothing can go wrong.
 _MIN_NODES = 4
 _MAX_PODS = 70
+#: How often things are in a run, as a factor.
+_MIXTURE = (0, 1, 1, 3)
 
 
 class World:
@@ -27,275 +35,208 @@ class World:
     A small cluster in motion.
 
     Args:
-        store: where everything is written, as users do whose API server never fails.
-        journal: is told what is done.
+        objects: what there is of a kind.
         chance: draws what to do next.
-        schedulers: names that pods ask for, ours and others'.
+        schedulers: names that pods ask for, ours and others'; a name may come twice.
     """
 
     def __init__(
-        self, store: Store, journal: Journal, chance: random.Random, schedulers: tuple[str, ...]
+        self,
+        objects: Callable[[str], list[JsonObject]],
+        chance: random.Random,
+        schedulers: Sequence[str],
     ) -> None:
-        self._store, self._journal, self._chance = store, journal, chance
-        self._schedulers = schedulers
+        self._objects, self._chance, self._schedulers = objects, chance, schedulers
         self._n_pods = 0
-        self._gone: list[tuple[str, str]] = []
-        self._actions = (
-            (40, self._create_pod), (14, self._delete_pod), (5, self._recreate_pod), (5, self._relabel_pod),
+        actions = (
+            (40, self._create_pod), (16, self._delete_pod), (6, self._recreate_pod), (6, self._relabel_pod),
             (6, self._relabel_node), (4, self._remove_node), (9, self._return_node), (4, self._cordon_node),
             (3, self._taint_node), (3, self._resize_node), (1, self._remove_namespace),
             (4, self._return_namespace), (3, self._relabel_namespace), (6, self._finish_pod), (4, self._ungate_pod),
             (8, self._end_terminating),
         )  # fmt: skip
+        self._actions = [do for _, do in actions]
+        # Every run has its own mixture: what is rare beside everything else is frequent in some, and alone in others.
+        self._weights = [weight * chance.choice(_MIXTURE) for weight, _ in actions]
+        self._weights[0] = actions[0][0]
+        self._shapes = list(SHAPES)
+        self._shape_weights = [chance.choice(_MIXTURE) + 0.1 for _ in self._shapes]
+        #: Pods that are decided on about now, if they are not waiting already.
+        self._newest: deque[str] = deque(maxlen=5)
 
-    def found(self) -> None:
+    def found(self) -> list[WorldEvent]:
         """The cluster that a run begins with."""
-        for name in NAMESPACES:
-            self._return_named_namespace(name)
-        for number in range(_N_NODES):
-            self._add_node(number)
+        return [
+            *(self._new_namespace(name) for name in NAMESPACES),
+            *(self._new_node(number) for number in range(N_NODES)),
+        ]
 
-    def act(self) -> None:
-        """One thing happens."""
-        weights = [weight for weight, _ in self._actions]
-        action = self._chance.choices([do for _, do in self._actions], weights)[0]
-        try:
-            if did := action():
-                self._journal.tell(did)
-        except StatusError as error:
-            # A user is told no as well: the namespace is terminating, the name is taken.
-            self._journal.tell(f"refused: {action.__name__} {error}")
+    def draw(self) -> list[WorldEvent]:
+        """What happens next, at one moment; empty where there is nothing to do it to."""
+        return self._chance.choices(self._actions, self._weights)[0]()
 
-    def mend(self) -> None:
+    def draw_last(self) -> list[WorldEvent]:
+        """One thing that may make room, after which nothing else will."""
+        actions = (
+            self._delete_pod, self._finish_pod, self._relabel_pod, self._relabel_node, self._cordon_node,
+            self._taint_node, self._resize_node, self._return_node, self._return_namespace, self._relabel_namespace,
+            self._ungate_pod, self._end_terminating,
+        )  # fmt: skip
+        return self._chance.choice(actions)()
+
+    def draw_stranger(self) -> list[WorldEvent]:
+        """A naive scheduler binds one of its pods anywhere, now and then one that is not its own."""
+        pods = [
+            pod
+            for pod in self._objects("Pod")
+            if not node_of(pod) and (pod["spec"]["schedulerName"] == NAIVE or self._chance.random() < 0.03)
+        ]
+        nodes = self._objects("Node")
+        if not pods or not nodes:
+            return []
+        node = str(self._chance.choice(nodes)["metadata"]["name"])
+        return [BindByStranger(_key(self._chance.choice(pods)), node)]
+
+    def mend(self) -> list[WorldEvent]:
         """Every node is there again and takes pods, so that much is left to place when the faults end."""
-        while self._return_node():
-            pass
-        for node in self._store.list(NODE)[0]:
-            self._store.patch(
-                NODE, "", node["metadata"]["name"], {"spec": {"unschedulable": None, "taints": None}}
-            )
+        wanted = {"spec": {"unschedulable": None, "taints": None}}
+        return [
+            *self._missing_nodes(),
+            *(Change("Node", _key(node), wanted) for node in self._objects("Node")),
+        ]
+
+    def _missing_nodes(self) -> list[WorldEvent]:
+        there = {node["metadata"]["name"] for node in self._objects("Node")}
+        return [self._new_node(number) for number in range(N_NODES) if f"n{number}" not in there]
 
     # Pods.
 
-    def _pods(self) -> list[JsonObject]:
-        return self._store.list(POD)[0]
+    def _some(self, kind: str, fits: Callable[[JsonObject], object] = bool) -> JsonObject | None:
+        found = [one for one in self._objects(kind) if fits(one)]
+        return self._chance.choice(found) if found else None
 
-    def _any_pod(self) -> JsonObject | None:
-        pods = self._pods()
-        return self._chance.choice(pods) if pods else None
+    def _some_pod(self) -> JsonObject | None:
+        """One of the newest, or any."""
+        newest = self._newest if self._chance.random() < 0.5 else ()
+        return self._some("Pod", lambda one: _key(one) in newest) or self._some("Pod")
 
-    def _create_pod(self) -> str:
-        if len(self._pods()) >= _MAX_PODS:
+    def _some_shape(self) -> str:
+        return self._chance.choices(self._shapes, self._shape_weights)[0]
+
+    def _create_pod(self) -> list[WorldEvent]:
+        if len(self._objects("Pod")) >= _MAX_PODS:
             return self._delete_pod()
         # Deployments bring several at once.
-        shape, count = self._chance.randrange(len(SHAPES)), self._chance.choice((1, 1, 2, 3, 5))
+        shape, count = self._some_shape(), self._chance.choice((1, 1, 2, 3, 5))
         namespace = self._chance.choice(NAMESPACES)
+        created: list[WorldEvent] = []
         for _ in range(count):
             self._n_pods += 1
-            self._put_pod(namespace, f"p{self._n_pods}", shape)
-        return f"{count} pods p{self._n_pods} {SHAPES[shape][0]} in {namespace}"
+            created.append(self._new_pod(f"{namespace}/p{self._n_pods}", shape))
+        return created
 
-    def _put_pod(self, namespace: str, name: str, shape: int) -> None:
-        app, settings = SHAPES[shape]
+    def _new_pod(self, key: str, shape: str) -> AddPod:
         scheduler = self._chance.choice(self._schedulers)
-        settings = dict(settings)
-        cpu = settings.pop("cpu", "1")
-        containers = [build.container(requests={"cpu": cpu}, host_ports=settings.pop("host_ports", ()))]
-        spec: dict[str, Any] = {"schedulerName": scheduler}
-        if self._chance.random() < 0.06:
-            spec["schedulingGates"] = [{"name": "wait"}]
-        if scheduler == NAIVE:
-            # It binds without looking, so nothing may depend on what it does.
-            settings = {}
-        pod = build.pod(
-            name, namespace=namespace, labels={"app": app}, containers=containers, spec=spec, **settings
-        )
-        pod["metadata"].pop("uid")
-        pod.pop("status")
-        self._store.create(POD, namespace, pod)
+        self._newest.append(key)
+        return AddPod(key, shape, scheduler, gated=self._chance.random() < 0.06)
 
-    def _delete_pod(self) -> str:
-        pod = self._any_pod()
-        if pod is None:
-            return ""
-        meta = pod["metadata"]
-        grace_s = self._chance.choice((0, 0, 30))
-        self._store.delete(POD, meta["namespace"], meta["name"], grace_period_s=grace_s)
-        self._gone.append((meta["namespace"], meta["name"]))
-        return f"delete pod {meta['namespace']}/{meta['name']} with grace {grace_s}"
+    def _delete_pod(self) -> list[WorldEvent]:
+        if (pod := self._some_pod()) is None:
+            return []
+        return [Remove("Pod", _key(pod), self._chance.choice((0, 0, 30)))]
 
-    def _recreate_pod(self) -> str:
+    def _recreate_pod(self) -> list[WorldEvent]:
         """At once under the name of one that is deleted now, as a StatefulSet does."""
-        pod = self._any_pod()
-        if pod is None:
-            return ""
-        meta = pod["metadata"]
-        self._store.delete(POD, meta["namespace"], meta["name"], grace_period_s=0)
-        self._put_pod(meta["namespace"], meta["name"], self._chance.randrange(len(SHAPES)))
-        return f"recreate pod {meta['namespace']}/{meta['name']}"
+        if (pod := self._some_pod()) is None:
+            return []
+        key = _key(pod)
+        return [Remove("Pod", key), self._new_pod(key, self._some_shape())]
 
-    def _relabel_pod(self) -> str:
-        pod = self._any_pod()
-        if pod is None:
-            return ""
-        meta = pod["metadata"]
-        app = self._chance.choice([shape[0] for shape in SHAPES])
-        self._store.patch(POD, meta["namespace"], meta["name"], {"metadata": {"labels": {"app": app}}})
-        return f"relabel pod {meta['namespace']}/{meta['name']} app={app}"
+    def _relabel_pod(self) -> list[WorldEvent]:
+        if (pod := self._some_pod()) is None:
+            return []
+        app = self._chance.choice([app for app, _ in SHAPES.values()])
+        return [Change("Pod", _key(pod), {"metadata": {"labels": {"app": app}}})]
 
-    def _finish_pod(self) -> str:
-        placed = [pod for pod in self._pods() if node_of(pod)]
-        if not placed:
-            return ""
-        meta = self._chance.choice(placed)["metadata"]
+    def _finish_pod(self) -> list[WorldEvent]:
+        if (pod := self._some("Pod", node_of)) is None:
+            return []
         phase = self._chance.choice(("Running", "Running", "Succeeded", "Failed"))
-        self._store.patch(
-            POD, meta["namespace"], meta["name"], {"status": {"phase": phase}}, subresource="status"
-        )
-        return f"pod {meta['namespace']}/{meta['name']} is {phase}"
+        return [Change("Pod", _key(pod), {"status": {"phase": phase}}, "status")]
 
-    def _ungate_pod(self) -> str:
-        gated = [pod for pod in self._pods() if pod["spec"].get("schedulingGates")]
-        if not gated:
-            return ""
-        meta = self._chance.choice(gated)["metadata"]
-        self._store.patch(
-            POD,
-            meta["namespace"],
-            meta["name"],
-            {"spec": {"schedulingGates": None}},
-            patch_type=PatchType.MERGE,
-        )
-        return f"ungate pod {meta['namespace']}/{meta['name']}"
+    def _ungate_pod(self) -> list[WorldEvent]:
+        if (pod := self._some("Pod", lambda one: one["spec"].get("schedulingGates"))) is None:
+            return []
+        return [Change("Pod", _key(pod), {"spec": {"schedulingGates": None}})]
 
-    def _end_terminating(self) -> str:
+    def _end_terminating(self) -> list[WorldEvent]:
         """The kubelet is done with a pod."""
-        ending = [pod for pod in self._pods() if pod["metadata"].get("deletionTimestamp")]
-        if not ending:
-            return ""
-        meta = self._chance.choice(ending)["metadata"]
-        self._store.delete(POD, meta["namespace"], meta["name"], grace_period_s=0)
-        return f"pod {meta['namespace']}/{meta['name']} has ended"
+        pod = self._some("Pod", lambda one: one["metadata"].get("deletionTimestamp"))
+        return [Remove("Pod", _key(pod))] if pod else []
 
     # Nodes.
 
-    def _any_node(self) -> JsonObject | None:
-        nodes = self._store.list(NODE)[0]
-        return self._chance.choice(nodes) if nodes else None
+    def _new_node(self, number: int) -> AddNode:
+        cpu = str(self._chance.choice((4, 6, 8, 12)))
+        return AddNode(f"n{number}", cpu, ZONES[number % len(ZONES)], "ssd" if number % 2 else None)
 
-    def _add_node(self, number: int) -> None:
-        labels = {build.ZONE: ZONES[number % len(ZONES)]}
-        if number % 2:
-            labels["disk"] = "ssd"
-        room = {"cpu": str(self._chance.choice((3, 4, 6, 8)))}
-        self._store.create(NODE, "", build.node(f"n{number}", labels=labels, allocatable=room))
+    def _return_node(self) -> list[WorldEvent]:
+        missing = self._missing_nodes()
+        return [self._chance.choice(missing)] if missing else []
 
-    def _return_node(self) -> str:
-        there = {node["metadata"]["name"] for node in self._store.list(NODE)[0]}
-        missing = [number for number in range(_N_NODES) if f"n{number}" not in there]
-        if not missing:
-            return ""
-        number = self._chance.choice(missing)
-        self._add_node(number)
-        return f"node n{number} returns"
-
-    def _remove_node(self) -> str:
-        node = self._any_node()
-        if node is None or len(self._store.list(NODE)[0]) <= _MIN_NODES:
-            return ""
-        name = node["metadata"]["name"]
-        self._store.delete(NODE, "", name)
+    def _remove_node(self) -> list[WorldEvent]:
+        node = self._some("Node")
+        if node is None or len(self._objects("Node")) <= _MIN_NODES:
+            return []
+        name = _key(node)
+        gone: list[WorldEvent] = [Remove("Node", name)]
         # What garbage collection does with pods of a node that is gone; sometimes it is slow.
         if self._chance.random() < 0.5:
-            for pod in self._pods():
-                if node_of(pod) == name:
-                    meta = pod["metadata"]
-                    self._store.delete(POD, meta["namespace"], meta["name"], grace_period_s=0)
-        return f"node {name} vanishes"
+            gone += [Remove("Pod", _key(pod)) for pod in self._objects("Pod") if node_of(pod) == name]
+        return gone
 
-    def _edit_node(self, change: JsonObject, *, subresource: str | None = None) -> str:
-        node = self._any_node()
-        if node is None:
-            return ""
-        name = node["metadata"]["name"]
-        self._store.patch(NODE, "", name, change, subresource=subresource)
-        return f"node {name} {change}"
+    def _edit_node(self, change: JsonObject, subresource: str | None = None) -> list[WorldEvent]:
+        node = self._some("Node")
+        return [Change("Node", _key(node), change, subresource)] if node else []
 
-    def _relabel_node(self) -> str:
+    def _relabel_node(self) -> list[WorldEvent]:
         zone, disk = self._chance.choice((*ZONES, None)), self._chance.choice(("ssd", "hdd", None))
         return self._edit_node({"metadata": {"labels": {build.ZONE: zone, "disk": disk}}})
 
-    def _cordon_node(self) -> str:
+    def _cordon_node(self) -> list[WorldEvent]:
         return self._edit_node({"spec": {"unschedulable": self._chance.choice((True, None, None, None))}})
 
-    def _taint_node(self) -> str:
-        taint = {
-            "key": "busy",
-            "effect": self._chance.choice(("NoSchedule", "PreferNoSchedule", "NoExecute")),
-        }
-        return self._edit_node({"spec": {"taints": self._chance.choice(([taint], None, None))}})
+    def _taint_node(self) -> list[WorldEvent]:
+        effect = self._chance.choice(("NoSchedule", "PreferNoSchedule", "NoExecute"))
+        taints = self._chance.choice(([{"key": "busy", "effect": effect}], None, None))
+        return self._edit_node({"spec": {"taints": taints}})
 
-    def _resize_node(self) -> str:
-        cpu = str(self._chance.choice((2, 4, 6, 8)))
-        return self._edit_node({"status": {"allocatable": {"cpu": cpu}}}, subresource="status")
+    def _resize_node(self) -> list[WorldEvent]:
+        cpu = str(self._chance.choice((2, 4, 8, 12)))
+        return self._edit_node({"status": {"allocatable": {"cpu": cpu}}}, "status")
 
     # Namespaces.
 
-    def _remove_namespace(self) -> str:
-        name = self._chance.choice(NAMESPACES)
-        if self._store.find(NAMESPACE, "", name) is None:
-            return ""
-        self._store.delete(NAMESPACE, "", name)
-        return f"namespace {name} vanishes"
+    def _new_namespace(self, name: str) -> AddNamespace:
+        return AddNamespace(name, self._chance.choice(("x", "y")))
 
-    def _return_namespace(self) -> str:
-        missing = [name for name in NAMESPACES if self._store.find(NAMESPACE, "", name) is None]
-        if not missing:
-            return ""
-        name = self._chance.choice(missing)
-        self._return_named_namespace(name)
-        return f"namespace {name} returns"
+    def _remove_namespace(self) -> list[WorldEvent]:
+        namespace = self._some("Namespace", lambda one: one["metadata"]["name"] in NAMESPACES)
+        return [Remove("Namespace", _key(namespace))] if namespace else []
 
-    def _return_named_namespace(self, name: str) -> None:
-        labels = {"team": self._chance.choice(("x", "y"))}
-        self._store.create(NAMESPACE, "", build.namespace(name, labels=labels))
+    def _return_namespace(self) -> list[WorldEvent]:
+        there = {one["metadata"]["name"] for one in self._objects("Namespace")}
+        missing = [name for name in NAMESPACES if name not in there]
+        return [self._new_namespace(self._chance.choice(missing))] if missing else []
 
-    def _relabel_namespace(self) -> str:
-        name, team = self._chance.choice(NAMESPACES), self._chance.choice(("x", "y", None))
-        if self._store.find(NAMESPACE, "", name) is None:
-            return ""
-        self._store.patch(NAMESPACE, "", name, {"metadata": {"labels": {"team": team}}})
-        return f"namespace {name} team={team}"
+    def _relabel_namespace(self) -> list[WorldEvent]:
+        namespace = self._some("Namespace", lambda one: one["metadata"]["name"] in NAMESPACES)
+        if namespace is None:
+            return []
+        team = self._chance.choice(("x", "y", None))
+        return [Change("Namespace", _key(namespace), {"metadata": {"labels": {"team": team}}})]
 
 
-_TEAM_X = build.selector("team=x")
-
-
-def _away(key: str, *labels: str, everywhere: Json | None = None) -> Json:
-    """Settings of a pod that keeps away from others, of its namespace or of those that are selected."""
-    term = build.term(key, build.selector(*labels), namespace_selector=everywhere)
-    return {"affinity": build.affinity(anti_required=[term])}
-
-
-def _near(key: str, *labels: str, everywhere: Json | None = None) -> Json:
-    term = build.term(key, build.selector(*labels), namespace_selector=everywhere)
-    return {"affinity": build.affinity(required=[term])}
-
-
-#: What pods are like: their `app` label, and settings of `build.pod` with `cpu` and `host_ports`.
-SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("plain", {}),
-    ("plain", {"cpu": "500m"}),
-    ("big", {"cpu": "3"}),
-    ("alone", _away(build.HOSTNAME, "app=alone")),
-    ("zonal", _away(build.ZONE, "app=zonal", everywhere=_TEAM_X)),
-    ("hermit", _away(build.HOSTNAME, "app in plain,web", everywhere={})),
-    ("web", _near(build.ZONE, "app=web")),
-    ("follower", _near(build.HOSTNAME, "app=web")),
-    ("follower", _near(build.ZONE, "app=web", everywhere=_TEAM_X)),
-    ("even", {"spread": [build.spread(build.ZONE, build.selector("app=even"))]}),
-    ("even", {"spread": [build.spread(build.HOSTNAME, build.selector("app=even"))]}),
-    ("picky", {"node_selector": {"disk": "ssd"}}),
-    ("tolerant", {"tolerations": [build.toleration("busy")]}),
-    ("port", {"host_ports": ("8080",)}),
-)
+def _key(obj: JsonObject) -> str:
+    meta = obj["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])

@@ -6,6 +6,7 @@ Source: apimachinery/pkg/api/resource/quantity.go (kubernetes 1.36).
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -18,6 +19,7 @@ _INT64_MAX = 2**63 - 1
 Requests = dict[str, Fraction]
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str | float | None) -> Fraction:
     """
     The exact value, rounded away from zero to a whole multiple of 10^-9; null is 0.

@@ -1,0 +1,109 @@
+"""Schedulers with one guard taken out each: what the suite is for is to tell them from a whole one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from scheduler.core.machine import Machine
+from scheduler.framework.events import ClusterEvent
+from scheduler.kube import requests
+from scheduler.kube.changes import Change
+from scheduler.kube.known import Known
+from scheduler.model.pods import Pod
+from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.queued_pod import QueuedPod
+from scheduler.shell.app import Scheduler
+from scheduler.shell.binder import Binder
+from scheduler.state.cluster import ClusterState
+from scheduler.state.node_table import NodeTable, Usage
+from tests.chaos.run import Shape
+from tests.chaos.verdicts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Sabotage:
+    """A guard that is missing, where the suite notices, and as what."""
+
+    name: str
+    #: What stands in the place of what.
+    owner: Any
+    attribute: str
+    instead: Any
+    shape: Shape
+    verdict: Verdict
+    #: Seeds from `first_seed` on are tried; one of the first few finds it.
+    first_seed: int = 0
+
+    def committed(self) -> mock._patch[Any]:
+        """For as long as this is entered the guard is missing."""
+        return mock.patch.object(self.owner, self.attribute, self.instead)
+
+
+async def _never_placed(_self: Binder, _namespace: str, _name: str) -> None:
+    """Nobody looks what became of a bind: it counts as gone."""
+    return
+
+
+def _always_lead(self: Scheduler) -> bool:
+    """Whoever has its caches binds."""
+    self._caught_up = True
+    return True
+
+
+def _assume_nothing(_self: ClusterState, _pod: Pod, _node_name: str) -> None:
+    """A decision counts only once the watch has brought it."""
+
+
+def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
+    """Whoever bears the name is bound."""
+    assert uid
+    return _WHOLE_BIND(uid="", **settings)
+
+
+_WHOLE_BIND = requests.bind
+_WHOLE_TELL = Machine._tell
+_WHOLE_GIVE_BACK = NodeTable.give_back
+
+
+def _tell_no_departures(self: Machine, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
+    """Nobody hears that a pod has made room."""
+    if new is not None:
+        _WHOLE_TELL(self, event, old, new, now_s)
+
+
+def _forget_failures(
+    self: PodQueue, queued: QueuedPod, _rejecting: frozenset[str], _pending: frozenset[str], _now_s: float
+) -> None:
+    """A pod that found no node is in no queue any more."""
+    self.done(queued.pod.uid)
+
+
+def _nothing_vanishes(self: Known[Any], _changes: list[Change[Any]]) -> None:
+    """What went while nobody watched stays for ever."""
+    self._met = set()
+
+
+def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
+    """Host ports are never given back."""
+    _WHOLE_GIVE_BACK(self, row, Usage(usage.requested, usage.non_zero, ()))
+
+
+def _leave_as_it_was(_self: ClusterState, _pod: Pod) -> None:
+    """A pod that is relabelled between its decision and its bind counts with the labels of before."""
+
+
+SABOTAGES = (
+    Sabotage(
+        "lost answers are not settled", Binder, "_place", _never_placed, Shape.ALONE, Verdict.STRANGE, 3
+    ),
+    Sabotage("nothing is assumed", ClusterState, "assume", _assume_nothing, Shape.ALONE, Verdict.RULE),
+    Sabotage("the Lease is no matter", Scheduler, "_leads", _always_lead, Shape.ELECTED, Verdict.LEASE),
+    Sabotage("binds name no uid", requests, "bind", _bind_without_uid, Shape.ALONE, Verdict.STRANGE, 18),
+    Sabotage("departures wake nobody", Machine, "_tell", _tell_no_departures, Shape.ALONE, Verdict.LEFT),
+    Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
+    Sabotage("lists end nothing", Known, "finish_listing", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
+    Sabotage("ports stay taken", NodeTable, "give_back", _keep_room, Shape.ALONE, Verdict.CRASH),
+    Sabotage("labels of before", ClusterState, "reassume", _leave_as_it_was, Shape.ALONE, Verdict.RULE, 23),
+)

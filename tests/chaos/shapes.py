@@ -1,0 +1,61 @@
+"""What the pods of a run are like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests import build
+from tests.build import Json
+
+#: The name of the scheduler that binds without looking: nothing may depend on what it does.
+NAIVE = "naive-scheduler"
+_TEAM_X = build.selector("team=x")
+
+
+def _away(key: str, *labels: str, everywhere: Json | None = None) -> Json:
+    """Settings of a pod that keeps away from others, of its namespace or of those that are selected."""
+    term = build.term(key, build.selector(*labels), namespace_selector=everywhere)
+    return {"affinity": build.affinity(anti_required=[term])}
+
+
+def _near(key: str, *labels: str, everywhere: Json | None = None) -> Json:
+    term = build.term(key, build.selector(*labels), namespace_selector=everywhere)
+    return {"affinity": build.affinity(required=[term])}
+
+
+#: Their `app` label, and settings of `build.pod` with `cpu` and `host_ports`.
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("plain", {}),
+    "small": ("plain", {"cpu": "500m"}),
+    "big": ("big", {"cpu": "3"}),
+    "alone": ("alone", _away(build.HOSTNAME, "app=alone")),
+    "zonal": ("zonal", _away(build.ZONE, "app=zonal", everywhere=_TEAM_X)),
+    "hermit": ("hermit", _away(build.HOSTNAME, "app in plain,web", everywhere={})),
+    "web": ("web", _near(build.ZONE, "app=web")),
+    "follower": ("follower", _near(build.HOSTNAME, "app=web")),
+    "zone follower": ("follower", _near(build.ZONE, "app=web", everywhere=_TEAM_X)),
+    "even zones": ("even", {"spread": [build.spread(build.ZONE, build.selector("app=even"))]}),
+    "even nodes": ("even", {"spread": [build.spread(build.HOSTNAME, build.selector("app=even"))]}),
+    "picky": ("picky", {"node_selector": {"disk": "ssd"}}),
+    "tolerant": ("tolerant", {"tolerations": [build.toleration("busy")]}),
+    "port": ("port", {"host_ports": ("8080",)}),
+}
+
+
+def shaped_pod(key: str, shape: str, scheduler: str, *, gated: bool) -> Json:
+    """The pod as a user creates it."""
+    namespace, name = key.split("/")
+    app, settings = SHAPES[shape]
+    settings = dict(settings)
+    cpu, host_ports = settings.pop("cpu", "1"), settings.pop("host_ports", ())
+    containers = [build.container(requests={"cpu": cpu}, host_ports=host_ports)]
+    spec: Json = {"schedulerName": scheduler}
+    if gated:
+        spec["schedulingGates"] = [{"name": "wait"}]
+    if scheduler == NAIVE:
+        settings = {}
+    pod = build.pod(
+        name, namespace=namespace, labels={"app": app}, containers=containers, spec=spec, **settings
+    )
+    del pod["metadata"]["uid"], pod["status"]
+    return pod

@@ -1,0 +1,169 @@
+"""Where a run happens: a cluster that can fail, and its instances. Whatever is drawn or scripted takes effect here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol, assert_never
+
+from scheduler.devcluster.binding import bind
+from scheduler.devcluster.faults import Fault, Faults
+from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.status import StatusError
+from tests import build
+from tests.chaos.happenings import (
+    AddNamespace,
+    AddNode,
+    AddPod,
+    BindByStranger,
+    Change,
+    Cut,
+    Freeze,
+    Happening,
+    Kill,
+    Leap,
+    Remove,
+    Terminate,
+    WallClock,
+    literal,
+)
+from tests.chaos.instance import Instance
+from tests.chaos.journal import WATCHED, Journal
+from tests.chaos.shapes import shaped_pod
+
+
+class Server(Protocol):
+    """A cluster's API server, as users reach it who never meet a fault. Writes raise StatusError where refused."""
+
+    @property
+    def faults(self) -> Faults:
+        """What its other clients meet."""
+        ...
+
+    def objects(self, kind: str) -> list[JsonObject]:
+        """What there is of a Pod, Node or Namespace."""
+        ...
+
+    async def create(self, kind: str, obj: JsonObject) -> None:
+        """The object is there."""
+        ...
+
+    async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
+        """The merge patch is applied."""
+        ...
+
+    async def delete(self, kind: str, key: str, grace_s: int) -> None:
+        """The object is gone, or terminating where it has grace."""
+        ...
+
+    async def bind(self, key: str, node: str) -> None:
+        """The pod is bound."""
+        ...
+
+
+class Embedded:
+    """The embedded cluster."""
+
+    def __init__(self, cluster: DevCluster) -> None:
+        self._store, self.faults = cluster.store, cluster.faults
+
+    def objects(self, kind: str) -> list[JsonObject]:
+        return self._store.list(WATCHED[kind])[0]
+
+    async def create(self, kind: str, obj: JsonObject) -> None:
+        self._store.create(WATCHED[kind], obj["metadata"].get("namespace", ""), obj)
+
+    async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
+        self._store.patch(WATCHED[kind], *split(key), change, subresource=subresource)
+
+    async def delete(self, kind: str, key: str, grace_s: int) -> None:
+        self._store.delete(WATCHED[kind], *split(key), grace_period_s=grace_s if kind == "Pod" else None)
+
+    async def bind(self, key: str, node: str) -> None:
+        namespace, name = split(key)
+        target = {"kind": "Node", "name": node}
+        bind(self._store, namespace, name, {"metadata": {"name": name}, "target": target})
+
+
+class Stage:
+    """
+    Makes things happen.
+
+    Args:
+        server: where users write, and what misbehaves.
+        instances: ours.
+        journal: is told.
+    """
+
+    def __init__(self, server: Server, instances: Sequence[Instance], journal: Journal) -> None:
+        self._server, self._journal = server, journal
+        self._instances: Mapping[str, Instance] = {one.name: one for one in instances}
+
+    async def perform(self, happening: Happening) -> None:
+        """It happens, unless the server refuses it, as it does where its object is gone."""
+        told = literal(happening)
+        try:
+            await self._perform(happening)
+        except StatusError as error:
+            told = f"refused: {told}: {error}"
+        self._journal.tell(told)
+
+    def end_misfortune(self) -> None:
+        """Nothing goes wrong from now on."""
+        self._server.faults.clear()
+        for instance in self._instances.values():
+            instance.doom = None
+            instance.restart_after_s = 1.0
+            instance.wire.thaw()
+
+    async def _perform(self, happening: Happening) -> None:
+        server = self._server
+        match happening:
+            case AddPod(key, shape, scheduler, gated):
+                await server.create("Pod", shaped_pod(key, shape, scheduler, gated=gated))
+            case AddNode(key, cpu, zone, disk):
+                labels = {build.ZONE: zone, "disk": disk}
+                wanted = {name: value for name, value in labels.items() if value is not None}
+                await server.create("Node", build.node(key, labels=wanted, allocatable={"cpu": cpu}))
+            case AddNamespace(key, team):
+                await server.create("Namespace", build.namespace(key, labels={"team": team}))
+            case Change(kind, key, change, subresource):
+                await server.patch(kind, key, change, subresource)
+            case Remove(kind, key, grace_s):
+                await server.delete(kind, key, grace_s)
+            case BindByStranger(key, node):
+                await server.bind(key, node)
+            case Fault():
+                server.faults.add(happening)
+            case Freeze() | Cut() | Leap() | WallClock() | Kill() | Terminate():
+                self._hurt(self._instances[happening.instance], happening)
+            case _:
+                assert_never(happening)
+
+    def _hurt(self, instance: Instance, how: Freeze | Cut | Leap | WallClock | Kill | Terminate) -> None:
+        match how:
+            case Freeze(_, for_s):
+                instance.wire.freeze()
+                asyncio.get_running_loop().call_later(for_s, instance.wire.thaw)
+            case Cut(_, for_s):
+                instance.wire.cut(refuse=for_s > 0)
+                if for_s > 0:
+                    asyncio.get_running_loop().call_later(for_s, instance.wire.thaw)
+            case Leap(_, by_s):
+                instance.leapt_s += by_s
+            case WallClock(_, by_s):
+                instance.wall_offset_s = by_s
+            case Kill(_, point, after, returns_after_s):
+                instance.restart_after_s = returns_after_s
+                instance.doom = (point, after)
+            case Terminate(_, returns_after_s):
+                instance.restart_after_s = returns_after_s
+                if instance.life is not None:
+                    instance.life.scheduler.stop()
+
+
+def split(key: str) -> tuple[str, str]:
+    """Namespace, empty where there is none, and name."""
+    namespace, _, name = key.rpartition("/")
+    return namespace, name

@@ -1,0 +1,181 @@
+"""SIGKILL at every moment between the pop of a pod and the confirmation of its bind: the next life ends the work."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.chaos.caches import Peace, miscounts
+from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Kill
+from tests.chaos.instance import KILL_POINTS, Instance
+from tests.chaos.journal import Journal, node_of
+from tests.chaos.judging import Judge
+from tests.chaos.run import OURS, repeatable
+from tests.chaos.stage import Stage
+from tests.chaos.venue import EMBEDDED, Setting
+from tests.chaos.verdicts import Wrong
+from tests.chaos.virtual import VirtualLoop, run_virtually
+
+#: Two nodes with room for one pod each; the first two pods bear no company, so each decision leans on the one before.
+_CLUSTER: list[Happening] = [AddNamespace("red", "x"), AddNode("n1", "1", "a"), AddNode("n2", "1", "b")]
+_PODS: list[Happening] = [AddPod(f"red/p{number}", "alone", OURS) for number in range(2)]
+#: A Lease that nobody renews runs out after 15 s.
+_BORN_AGAIN_S = 40.0
+
+
+@dataclass
+class _Story:
+    """A cluster with one instance, or with a leader and a standby."""
+
+    stage: Stage
+    instances: list[Instance]
+    peace: Peace
+    journal: Journal
+    #: Verdicts on how it ended.
+    wrongs: list[Wrong] = field(default_factory=list)
+
+    async def begin(self) -> None:
+        """Pods are created as soon as somebody may place them."""
+        for one in _CLUSTER:
+            await self.stage.perform(one)
+        await asyncio.sleep(20.0)
+        for one in _PODS:
+            await self.stage.perform(one)
+
+    def leader(self) -> Instance:
+        """Whoever decides."""
+        return next(one for one in self.instances if one.life is not None and one.life.scheduler._leads())
+
+    async def end(self) -> None:
+        """All is well again, and was so all the time."""
+        await asyncio.sleep(_BORN_AGAIN_S)
+        await self.peace.settled(10.0)
+        group_of = {one.name: one.scheduler_name for one in self.instances}
+        elected = [one.name for one in self.instances if one.elected]
+        self.wrongs += [*self.peace.wrongs, *Judge(self.journal, group_of, elected=elected).wrongs()]
+        self.wrongs += [wrong for one in self.instances for wrong in miscounts(one)]
+        bound = {one.key: node_of(one.obj) for one in self.journal.written if one.bound_node}
+        assert sorted(bound) == ["red/p0", "red/p1"], bound
+        assert sorted(bound.values()) == ["n1", "n2"], bound
+        assert not any(one.crashes for one in self.instances)
+        assert not self.wrongs, self.wrongs
+
+
+@asynccontextmanager
+async def _told(*, elected: bool) -> AsyncIterator[_Story]:
+    journal = Journal(asyncio.get_running_loop().time)
+    async with EMBEDDED.opened(journal, Setting()) as opened:
+        instances = [
+            Instance(
+                name,
+                scheduler_name=OURS,
+                elected=elected,
+                server_port=opened.port,
+                journal=journal,
+                chance=random.Random(name),
+                holder=opened.holder,
+            )
+            for name in (("first", "second") if elected else ("one",))
+        ]
+        opened.listen(instances)
+        lives = [asyncio.create_task(one.live()) for one in instances]
+        peace = Peace(opened.server, instances, frozenset({OURS}), journal)
+        story = _Story(Stage(opened.server, instances, journal), instances, peace, journal)
+        yield story
+        for life in lives:
+            life.cancel()
+        await asyncio.gather(*lives, return_exceptions=True)
+
+
+@pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
+@pytest.mark.parametrize("after", [0, 1], ids=["first bind", "second bind"])
+@pytest.mark.parametrize("point", KILL_POINTS)
+def test_whoever_dies_there_is_followed_by_one_who_ends_the_work(
+    point: str, after: int, *, elected: bool
+) -> None:
+    async def play() -> None:
+        async with _told(elected=elected) as story:
+            for instance in story.instances:
+                await story.stage.perform(Kill(instance.name, point, after))
+            await story.begin()
+            await story.end()
+            assert sum(one.n_lives for one in story.instances) > len(story.instances)
+
+    with repeatable(1):
+        run_virtually(play())
+
+
+def test_there_is_no_moment_at_which_it_must_not_die() -> None:
+    """Between any two turns of the event loop, from the creation of the pods to the confirmation of both binds."""
+    n_turns = _turns_of_a_whole_life()
+    assert n_turns > 20
+    for turn in range(n_turns):
+        lives = _dying_after(turn)
+        assert lives == 2, f"turn {turn}"
+
+
+def _turns_of_a_whole_life() -> int:
+    turns = 0
+
+    async def play() -> None:
+        nonlocal turns
+        async with _told(elected=False) as story:
+            await story.begin()
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            machine = story.instances[0].machine
+            assert machine is not None
+            confirmed_in = 0
+
+            def count() -> None:
+                nonlocal turns, confirmed_in
+                turns += 1
+                placed = [one for one in machine.state.placed.values() if not one.assumed]
+                if len(placed) == len(_PODS) and not confirmed_in:
+                    confirmed_in = turns
+
+            loop.between_turns = count
+            await asyncio.sleep(1.0)
+            loop.between_turns = None
+            turns = confirmed_in
+            await story.end()
+
+    with repeatable(1):
+        run_virtually(play())
+    return turns
+
+
+def _dying_after(turns: int) -> int:
+    """How many lives there were."""
+    n_lives = 0
+
+    async def play() -> None:
+        nonlocal n_lives
+        async with _told(elected=False) as story:
+            await story.begin()
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            left = turns
+
+            def count() -> None:
+                nonlocal left
+                left -= 1
+                if left == 0:
+                    story.instances[0].kill()
+
+            if turns == 0:
+                story.instances[0].kill()
+            loop.between_turns = count
+            await asyncio.sleep(1.0)
+            loop.between_turns = None
+            await story.end()
+            n_lives = story.instances[0].n_lives
+
+    with repeatable(1):
+        run_virtually(play())
+    return n_lives

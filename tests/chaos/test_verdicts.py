@@ -1,0 +1,261 @@
+"""Each verdict is found where it is deserved, and only there: journals by hand, and schedulers without a guard."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from scheduler.devcluster.kinds import JsonObject
+from tests import build
+from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Remove, literal
+from tests.chaos.journal import Decided, Journal, Sent, Written
+from tests.chaos.judging import Judge
+from tests.chaos.run import OURS, Outcome, Shape, replay, run
+from tests.chaos.sabotage import SABOTAGES, Sabotage
+from tests.chaos.shrinking import minimal, shortest
+from tests.chaos.venue import Setting
+from tests.chaos.verdicts import Verdict
+
+ALONE = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=alone"))])
+
+
+class Book:
+    """A journal by hand; a second passes with every line."""
+
+    def __init__(self) -> None:
+        self.journal = Journal(lambda: float(self.journal.version))
+        self._now: dict[str, JsonObject] = {}
+        for name in ("n1", "n2"):
+            self.write("Node", name, build.node(name, allocatable={"cpu": "2"}))
+        self.write("Namespace", "default", build.namespace("default"))
+
+    def write(self, kind: str, key: str, obj: JsonObject | None, by: str = "") -> int:
+        """A write, and its version."""
+        version = self.journal.version + 1
+        if obj is not None:
+            obj = {
+                **obj,
+                "metadata": {"uid": f"uid-{key}", **obj["metadata"], "resourceVersion": str(version)},
+            }
+        before = self._now.get(kind + key)
+        self.journal.written.append(Written(version, float(version), kind, key, obj, before, by))
+        self._now[kind + key] = obj or {}
+        return version
+
+    def pod(self, name: str, **settings: Any) -> None:
+        """A pending pod that wants one cpu."""
+        containers = [build.container(requests={"cpu": settings.pop("cpu", "1")})]
+        self.write("Pod", f"default/{name}", build.pod(name, containers=containers, **settings))
+
+    def decide(self, name: str, node: str, by: str = "one-1", **known: Any) -> None:
+        """`by` chooses the node, knowing everything unless said otherwise."""
+        version = self.journal.version
+        seen = known.pop("seen", version)
+        versions = {"Pod": seen, "Node": version, "Namespace": version}
+        assumed = known.pop("assumed", {})
+        self.journal.decided.append(
+            Decided(
+                float(version), by, f"uid-default-{name}", f"default/{name}", node, version, versions, assumed
+            )
+        )
+
+    def bind(self, name: str, node: str, by: str = "one-1") -> None:
+        """The bind is written."""
+        pod = self._now[f"Poddefault/{name}"]
+        self.write("Pod", f"default/{name}", {**pod, "spec": {**pod["spec"], "nodeName": node}}, by)
+
+    def place(self, name: str, node: str, by: str = "one-1", **known: Any) -> None:
+        """Decided and bound."""
+        self.decide(name, node, by, **known)
+        self.bind(name, node, by)
+
+    def found(self, **how: Any) -> list[Verdict]:
+        """What a judge finds."""
+        judge = Judge(self.journal, {"one": OURS, "two": OURS, "rival": "theirs"}, **how)
+        return [one.verdict for one in judge.wrongs()]
+
+
+def test_what_was_right_is_not_blamed() -> None:
+    book = Book()
+    book.pod("a", labels={"app": "alone"}, affinity=ALONE)
+    book.pod("b", labels={"app": "alone"}, affinity=ALONE)
+    book.place("a", "n1")
+    book.place("b", "n2")
+    assert book.found() == []
+    assert book.found(blind_s=5.0) == []
+
+
+def test_a_pod_bound_twice() -> None:
+    book = Book()
+    book.pod("a")
+    book.place("a", "n1")
+    book.place("a", "n2", by="two-1")
+    assert Verdict.TWICE in book.found()
+
+
+def test_a_bind_without_the_lease() -> None:
+    book = Book()
+    book.journal.sent.append(Sent(1.0, "one-1", "/pods/a/binding", "one-1"))
+    assert book.found(elected=["one"]) == []
+    book.journal.sent.append(Sent(2.0, "one-1", "/pods/a/binding", "two-1"))
+    assert book.found(elected=["one"]) == [Verdict.LEASE]
+    assert book.found() == [], "who holds no election needs no Lease"
+
+
+@pytest.mark.parametrize("blind_s", [None, 5.0], ids=["decisions known", "from the write log alone"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param({"labels": {"app": "alone"}}, {"affinity": ALONE}, id="anti-affinity"),
+        pytest.param({"labels": {"app": "alone"}, "affinity": ALONE}, {"labels": {"app": "alone"}}, id="of others"),
+        pytest.param({"cpu": "2"}, {}, id="no room"),
+        pytest.param({}, {"node_selector": {build.HOSTNAME: "n2"}}, id="another node"),
+        pytest.param({}, {"affinity": build.affinity(required=[build.term(build.HOSTNAME, {})])}, id="affinity"),
+    ],
+)  # fmt: skip
+def test_a_bind_that_breaks_a_rule(
+    first: dict[str, Any], second: dict[str, Any], blind_s: float | None
+) -> None:
+    """The first is known well, it is our own."""
+    book = Book()
+    book.pod("a", **first)
+    book.pod("b", **second)
+    # Affinity to any pod is what the first alone could meet, and it is on the other node.
+    book.place("a", "n2" if "required" in str(second.get("affinity", {}).get("podAffinity")) else "n1")
+    book.place("b", "n1")
+    assert book.found(blind_s=blind_s) == [Verdict.RULE]
+
+
+def test_what_others_wrote_unseen_is_the_race_window_and_what_was_seen_is_not() -> None:
+    """The rival's pod takes all the room; our watch had not brought it, or had."""
+    for was_seen in (False, True):
+        book = Book()
+        book.pod("a", cpu="2")
+        book.pod("b")
+        seen = book.journal.version
+        book.place("a", "n1", by="rival-1")
+        book.place("b", "n1", seen=book.journal.version if was_seen else seen)
+        assert book.found() == ([Verdict.RULE] if was_seen else [])
+
+
+def test_our_own_binds_are_never_unseen() -> None:
+    """However late the watch is: another life or another instance of ours wrote it."""
+    for by in ("one-1", "two-1"):
+        book = Book()
+        book.pod("a", cpu="2")
+        book.pod("b")
+        seen = book.journal.version
+        book.place("a", "n1", by=by)
+        book.place("b", "n1", seen=seen)
+        assert book.found() == [Verdict.RULE]
+
+
+def test_a_pod_that_was_only_assumed_counts() -> None:
+    """The bind of the first is written after that of the second."""
+    book = Book()
+    book.pod("a", cpu="2")
+    book.pod("b")
+    book.decide("a", "n1")
+    book.place("b", "n1", assumed={"uid-default-a": "n1"})
+    book.bind("a", "n1")
+    assert Verdict.RULE in book.found()
+
+
+def test_a_bind_that_nobody_decided() -> None:
+    book = Book()
+    book.pod("a")
+    book.bind("a", "n1")
+    assert book.found() == [Verdict.STRANGE]
+
+
+def test_a_decision_on_a_pod_that_is_bound_and_there() -> None:
+    book = Book()
+    book.pod("a")
+    book.place("a", "n1")
+    book.pod("b")
+    book.decide("a", "n2")
+    assert book.found() == [Verdict.STRANGE]
+    book = Book()
+    book.pod("a")
+    book.place("a", "n1")
+    book.write("Pod", "default/a", None)
+    book.decide("a", "n2")
+    assert book.found() == [], "a late watch may not have told yet that it is gone"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda one: one.name)
+def test_a_scheduler_without_a_guard_is_found_out(sabotage: Sabotage) -> None:
+    """By one of very few runs, and without its sabotage that run is right."""
+    seeds = range(sabotage.first_seed, sabotage.first_seed + 3)
+    with sabotage.committed():
+        outcome = next((one for seed in seeds if (one := run(seed, sabotage.shape)).wrongs), None)
+    assert outcome is not None
+    assert sabotage.verdict in {one.verdict for one in outcome.wrongs}, outcome.story()
+
+
+@pytest.mark.slow
+def test_a_long_script_is_shrunk_to_what_it_takes() -> None:
+    """Two hundred happenings; two nodes and two pods that may not meet are enough where nothing is assumed."""
+    sabotage = next(one for one in SABOTAGES if one.name == "nothing is assumed")
+    with sabotage.committed():
+        outcome = run(sabotage.first_seed, sabotage.shape)
+        short = shortest(outcome, within_s=25.0)
+    assert outcome.wrongs[0].verdict is Verdict.RULE
+    assert short.wrongs[0].verdict is Verdict.RULE
+    assert len(outcome.script) > 100
+    assert len(short.script) < 10, short.as_test()
+    with sabotage.committed():
+        assert _pasted(short).wrongs, "as a test it fails as well"
+    assert not _pasted(short).wrongs, "and with its guard the scheduler is right"
+
+
+def _pasted(short: Outcome) -> Outcome:
+    """What the printed test does."""
+    from tests.chaos import happenings
+
+    *_, body = short.as_test().partition("    outcome = replay(")
+    names: dict[str, Any] = {**vars(happenings), "Shape": Shape, "Setting": Setting, "replay": replay}
+    outcome: Outcome = eval("replay(" + body.rpartition("    assert")[0], names)
+    return outcome
+
+
+def test_a_script_says_all_that_happened_and_happens_again() -> None:
+    """Whatever the clock and chance did: the same writes at the same moments."""
+    first = run(3, Shape.RIVALS)
+    again = replay(3, Shape.RIVALS, first.script, first.setting)
+    assert first.journal is not None
+    assert again.journal is not None
+    assert [(one.version, one.at_s, one.key, one.by) for one in first.journal.written] == [
+        (one.version, one.at_s, one.key, one.by) for one in again.journal.written
+    ]
+
+
+def test_delta_debugging_keeps_what_is_needed_in_order() -> None:
+    needed = {3, 40, 41, 97}
+    asked = itertools.count()
+
+    def fails(items: list[int]) -> bool:
+        next(asked)
+        return needed <= set(items)
+
+    assert minimal(list(range(100)), fails, is_over=lambda: False) == sorted(needed)
+    assert next(asked) < 120
+    assert minimal(list(range(100)), fails, is_over=lambda: True) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("happening", "text"),
+    [
+        (AddPod("red/p1", "alone", OURS), "AddPod('red/p1', 'alone', 'ours')"),
+        (AddPod("red/p1", "alone", OURS, gated=True), "AddPod('red/p1', 'alone', 'ours', True)"),
+        (AddNode("n1", "4", disk="ssd"), "AddNode('n1', '4', disk='ssd')"),
+        (Remove("Pod", "red/p1"), "Remove('Pod', 'red/p1')"),
+        (AddNamespace("red", "x"), "AddNamespace('red', 'x')"),
+    ],
+    ids=str,
+)
+def test_a_happening_is_written_as_it_is_made(happening: Happening, text: str) -> None:
+    assert literal(happening) == text

@@ -1,0 +1,117 @@
+"""Where runs are played: which API server, and how fast time passes there."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler.devcluster.kinds import LEASE, POD
+from scheduler.devcluster.server import DevCluster
+from scheduler.shell.leadership import ElectionSettings
+from tests.chaos.instance import ELECTION, Instance
+from tests.chaos.journal import Journal
+from tests.chaos.stage import Embedded, Server
+
+_BINDING = re.compile(r"/pods/[^/]+/binding$")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the cluster of a run is like: changes that watches can resume from, seconds between bookmarks."""
+
+    history: int = 10_000
+    bookmarks_s: float = 60.0
+
+    @staticmethod
+    def drawn(chance: random.Random) -> Setting:
+        """One of few."""
+        return Setting(chance.choice((10_000, 10_000, 8)), chance.choice((60.0, 5.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """
+    How long things go wrong, and how soon after that all must be well again.
+
+    Longest waits that may be under way when the faults end: a Lease of 15 s, a pause of a watch of 30 s, backoffs of
+    10 s. The flush of 300 s is switched off.
+    """
+
+    trouble_s: float = 40.0
+    peace_s: float = 90.0
+    #: After the peace single things happen, so far apart: longer than a backoff, shorter than whatever hides a pod that
+    #: nobody woke.
+    last_s: float = 20.0
+    n_last: int = 4
+    election: ElectionSettings = ELECTION
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A cluster that is there: where instances reach it, who holds the Lease now, and how instances are watched."""
+
+    server: Server
+    port: int
+    holder: Callable[[], str]
+    listen: Callable[[Sequence[Instance]], None]
+
+
+class Venue(Protocol):
+    """Makes a cluster for one run; whatever is written there goes into the journal."""
+
+    pace: Pace
+
+    def opened(self, journal: Journal, setting: Setting) -> AbstractAsyncContextManager[Opened]:
+        """The cluster, for as long as the run lasts."""
+        ...
+
+
+class EmbeddedVenue:
+    """The embedded cluster, in the same event loop."""
+
+    pace = Pace()
+
+    @asynccontextmanager
+    async def opened(self, journal: Journal, setting: Setting) -> AsyncIterator[Opened]:
+        async with DevCluster(
+            bookmark_interval_s=setting.bookmarks_s, history_capacity=setting.history
+        ) as cluster:
+            journal.follow(cluster.store)
+
+            def holder() -> str:
+                lease = cluster.store.find(LEASE, ELECTION.namespace, ELECTION.name) or {}
+                return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+            def listen(instances: Sequence[Instance]) -> None:
+                _pass_kill_points(cluster, instances, journal)
+
+            yield Opened(Embedded(cluster), cluster.port, holder, listen)
+
+
+def _pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal: Journal) -> None:
+    """Instances reach `arrived` and `written`, of which only the server knows."""
+    by_name = {one.name: one for one in instances}
+
+    def reach(agent: str, point: str) -> None:
+        instance = by_name.get(agent.rpartition("-")[0])
+        if instance is not None and instance.identity == agent:
+            instance.reach(point)
+
+    def on_arrival(agent: str, method: str, path: str) -> None:
+        if method == "POST" and _BINDING.search(path):
+            reach(agent, "arrived")
+
+    def on_write(kind: object, _: object) -> None:
+        last = journal.written[-1]
+        if kind is POD and last.bound_node and last.by:
+            reach(last.by, "written")
+
+    cluster.arrivals.append(on_arrival)
+    cluster.store.history.listeners.append(on_write)
+
+
+EMBEDDED = EmbeddedVenue()

@@ -1,0 +1,30 @@
+"""What a run is found guilty of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Verdict(Enum):
+    """Each promise that a run can break."""
+
+    TWICE = "a pod was bound twice"
+    LEASE = "a bind was sent without the Lease"
+    RULE = "a bind broke a rule, or took room that there was not"
+    STRANGE = "a bind that nobody decided, or a decision on a pod that was bound already"
+    LEFT = "a pod that can be placed was left over"
+    CACHE = "the cache is not what the server has"
+    COUNTS = "counts differ from a recount"
+    CRASH = "an instance crashed"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """One broken promise."""
+
+    verdict: Verdict
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict.value}: {self.text}"
