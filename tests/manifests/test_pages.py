@@ -1,0 +1,91 @@
+"""The pages beside the manifests: what they name is there, and what they say of the program is so."""
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler.cli import enforce, run, webhook
+from scheduler.model.annotations import AFFINITY, Extra, parse_extra
+from scheduler.observe import enforcement
+from scheduler.observe.series import Family
+from scheduler.webhook import metrics
+from scheduler.webhook.shapes import Declared, declared
+from scheduler.webhook.slots import SLOTS
+from tests.manifests.files import MANIFESTS, ROOT
+
+PAGES = sorted([ROOT / "README.md", *MANIFESTS.glob("*/README.md")])
+_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert missing == []
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    for page in PAGES:
+        assert page.parent == ROOT or f"({page.relative_to(ROOT)})" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_folder_that_a_command_applies_is_there(page: Path) -> None:
+    named = re.findall(r"apply -[kf] (manifests/[\w./-]*)", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_annotation_shown_is_one_that_is_read(page: Path) -> None:
+    shapes = {slot.annotation: slot.shape for slot in SLOTS}
+    for block in blocks(page, "yaml"):
+        content = yaml.safe_load(block)
+        assert content is not None
+        meta = content.get("metadata", content)
+        for name, text in (meta.get("annotations") or {}).items():
+            if name == AFFINITY:
+                assert isinstance(parse_extra("default", {}, {name: text}), Extra), text
+            elif name in shapes:
+                found = declared(text, shapes[name])
+                assert isinstance(found, Declared), text
+                assert found.unknown == ()
+            else:
+                json.loads(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_flag_is_one_of_the_programs(page: Path) -> None:
+    """In code; other programs' flags are those below."""
+    known = {"--kubeconfig", "--set", "--namespace", "--overwrite", "--all-namespaces", "--target"}
+    for command in (run, enforce, webhook):
+        parser = argparse.ArgumentParser()
+        command.add_arguments(parser)
+        known |= {option for action in parser._actions for option in action.option_strings}
+    if page.parent.name not in ("enforcer", "webhook"):
+        return  # of commands that have tests of their own
+    code = " ".join(re.findall(r"`[^`]+`", page.read_text()))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", code))
+    assert named - known == set()
+
+
+def test_every_series_is_one_that_is_served() -> None:
+    families = {
+        each.name
+        for module in (enforcement, metrics)
+        for each in vars(module).values()
+        if isinstance(each, Family)
+    }
+    for page in PAGES:
+        if page.parent.name in ("enforcer", "webhook"):
+            named = set(re.findall(r"affinity_scheduler_\w+", page.read_text()))
+            assert named
+            assert named <= families, page
