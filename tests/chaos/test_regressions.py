@@ -10,8 +10,10 @@ from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD
 from scheduler.devcluster.server import DevCluster
 from tests import build
+from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Change
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal, node_of
+from tests.chaos.run import OURS, Shape, replay
 from tests.chaos.virtual import run_virtually
 
 ALONE = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=alone"))])
@@ -54,6 +56,28 @@ def test_a_new_leader_with_a_late_watch_knows_what_the_old_one_bound() -> None:
             await asyncio.gather(*living, return_exceptions=True)
 
     run_virtually(play())
+
+
+def test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels() -> None:
+    """
+    Seed 50004: the relabelling of a pod whose bind is not written yet was let by until the bind was seen.
+
+    The follower was let in by a label that the first had lost, or kept out of where it had gained it.
+    """
+    outcome = replay(
+        23,
+        Shape.ALONE,
+        [
+            (0.0, AddNamespace("green", "y")),
+            (0.0, AddNode("n1", "12", "b", "ssd")),
+            (0.0, AddNode("n2", "6", "c")),
+            (2.445, Fault(action=Action.DELAY, path=r"/pods/[^/]+/binding$", times=10, delay_s=3.0)),
+            (4.069, AddPod("green/p17", "big", OURS)),
+            (5.761, Change("Pod", "green/p17", {"metadata": {"labels": {"app": "web"}}})),
+            (6.868, AddPod("green/p29", "web", OURS)),
+        ],
+    )
+    assert not outcome.wrongs, outcome.story()
 
 
 def _elected(name: str, port: int, journal: Journal) -> Instance:
