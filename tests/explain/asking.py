@@ -33,8 +33,9 @@ class Cluster:
     namespaces: list[build.Json] = field(default_factory=list)
     services: list[build.Json] = field(default_factory=list)
 
-    def state(self) -> ClusterState:
-        state = ClusterState()
+    def state(self, state: ClusterState | None = None) -> ClusterState:
+        """All of it but pods without a node; in `state`, which is empty, where one is given."""
+        state = state or ClusterState()
         for namespace in self.namespaces:
             state.upsert_namespace(decode_namespace(encoded(namespace)))
         for node in self.nodes:

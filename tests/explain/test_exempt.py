@@ -1,0 +1,81 @@
+"""Exempt namespaces: `explain` blames nobody whom the scheduler does not see."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from scheduler.cli.asking.world import exempt_of
+from scheduler.explain.answers import Explanation
+from scheduler.explain.explaining import Question, explained
+from scheduler.settings.loading import parse_settings
+from scheduler.shell.profiles import built_profiles, exempt_namespaces
+from scheduler.state.cluster import ClusterState
+from tests import build
+from tests.explain.asking import Cluster, decoded, web, zoned
+
+EVERYBODY = build.affinity(
+    anti_required=[build.term(build.ZONE, build.selector(), namespace_selector={})],
+)
+
+
+def asked(cluster: Cluster, pod: build.Json) -> Explanation:
+    """With daemons exempt."""
+    config = build.configuration({"InterPodAffinity": {"exemptNamespaces": ["daemons"]}})
+    settings = parse_settings(json.dumps(config), "test")
+    (profile,) = settings.profiles
+    state = cluster.state(ClusterState(exempt_namespaces(settings)))
+    return explained(
+        Question(
+            pod=decoded(pod),
+            state=state,
+            new_profile=lambda snapshot: built_profiles(settings, snapshot)[profile.scheduler_name],
+            chance=random.Random(1),
+            new_state=lambda: ClusterState(exempt_namespaces(settings)),
+            exempt=exempt_of(profile),
+        )
+    )
+
+
+@pytest.mark.parametrize("declares", ["incoming", "running", "both"])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_an_exempt_pod_blocks_nobody(declares: str, limit: int) -> None:
+    text = json.dumps(
+        {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        **build.term(build.ZONE, build.selector(), namespace_selector={}),
+                        "maxPodsPerDomain": limit,
+                    }
+                ]
+            }
+        }
+    )
+    daemons = [build.pod(f"d{n}", namespace="daemons", node="a1") for n in range(3)]
+    incoming = web("p")
+    for pod in (*(daemons if declares != "incoming" else ()), *([incoming] if declares != "running" else ())):
+        pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": text}
+    answer = asked(Cluster(zoned("a1 a2"), daemons), incoming)
+    assert (answer.state, answer.rules) == ("schedulable", ())
+
+
+def test_an_exempt_pod_is_blocked_by_nobody() -> None:
+    cluster = Cluster(zoned("a1"), [web("hermit", "a1", affinity=EVERYBODY)])
+    daemon = build.pod("d", namespace="daemons", affinity=EVERYBODY)
+    assert asked(cluster, daemon).state == "schedulable"
+    assert asked(cluster, web("p")).state == "unschedulable"
+
+
+def test_only_pods_that_count_are_named_and_told_to_leave() -> None:
+    cluster = Cluster(
+        zoned("a1 a2"), [build.pod("d", namespace="daemons", node="a1"), build.pod("seen", node="a2")]
+    )
+    answer = asked(cluster, web("p", affinity=EVERYBODY))
+    assert answer.state == "unschedulable"
+    (rule,) = answer.rules
+    assert [pod.key for pod in rule.pods.shown] == ["default/seen"]
+    moved = [change.pod for each in answer.suggestions for change in each.changes if hasattr(change, "pod")]
+    assert "daemons/d" not in json.dumps(moved)
