@@ -1,12 +1,12 @@
 """
-Which pods go, so that every enforced rule which is due holds: as few as can be, and those that matter least.
+Which pods go, so that every enforced rule which is due holds: nobody in vain, and those that matter least.
 
 Affinity: the declaring pod goes, unless it has become the first of its kind by those that go before it.
 
 Anti-affinity is decided by who may stay. From the most to the least deserving, a pod stays if it breaks no rule
 together with those that stay already; the others go. So nobody goes who could come back without breaking a rule, and
 of two pods that cannot both stay the one of lower priority goes. Of equal priority the pod that declares the broken
-rule goes, and among those that do, the youngest.
+rule goes, and among those that do, the youngest: not always the fewest, for one old pod may have three young ones go.
 
 Pods that an eviction would not move stay whatever they break: their controller puts them back on the same node. What
 they declare counts against pods of lower priority alone, and only where evicting those is enough.
