@@ -19,8 +19,29 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     server.stop()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--as-whole`: judge what only a run of the whole suite can tell, whatever part of it runs."""
+    parser.addoption("--as-whole", action="store_true", help="judge as if the whole suite had run")
+
+
+@pytest.fixture
+def whole_suite(pytestconfig: pytest.Config) -> None:
+    """Skips the test in a run of a part of the suite."""
+    option = pytestconfig.option
+    is_whole = pytestconfig.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
+        option.keyword or option.markexpr or option.deselect or getattr(option, "lf", False)
+    )
+    if not is_whole and not option.as_whole:
+        pytest.skip("judged in a run of the whole suite only, or with --as-whole")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `real` are left out where there is no server for them, which the end of the run says in one line."""
+    """
+    Tests marked `last` run after all others, in whatever order those come.
+
+    Tests marked `real` are left out where there is no server for them, which the end of the run says in one line.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     if assets() is not None:
         return
     left_out = [item for item in items if item.get_closest_marker("real")]

@@ -164,6 +164,11 @@ class DevCluster:
         """The headers that let a request in."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
+    def token_of(self, namespace: str, account: str) -> str:
+        """A token of a ServiceAccount, good for an hour. Raises: StatusError 404."""
+        token: str = self._guard.identities.issue(namespace, account, {})["status"]["token"]
+        return token
+
     def kubeconfig(self) -> JsonObject:
         """A kubeconfig whose only context is this cluster."""
         user: JsonObject = {"token": self.token} if self.token else {}

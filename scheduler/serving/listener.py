@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from typing import Final, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 #: Connections at a time: a few probes and scrapers are what is expected.
@@ -32,6 +34,15 @@ PACE_S: Final = 0.005
 _EXHAUSTED_S: Final = 0.5
 #: How long a peer may take to say goodbye; asyncio waits half a minute.
 _GOODBYE_S: Final = 1.0
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a line tells of a fault of this program; what is no HTTP is the peer's, and it may send a lot of that."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_LOG: Final = logging.getLogger("aiohttp.server.bounded")
+_LOG.addFilter(_is_ours)
 
 
 class Listener:
@@ -61,7 +72,11 @@ class Listener:
         self._pace_s = pace_s
         application.middlewares.insert(0, self._marking())
         self._runner = web.AppRunner(
-            application, access_log=None, keepalive_timeout=KEEP_ALIVE_S, shutdown_timeout=DRAIN_S
+            application,
+            access_log=None,
+            logger=_LOG,
+            keepalive_timeout=KEEP_ALIVE_S,
+            shutdown_timeout=DRAIN_S,
         )
         #: By aiohttp's half; those without a request for longest come first.
         self._open: dict[object, _Connection] = {}
@@ -82,6 +97,10 @@ class Listener:
             return
         for acceptor in self._acceptors:
             acceptor.cancel()
+        # aiohttp would wait for the first request of a connection that it has only just been given.
+        for connection in self._open.values():
+            if connection.is_new and connection.task is not None:
+                connection.task.cancel()
         await self._runner.cleanup()
         await asyncio.wait([self._serving], timeout=_GOODBYE_S)
         self._serving.cancel()
@@ -171,6 +190,7 @@ class _Connection(asyncio.Protocol):
         self.handler = handler
         self.task: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
+        self.is_new = True
         self.is_busy = False
         self._transport: asyncio.Transport | None = None
 
@@ -202,7 +222,7 @@ class _Connection(asyncio.Protocol):
 
     def begin(self) -> None:
         """A whole request has come: it may take its time."""
-        self.is_busy = True
+        self.is_new, self.is_busy = False, True
         self._may_be_silent_until(None)
 
     def end(self) -> None:

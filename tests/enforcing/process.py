@@ -16,6 +16,7 @@ import aiohttp
 from scheduler.devcluster.server import DevCluster
 from scheduler.model.annotations import AFFINITY, GRACE
 from tests import build
+from tests.accounts import account_kubeconfig
 from tests.build import ZONE, Json
 from tests.devcluster.contract.client import Api
 from tests.integration.daemon import EXIT_TIMEOUT_S, Daemon, free_port
@@ -90,9 +91,7 @@ class Shop:
 async def shop(folder: Path) -> AsyncIterator[Shop]:
     async with DevCluster(controllers=True) as server, Api(server.url, {}) as api:
         (await api.post("/api/v1/namespaces", build.namespace("shop", labels={"team": "red"}))).ok  # noqa: B018
-        kubeconfig = folder / "kubeconfig"
-        server.write_kubeconfig(kubeconfig)
-        shop = Shop(api, kubeconfig)
+        shop = Shop(api, account_kubeconfig(server, "enforcer", folder))
         await shop.nodes()
         yield shop
 
@@ -105,7 +104,7 @@ async def started(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
         "enforce", "--kubeconfig", str(kubeconfig), "--port", str(port), "--max-share", "100%", *arguments
     )
     async with aiohttp.ClientSession() as session:
-        daemon = Daemon(process, port, session)
+        daemon = Daemon(process, port, session, is_secure="--bind-address" in arguments)
         reading = asyncio.create_task(daemon.read())
         try:
             yield daemon

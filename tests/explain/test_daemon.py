@@ -14,6 +14,7 @@ from scheduler.core.recording import DECISION_ANNOTATION, read_record
 from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
 from tests import build
+from tests.accounts import account_kubeconfig
 from tests.integration.daemon import running
 from tests.integration.waiting import until
 
@@ -27,8 +28,8 @@ async def test_bound_pods_carry_the_record_unless_it_is_switched_off(wanted: str
     pod = build.pod("p", spec={"schedulerName": "affinity-scheduler"})
     del pod["metadata"]["uid"]
     async with DevCluster(nodes=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        async with running(tmp_path / "kubeconfig", "--decision-annotations", wanted):
+        kubeconfig = account_kubeconfig(cluster, "scheduler", tmp_path)
+        async with running(kubeconfig, "--decision-annotations", wanted):
             cluster.store.create(POD, "default", pod)
 
             async def is_bound() -> bool:

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from scheduler.devcluster.server import DevCluster
 from tests import build
+from tests.accounts import account_kubeconfig
 from tests.apiserver import Address
 from tests.devcluster.contract.client import Api
 from tests.integration.cluster import NAME, Cluster, kubeconfig_text
@@ -44,9 +45,7 @@ PROFILES = profiles(
 async def embedded(folder: Path, **settings: Any) -> AsyncIterator[Cluster]:
     """A cluster of its own on the embedded server."""
     async with DevCluster(write_log=True, **settings) as devcluster, Api(devcluster.url, {}) as api:
-        kubeconfig = folder / "devcluster.kubeconfig"
-        devcluster.write_kubeconfig(kubeconfig)
-        yield Cluster(api, str(kubeconfig), devcluster)
+        yield Cluster(api, str(account_kubeconfig(devcluster, "scheduler", folder)), devcluster)
 
 
 @asynccontextmanager

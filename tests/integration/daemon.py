@@ -38,6 +38,9 @@ class Daemon:
     port: int
     session: aiohttp.ClientSession
     lines: list[str] = field(default_factory=list)
+    #: Whether its port is HTTPS, and by which token it is asked then.
+    is_secure: bool = False
+    token: str = ""
 
     async def read(self) -> None:
         """Keeps `lines` up to date until the process ends."""
@@ -48,10 +51,18 @@ class Daemon:
     async def get(self, path: str) -> tuple[int, str]:
         """Status and body of one of its endpoints; status 0 while it does not listen."""
         try:
-            async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as answer:
+            async with self.asked(path) as answer:
                 return answer.status, await answer.text()
         except aiohttp.ClientConnectionError:
             return 0, ""
+
+    @asynccontextmanager
+    async def asked(self, path: str, *, method: str = "GET") -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer of one of its endpoints. Raises: ClientConnectionError while it does not listen."""
+        url = f"{'https' if self.is_secure else 'http'}://127.0.0.1:{self.port}{path}"
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        async with self.session.request(method, url, headers=headers, ssl=False) as answer:
+            yield answer
 
     async def is_ready(self) -> bool:
         """Whether it says so. Fails where the process has ended."""
@@ -99,7 +110,7 @@ async def started(kubeconfig: Path, *arguments: str, port: int | None = None) ->
         stderr=PIPE,
     )
     async with aiohttp.ClientSession() as session:
-        daemon = Daemon(process, chosen, session)
+        daemon = Daemon(process, chosen, session, is_secure="--bind-address" in arguments)
         reading = asyncio.create_task(daemon.read())
         try:
             yield daemon
@@ -140,6 +151,8 @@ def profiles(*profiles: dict[str, Any]) -> str:
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
+            # The Lease that the manifests grant; by default it would be kube-scheduler's.
+            "leaderElection": {"resourceName": "affinity-scheduler"},
             "profiles": list(profiles),
         }
     )

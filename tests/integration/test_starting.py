@@ -55,7 +55,8 @@ def kubeconfig(tmp_path: Path, devcluster: DevCluster) -> Path:
         ),
         pytest.param(
             ["run", "--port", "x"],
-            "affinity-scheduler run: argument --port/--secure-port: invalid int value: 'x' (see affinity-scheduler run --help)",
+            "affinity-scheduler run: argument --port/--secure-port: invalid int value: 'x' "
+            "(see affinity-scheduler run --help)",
             id="flag of the wrong type",
         ),
         pytest.param(

@@ -27,7 +27,7 @@ async def webhook(*arguments: str) -> AsyncIterator[tuple[Daemon, int]]:
         stderr=PIPE,
     )
     async with aiohttp.ClientSession() as session:
-        daemon = Daemon(process, health, session)
+        daemon = Daemon(process, health, session, is_secure="--bind-address" in arguments)
         reading = asyncio.create_task(daemon.read())
         try:
             await until(daemon.is_ready, what="readiness")

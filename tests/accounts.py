@@ -1,0 +1,90 @@
+"""
+The ServiceAccounts of the manifests on an embedded cluster, and a record of all that is asked in their names.
+
+Every process of the product that runs beside an embedded cluster runs as its own account, with what its manifests
+grant and no more. `RECORD` is judged when all tests have run: tests/manifests/test_used_rights.py.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from scheduler.devcluster.access.identities import User
+from scheduler.devcluster.access.rbac import Wish
+from scheduler.devcluster.kinds import NAMESPACE, kind_of
+from scheduler.devcluster.server import DevCluster
+from tests.build import Json
+from tests.integration.cluster import kubeconfig_text
+from tests.manifests.files import MANIFESTS, resources
+
+_INSTALLED = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret")
+
+
+class Component(NamedTuple):
+    """One program of the product, as its manifests install it."""
+
+    folder: Path
+    account: str
+    namespace: str
+
+    @property
+    def user(self) -> str:
+        """As the API server calls it."""
+        return f"system:serviceaccount:{self.namespace}:{self.account}"
+
+    def objects(self) -> list[Json]:
+        """Account, roles and bindings, in their namespaces as kustomize has them."""
+        found = [each for each in resources(self.folder) if each["kind"] in _INSTALLED]
+        for each in found:
+            if not each["kind"].startswith("Cluster"):
+                each["metadata"].setdefault("namespace", self.namespace)
+            for subject in each.get("subjects", []):
+                subject.setdefault("namespace", self.namespace)
+        return found
+
+
+COMPONENTS = {
+    "scheduler": Component(MANIFESTS / "base", "affinity-scheduler", "kube-system"),
+    "enforcer": Component(MANIFESTS / "enforcer", "affinity-scheduler-enforcer", "kube-system"),
+    "webhook": Component(MANIFESTS / "webhook", "affinity-scheduler-webhook", "affinity-scheduler-webhook"),
+}
+
+
+@dataclass
+class Record:
+    """What was asked in whose name, and what of it was refused."""
+
+    granted: defaultdict[str, set[Wish]] = field(default_factory=lambda: defaultdict(set))
+    refused: defaultdict[str, set[Wish]] = field(default_factory=lambda: defaultdict(set))
+
+    def told(self, user: User, wish: Wish, allowed: bool) -> None:
+        """As `DevCluster.judgements` wants it. Only names that RBAC knows are kept: objects come and go."""
+        (self.granted if allowed else self.refused)[user.name].add(wish)
+
+
+RECORD = Record()
+
+
+def install(cluster: DevCluster, component: str, record: Record = RECORD) -> str:
+    """Account, roles and bindings of the manifests are there, and the record is told; a token of the account."""
+    where = COMPONENTS[component]
+    if cluster.store.find(NAMESPACE, "", where.namespace) is None:
+        cluster.store.create(NAMESPACE, "", {"metadata": {"name": where.namespace}})
+    for each in where.objects():
+        kind = kind_of(each["apiVersion"], each["kind"])
+        assert kind is not None, each["kind"]
+        cluster.store.create(kind, each["metadata"].get("namespace", ""), each)
+    if record.told not in cluster.judgements:
+        cluster.judgements.append(record.told)
+    return cluster.token_of(where.namespace, where.account)
+
+
+def account_kubeconfig(cluster: DevCluster, component: str, folder: Path) -> Path:
+    """A kubeconfig with a token of the component's account, and no other credentials."""
+    path = folder / f"{component}.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(kubeconfig_text(cluster.url, token=install(cluster, component)))
+    return path

@@ -1,0 +1,64 @@
+"""
+What every process of the product asked of an embedded cluster during the whole suite, against what its manifests grant.
+
+Each ran as its own ServiceAccount (tests/accounts.py), so a missing rule also fails whatever test needed it.
+"""
+
+import pytest
+
+from scheduler.devcluster.access.rbac import Wish
+from tests.accounts import COMPONENTS, RECORD, Component, Record
+from tests.manifests.rights import Right, granted
+
+pytestmark = pytest.mark.last
+
+#: Rights that no test needs, and why they are granted all the same: none.
+UNUSED: dict[str, set[Right]] = {}
+
+
+def superfluous(component: Component, used: set[Wish]) -> list[Right]:
+    """The rights in the component's roles by which nothing was ever allowed."""
+    roles = [each for each in component.objects() if each["kind"] in ("Role", "ClusterRole")]
+    return [right for right in granted(roles) if not any(_serves(right, wish) for wish in used)]
+
+
+def _serves(right: Right, wish: Wish) -> bool:
+    what = (wish.group, wish.full_resource, wish.verb)
+    return what == (right.group, right.resource, right.verb) and right.name in ("", wish.name)
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_nothing_that_was_asked_for_was_refused(name: str) -> None:
+    """In whatever part of the suite has run."""
+    assert RECORD.refused[COMPONENTS[name].user] == set()
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_nothing_is_granted_that_was_never_used(name: str, whole_suite: None) -> None:
+    component = COMPONENTS[name]
+    unused = set(superfluous(component, RECORD.granted[component.user]))
+    assert unused == UNUSED.get(name, set())
+
+
+def test_a_right_is_used_by_its_own_name_alone() -> None:
+    """The comparison itself: other verbs, subresources and names do not count."""
+    scheduler = COMPONENTS["scheduler"]
+    lease = Wish("update", group="coordination.k8s.io", resource="leases", namespace="kube-system", name="x")
+    own = Wish("update", group="coordination.k8s.io", resource="leases", name="affinity-scheduler")
+    right = Right("coordination.k8s.io", "leases", "update", "affinity-scheduler")
+    assert right in superfluous(scheduler, {lease})
+    assert right not in superfluous(scheduler, {own})
+    pods = Right("", "pods", "get")
+    assert pods in superfluous(scheduler, {Wish("get", resource="pods", subresource="status")})
+    assert pods in superfluous(scheduler, {Wish("list", resource="pods")})
+    assert pods not in superfluous(scheduler, {Wish("get", resource="pods", name="any")})
+
+
+def test_a_record_tells_what_was_refused_from_what_was_granted() -> None:
+    from scheduler.devcluster.access.identities import User
+
+    record, user = Record(), User("a", ())
+    record.told(user, Wish("get", resource="pods"), True)
+    record.told(user, Wish("delete", resource="pods"), False)
+    assert record.granted == {"a": {Wish("get", resource="pods")}}
+    assert record.refused == {"a": {Wish("delete", resource="pods")}}
