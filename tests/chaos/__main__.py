@@ -5,21 +5,29 @@ A seed that fails is told with its story and, as a test to paste, with the short
 code is 1.
 
     python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals] [--shrink SECONDS]
+                          [--real]
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import ctypes
 import gc
 import os
 import random
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from tests.chaos.run import Outcome, Shape, run
+from tests.apiserver import RealApiServer, assets
+from tests.chaos.real import RealVenue
+from tests.chaos.run import Outcome, Shape, run, run_at
 from tests.chaos.shrinking import shortest
+from tests.chaos.venue import Venue
 
 #: Lines of a failing run's story.
 _STORY = 40
@@ -40,6 +48,9 @@ def main() -> int:
         metavar="SECONDS",
         help="how long to look for the shortest script of a failing run (default %(default)s)",
     )
+    parser.add_argument(
+        "--real", action="store_true", help="on the API server of KUBEBUILDER_ASSETS, where time is real"
+    )
     args = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") is None:
         # Sets of text are walked in an order of their own in every process; a seed is to mean one order.
@@ -48,9 +59,16 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     shapes = [Shape(args.shape)] if args.shape else list(Shape)
-    outcomes = _play(
-        seed, shapes, until_s=time.monotonic() + args.seconds, n_runs=args.runs, shrink_s=args.shrink
-    )
+    with contextlib.ExitStack() as stack:
+        venue = stack.enter_context(_real_venue()) if args.real else None
+        outcomes = _play(
+            seed,
+            shapes,
+            until_s=time.monotonic() + args.seconds,
+            n_runs=args.runs,
+            shrink_s=0.0 if venue else args.shrink,
+            play=lambda seed, shape: asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape),
+        )
     failed = [one for one in outcomes if one.wrongs]
     print(
         f"{len(outcomes)} runs from seed {seed}, {sum(one.n_lives for one in outcomes)} lives, "
@@ -70,11 +88,17 @@ _SEEDED = {**os.environ, "PYTHONHASHSEED": "0"}
 
 
 def _play(
-    seed: int, shapes: list[Shape], *, until_s: float, n_runs: int | None, shrink_s: float
+    seed: int,
+    shapes: list[Shape],
+    *,
+    until_s: float,
+    n_runs: int | None,
+    shrink_s: float,
+    play: Callable[[int, Shape], Outcome],
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
     while time.monotonic() < until_s and (n_runs is None or len(outcomes) < n_runs):
-        outcome = run(seed + len(outcomes) // len(shapes), shapes[len(outcomes) % len(shapes)])
+        outcome = play(seed + len(outcomes) // len(shapes), shapes[len(outcomes) % len(shapes)])
         if outcome.wrongs:
             print(outcome.story(_STORY), flush=True)
             if shrink_s > 0:
@@ -85,6 +109,20 @@ def _play(
         gc.unfreeze()
         gc.collect()
     return outcomes
+
+
+@contextlib.contextmanager
+def _real_venue() -> Iterator[Venue]:
+    """A real API server for as long as this is entered."""
+    binaries = assets()
+    if binaries is None:
+        raise SystemExit("--real: KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+    with tempfile.TemporaryDirectory() as folder:
+        server = RealApiServer(binaries, Path(folder))
+        try:
+            yield RealVenue(server.start())
+        finally:
+            server.stop()
 
 
 def _tell_shortest(outcome: Outcome, within_s: float) -> None:

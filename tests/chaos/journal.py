@@ -78,10 +78,13 @@ class Journal:
         self.written.sort(key=lambda one: one.version)
         store.history.listeners.append(self._on_change)
 
-    @property
-    def version(self) -> int:
-        """The newest version there is."""
-        return self.written[-1].version if self.written else 0
+    #: The newest version there is.
+    version: int = 0
+
+    def add(self, written: Written) -> None:
+        """One more write."""
+        self.written.append(written)
+        self.version = max(self.version, written.version)
 
     def tell(self, text: str) -> None:
         """Something happened."""
@@ -99,7 +102,7 @@ class Journal:
         meta = obj["metadata"]
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         shown = None if gone else obj
-        self.written.append(Written(version, self.now_s(), kind.kind, key, shown, before, caller.get()))
+        self.add(Written(version, self.now_s(), kind.kind, key, shown, before, caller.get()))
 
 
 def node_of(obj: JsonObject | None) -> str:

@@ -65,7 +65,7 @@ class Judge:
             uid = write.obj["metadata"]["uid"]
             if uid in bound:
                 text = f"{write.key} to {bound[uid].bound_node}, and to {write.bound_node}"
-                yield Wrong(Verdict.TWICE, text)
+                yield Wrong(Verdict.TWICE, text, write.at_s)
             bound[uid] = write
             if self._group(write.by):
                 yield from self._judged(index, write, uid)
@@ -80,7 +80,7 @@ class Judge:
                 text = (
                     f"{one.by} decided at {one.at_s:.3f} on {one.key}, which it had bound at {write.at_s:.3f}"
                 )
-                yield Wrong(Verdict.STRANGE, text)
+                yield Wrong(Verdict.STRANGE, text, one.at_s)
 
     def _lived(self, decision: Decided) -> bool:
         """Whether the pod still was there; a late watch may tell of its end after the API server did."""
@@ -92,14 +92,14 @@ class Judge:
         for one in self._journal.sent:
             if one.by.rpartition("-")[0] in self._elected and one.holder != one.by:
                 text = f"{one.by} at {one.at_s:.3f}, while {one.holder or 'nobody'} held it: {one.path}"
-                yield Wrong(Verdict.LEASE, text)
+                yield Wrong(Verdict.LEASE, text, one.at_s)
 
     def _judged(self, index: int, write: Written, uid: str) -> Iterator[Wrong]:
         self.n_binds += 1
         decision = self._decision(index, write, uid)
         if decision is None:
             text = f"{write.by} bound {write.key} to {write.bound_node}, which it never decided"
-            yield Wrong(Verdict.STRANGE, text)
+            yield Wrong(Verdict.STRANGE, text, write.at_s)
             return
         n_written = self._n_written(decision)
         own = {**decision.assumed, **self._own(n_written, write.by)}
@@ -107,13 +107,13 @@ class Judge:
         told = self._refused(decision, n_written, own, uid)
         if told:
             text = f"at {decision.at_s:.3f} {write.by} chose {write.bound_node} for {write.key}: {told}"
-            yield Wrong(Verdict.RULE, text)
+            yield Wrong(Verdict.RULE, text, write.at_s)
             return
         accepted = self._own(index, write.by)
         accepted.pop(uid, None)
         if late := self._refused(decision, index, accepted, uid, only_lasting=True):
             text = f"at {write.at_s:.3f} {write.by} bound {write.key} to {write.bound_node}: {late}"
-            yield Wrong(Verdict.RULE, text)
+            yield Wrong(Verdict.RULE, text, write.at_s)
 
     def _decision(self, index: int, write: Written, uid: str) -> Decided | None:
         """What the bind stands on; where decisions are not recorded, the most that its process can have known."""

@@ -8,7 +8,7 @@ import itertools
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 from unittest import mock
@@ -23,7 +23,7 @@ from tests.chaos.journal import Journal
 from tests.chaos.judging import Judge
 from tests.chaos.shapes import NAIVE
 from tests.chaos.stage import Stage
-from tests.chaos.venue import EMBEDDED, Pace, Setting, Venue
+from tests.chaos.venue import EMBEDDED, Setting, Venue
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.chaos.virtual import run_virtually
 from tests.chaos.world import World
@@ -66,6 +66,8 @@ class Outcome:
     #: Seconds from the end of the faults until nothing was left to place.
     settled_s: float = 0.0
     n_lives: int = 0
+    #: Of the clock of all moments in `journal` and `wrongs`.
+    began_s: float = 0.0
     journal: Journal | None = None
 
     def story(self, last: int = 60) -> str:
@@ -107,10 +109,28 @@ def run(seed: int, shape: Shape) -> Outcome:
         return run_virtually(Run(seed, shape).play())
 
 
-def replay(seed: int, shape: Shape, script: Script, setting: Setting | None = None) -> Outcome:
-    """The same with what is written in `script` and nothing else; the seed still draws ties, jitter and uids."""
+async def run_at(venue: Venue, seed: int, shape: Shape) -> Outcome:
+    """The run of a seed where time is real, and no run is like another."""
     with repeatable(seed):
-        return run_virtually(Run(seed, shape, script=script, setting=setting).play())
+        return await Run(seed, shape, venue=venue).play()
+
+
+def replay(
+    seed: int,
+    shape: Shape,
+    script: Script,
+    setting: Setting | None = None,
+    *,
+    until_s: float | None = None,
+) -> Outcome:
+    """
+    The same with what is written in `script` and nothing else; the seed still draws ties, jitter and uids.
+
+    Where `until_s` is given it ends there, without peace, and is judged by what was written until then.
+    """
+    with repeatable(seed):
+        run = Run(seed, shape, script=script, setting=setting, until_s=until_s)
+        return run_virtually(run.play())
 
 
 @contextlib.contextmanager
@@ -133,6 +153,7 @@ class Run:
         script: what happens; None draws it.
         setting: what the cluster is like; None draws it, or is the usual one with a script.
         venue: where it is played.
+        until_s: when it ends, if not in peace.
     """
 
     def __init__(
@@ -143,9 +164,12 @@ class Run:
         script: Script | None = None,
         setting: Setting | None = None,
         venue: Venue = EMBEDDED,
+        until_s: float | None = None,
     ) -> None:
         self._shape, self._script, self._venue = shape, script, venue
-        self._pace: Pace = venue.pace
+        pace = venue.pace
+        self._until_s = until_s
+        self._pace = pace if until_s is None else replace(pace, trouble_s=min(until_s, pace.trouble_s))
         self._chance = random.Random(f"{seed} {shape.value}")
         drawn = Setting.drawn(self._drawn())
         if setting is None:
@@ -164,7 +188,7 @@ class Run:
             opened.listen(instances)
             names = sorted({one.scheduler_name for one in instances})
             stage = Stage(opened.server, instances, journal)
-            self._began_s = loop.time()
+            self._began_s = self._outcome.began_s = loop.time()
             world = World(opened.server.objects, self._chance_of["world"], self._asked_for(names))
             async with asyncio.TaskGroup() as group:
                 lives: list[asyncio.Task[None]] = []
@@ -174,11 +198,14 @@ class Run:
                         lives += [group.create_task(one.live(), name=one.name) for one in instances]
                     await self._happen(stage, at_s, happening)
                 stage.end_misfortune()
-                self._outcome.settled_s = await peace.settled(self._pace.peace_s)
-                if not peace.wrongs:
-                    await self._last_events(world, stage, peace)
-                self._outcome.wrongs += peace.wrongs
-                self._compare(instances)
+                if self._until_s is not None:
+                    await self._wait_until(self._until_s)
+                else:
+                    self._outcome.settled_s = await peace.settled(self._pace.peace_s)
+                    if not peace.wrongs:
+                        await self._last_events(world, stage, peace)
+                    self._outcome.wrongs += peace.wrongs
+                    self._compare(instances)
                 for life in lives:
                     life.cancel()
         self._judge(instances, journal)
@@ -234,7 +261,7 @@ class Run:
     async def _last_events(self, world: World, stage: Stage, peace: Peace) -> None:
         """One thing at a time, each of which must have its consequences before the next."""
         for number in range(self._pace.n_last):
-            at_s = self._pace.trouble_s + self._pace.peace_s + number * self._pace.last_s
+            at_s = self._pace.last_at_s + number * self._pace.last_s
             await self._wait_until(at_s)
             if self._script is None:
                 happenings: list[Happening] = [*world.draw_last()]

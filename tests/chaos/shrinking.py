@@ -10,6 +10,8 @@ from tests.chaos.happenings import Happening
 from tests.chaos.run import Outcome, replay
 
 T = TypeVar("T")
+#: What breaks a promise at one moment is not played on for longer.
+_AFTERWARDS_S = 1.0
 
 
 def shortest(outcome: Outcome, *, within_s: float) -> Outcome:
@@ -19,12 +21,13 @@ def shortest(outcome: Outcome, *, within_s: float) -> Outcome:
     Where `within_s` real seconds do not suffice it is the best found so far. The outcome itself where its script does
     not fail again, which would mean that a run is not its script.
     """
-    wanted = outcome.wrongs[0].verdict
+    wanted, found_at_s = outcome.wrongs[0].verdict, outcome.wrongs[0].at_s
+    ends_s = None if found_at_s is None else found_at_s - outcome.began_s + _AFTERWARDS_S
     best = outcome
 
     def fails(script: list[tuple[float, Happening]]) -> bool:
         nonlocal best
-        again = replay(outcome.seed, outcome.shape, script, outcome.setting)
+        again = replay(outcome.seed, outcome.shape, script, outcome.setting, until_s=ends_s)
         if all(one.verdict is not wanted for one in again.wrongs):
             return False
         again.wrongs.sort(key=lambda one: one.verdict is not wanted)
@@ -32,8 +35,9 @@ def shortest(outcome: Outcome, *, within_s: float) -> Outcome:
         return True
 
     until_s = time.monotonic() + within_s
-    if fails(outcome.script):
-        minimal(outcome.script, fails, is_over=lambda: time.monotonic() >= until_s)
+    before = [one for one in outcome.script if ends_s is None or one[0] < ends_s]
+    if fails(before):
+        minimal(before, fails, is_over=lambda: time.monotonic() >= until_s)
     return best
 
 

@@ -43,8 +43,9 @@ class Pace:
 
     trouble_s: float = 40.0
     peace_s: float = 90.0
-    #: After the peace single things happen, so far apart: longer than a backoff, shorter than whatever hides a pod that
-    #: nobody woke.
+    #: Single things happen when all is well, the first of them not before this, and each so long after the other:
+    #: longer than a backoff, shorter than whatever hides a pod that nobody woke.
+    last_at_s: float = 130.0
     last_s: float = 20.0
     n_last: int = 4
     election: ElectionSettings = ELECTION

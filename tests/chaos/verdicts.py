@@ -25,6 +25,8 @@ class Wrong:
 
     verdict: Verdict
     text: str
+    #: When it was done, where that is one moment.
+    at_s: float | None = None
 
     def __str__(self) -> str:
         return f"{self.verdict.value}: {self.text}"

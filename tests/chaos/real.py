@@ -1,0 +1,191 @@
+"""A real API server as a venue: reached through a gateway that makes the faults, and followed by watches of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from scheduler.devcluster.faults import Faults
+from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.status import StatusError
+from scheduler.shell.leadership import ElectionSettings
+from tests.apiserver import Address
+from tests.chaos.gateway import Call, Gateway
+from tests.chaos.instance import Instance
+from tests.chaos.journal import WATCHED, Journal, Written
+from tests.chaos.stage import split
+from tests.chaos.venue import Opened, Pace, Setting
+from tests.devcluster.contract.client import Answer, Api
+
+_ELECTION = ElectionSettings("kube-system", "chaos", 4.0, 3.0, 0.5)
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{_ELECTION.namespace}/leases"
+_PLURALS = {"Pod": "pods", "Node": "nodes", "Namespace": "namespaces"}
+#: Namespaces that every cluster has.
+_LASTING = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+@dataclass
+class _Seen:
+    """What there is, as the watches tell it, and who bound what, as the gateway knows."""
+
+    journal: Journal
+    objects: dict[str, dict[str, JsonObject]] = field(default_factory=lambda: {kind: {} for kind in WATCHED})
+    #: (uid, node) of every bind that the server accepted through the gateway -> who asked.
+    bound_by: dict[tuple[str, str], str] = field(default_factory=dict)
+    holder: str = ""
+
+    def note(self, kind: str, obj: JsonObject, *, gone: bool = False) -> None:
+        """One write, in the order of its kind."""
+        meta = obj["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
+        before = self.objects[kind].pop(key, None)
+        if not gone:
+            self.objects[kind][key] = obj
+        version = int(meta["resourceVersion"])
+        written = Written(version, self.journal.now_s(), kind, key, None if gone else obj, before, "")
+        self.journal.add(written)
+
+    def settle(self) -> None:
+        """All writes are in order, with their authors: no watch tells those, and three watches have no common order."""
+        self.journal.written.sort(key=lambda one: one.version)
+        for index, one in enumerate(self.journal.written):
+            if one.bound_node and one.obj is not None:
+                by = self.bound_by.get((one.obj["metadata"]["uid"], one.bound_node), "")
+                self.journal.written[index] = replace(one, by=by)
+
+
+class Real:
+    """The server as users reach it."""
+
+    def __init__(self, api: Api, seen: _Seen, faults: Faults) -> None:
+        self._api, self._seen, self.faults = api, seen, faults
+
+    def objects(self, kind: str) -> list[JsonObject]:
+        return list(self._seen.objects[kind].values())
+
+    async def create(self, kind: str, obj: JsonObject) -> None:
+        meta = obj["metadata"]
+        _accepted(await self._api.post(_path(kind, meta.get("namespace", "")), obj))
+        if kind == "Node":
+            await self.patch(kind, meta["name"], {"status": obj["status"]}, "status")
+
+    async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
+        path = f"{_path(kind, *split(key))}/{subresource}" if subresource else _path(kind, *split(key))
+        _accepted(await self._api.patch(path, change))
+
+    async def delete(self, kind: str, key: str, grace_s: int) -> None:
+        _accepted(await self._api.delete(_path(kind, *split(key)), {"gracePeriodSeconds": grace_s}))
+        if kind == "Namespace":
+            await self._end_namespace(key)
+
+    async def bind(self, key: str, node: str) -> None:
+        body = {"metadata": {"name": split(key)[1]}, "target": {"kind": "Node", "name": node}}
+        _accepted(await self._api.post(f"{_path('Pod', *split(key))}/binding", body))
+
+    async def _end_namespace(self, name: str) -> None:
+        """What the namespace controller does, which nobody runs here."""
+        for pod in (await self._api.get(_path("Pod", name))).ok["items"]:
+            await self._api.delete(_path("Pod", name, pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
+        namespace = (await self._api.get(_path("Namespace", "", name))).body
+        if namespace.get("kind") == "Namespace":
+            namespace["spec"]["finalizers"] = []
+            await self._api.put(f"{_path('Namespace', '', name)}/finalize", namespace)
+
+
+class RealVenue:
+    """One server for many runs; each begins with nothing of the one before."""
+
+    pace = Pace(trouble_s=20.0, peace_s=60.0, last_at_s=20.0, last_s=12.0, n_last=1, election=_ELECTION)
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    @asynccontextmanager
+    async def opened(self, journal: Journal, _: Setting) -> AsyncIterator[Opened]:
+        address, seen, faults = self._address, _Seen(journal), Faults()
+        headers = {"Authorization": f"Bearer {address.token}"}
+        instances: dict[str, Instance] = {}
+
+        def reach(agent: str, point: str) -> None:
+            instance = instances.get(agent.rpartition("-")[0])
+            if instance is not None and instance.identity == agent:
+                instance.reach(point)
+
+        def on_arrival(call: Call) -> None:
+            if call.path.endswith("/binding"):
+                reach(call.agent, "arrived")
+
+        def on_answer(call: Call, code: int, body: bytes) -> None:
+            if call.path.endswith("/binding") and code < 300:
+                binding = msgspec.json.decode(call.body)
+                seen.bound_by[binding["metadata"]["uid"], binding["target"]["name"]] = call.agent
+                reach(call.agent, "written")
+            elif "/leases" in call.path and call.method != "GET" and code < 300:
+                seen.holder = msgspec.json.decode(body)["spec"].get("holderIdentity") or ""
+
+        def listen(ours: Sequence[Instance]) -> None:
+            instances.update((one.name, one) for one in ours)
+
+        context = ssl.create_default_context(cafile=str(address.ca_file))
+        gateway = Gateway(
+            address.url,
+            faults=faults,
+            headers=headers,
+            ssl=context,
+            on_arrival=on_arrival,
+            on_answer=on_answer,
+        )
+        async with AsyncExitStack() as stack:
+            api = await stack.enter_async_context(Api(address.url, headers, ssl=context))
+            server = Real(api, seen, faults)
+            await _clear(api, server)
+            await stack.enter_async_context(gateway.opened())
+            watches = [asyncio.create_task(_follow(api, kind, seen)) for kind in WATCHED]
+            yield Opened(server, gateway.port, lambda: seen.holder, listen)
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+            seen.settle()
+
+
+async def _follow(api: Api, kind: str, seen: _Seen) -> None:
+    """Everything there is of a kind, and every change of it, until cancelled."""
+    found = (await api.get(_path(kind))).ok
+    for obj in found["items"]:
+        seen.note(kind, obj)
+    async with api.watch(_path(kind), resourceVersion=found["metadata"]["resourceVersion"]) as events:
+        while event := await events.next(timeout_s=600.0):
+            assert event["type"] in ("ADDED", "MODIFIED", "DELETED"), event
+            seen.note(kind, event["object"], gone=event["type"] == "DELETED")
+
+
+async def _clear(api: Api, server: Real) -> None:
+    for pod in (await api.get(_path("Pod"))).ok["items"]:
+        meta = pod["metadata"]
+        await api.delete(_path("Pod", meta["namespace"], meta["name"]), {"gracePeriodSeconds": 0})
+    for node in (await api.get(_path("Node"))).ok["items"]:
+        await api.delete(_path("Node", "", node["metadata"]["name"]))
+    for namespace in (await api.get(_path("Namespace"))).ok["items"]:
+        name = namespace["metadata"]["name"]
+        if name not in _LASTING:
+            await server.delete("Namespace", name, 0)
+    await api.delete(f"{_LEASES}/{_ELECTION.name}")
+
+
+def _path(kind: str, namespace: str = "", name: str = "") -> str:
+    inside = f"/namespaces/{namespace}" if namespace else ""
+    return f"/api/v1{inside}/{_PLURALS[kind]}" + (f"/{name}" if name else "")
+
+
+def _accepted(answer: Answer) -> Any:
+    """The body. Raises StatusError where the server refuses."""
+    if answer.code >= 300:
+        body = answer.body
+        raise StatusError(answer.code, body.get("reason", ""), body.get("message", str(body)))
+    return answer.body
