@@ -115,10 +115,11 @@ def explain_pod(world: World, pod: Pod, recorded: DecisionRecord | None) -> Expl
 
 
 def _bare(name: str) -> str:
-    """The name as `kubectl get -o name` prints it, or as it is."""
-    for prefix in _POD_PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
+    """The name, given as `kubectl get -o name` prints it or as it is. Raises SettingsError for what names no pod."""
+    bare = next((name.removeprefix(p) for p in _POD_PREFIXES if name.startswith(p)), name)
+    if not bare or "/" in bare:
+        raise SettingsError("POD", "", repr(name), "a pod's name; -f FILE explains what makes pods")
+    return bare
 
 
 def _print(answers: Sequence[Explanation], output: str, *, as_list: bool) -> None:

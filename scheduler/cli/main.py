@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol, cast
@@ -58,12 +59,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         command, args = _parsed(arguments)
-        return command.run(args)
+        code = command.run(args)
+        sys.stdout.flush()
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read has had enough. The null device takes what is left, or Python complains as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return code
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:

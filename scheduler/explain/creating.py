@@ -22,6 +22,7 @@ KINDS: Final = {
     "ReplicaSet": "apps/v1",
     "StatefulSet": "apps/v1",
     "Job": "batch/v1",
+    "CronJob": "batch/v1",
 }
 #: The revision that a Deployment's new pods are labelled with; the real hash is not known before.
 NEW_REVISION: Final = "new-revision"
@@ -59,12 +60,13 @@ class Plan:
 
     def pod(self, number: int) -> Json:
         """The pod of this ordinal, counted from 0, as JSON that the API server could have stored."""
-        name = self.name if self.kind == "Pod" else f"{self.name}-{number}"
+        is_first = self.kind == "Pod" and not number
+        name = self.name if is_first else f"{self.name.removesuffix('-')}-{number}"
         labels = {**self.labels, **self._own_labels(name, number)}
         metadata: dict[str, object] = {
             "name": name,
             "namespace": self.namespace,
-            "uid": f"not-created/{self.namespace}/{name}",
+            "uid": f"not-created/{self.kind}/{self.namespace}/{name}",
             "labels": labels,
             "annotations": self.annotations,
         }
@@ -104,10 +106,15 @@ def planned(document: object, *, namespace: str, gates: Mapping[str, bool]) -> P
     name = metadata.get("name") or metadata.get("generateName")
     if not isinstance(name, str) or not name:
         raise ManifestError("metadata.name", _shown(name), "a name")
+    if kind == "CronJob":
+        kind, whole, outer = "Job", _mapping(whole.get("spec"), "spec"), "spec.jobTemplate."
+        whole = _mapping(whole.get("jobTemplate"), "spec.jobTemplate")
+    else:
+        outer = ""
     is_pod = kind == "Pod"
-    spec = {} if is_pod else _mapping(whole.get("spec"), "spec")
-    template = whole if is_pod else _mapping(spec.get("template"), "spec.template")
-    path = "" if is_pod else "spec.template."
+    spec = {} if is_pod else _mapping(whole.get("spec"), f"{outer}spec")
+    template = whole if is_pod else _mapping(spec.get("template"), f"{outer}spec.template")
+    path = "" if is_pod else f"{outer}spec.template."
     own = _mapping(template.get("metadata") or {}, f"{path}metadata")
     labels = _mapping(own.get("labels") or {}, f"{path}metadata.labels")
     namespace = str(metadata.get("namespace") or namespace)

@@ -65,6 +65,9 @@ def explained(question: Question) -> Explanation:
 
     Cost: at 5,000 nodes and 50,000 pods about a second, most of it for the copy that changes are tried on.
     """
+    if question.pod.terminating:
+        untried = "" if question.pod.node_name else "; no scheduler tries it any more"
+        question = replace(question, notes=(*question.notes, f"it is being deleted{untried}"))
     if question.pod.is_terminal:
         return _answer(question, "finished", f"the pod has run to its end ({question.pod.phase})")
     if question.pod.node_name:
@@ -142,11 +145,10 @@ def _bound(question: Question) -> Explanation:
         case Placement():
             scores = _scores_of(node_name, decision, state)
             kept = any(ranked.node == node_name for ranked in scores)
-            message = f"runs on {node_name}, " + (
-                f"one of {decision.n_feasible} nodes that would do now" if kept else "which would not do now"
-            )
-            notes = () if kept else _reasons_at(question, pod, state, node_name)
             n_feasible = decision.n_feasible
+            would_do = f"one of {n_feasible} nodes that" if n_feasible > 1 else "the only node that"
+            message = f"runs on {node_name}, {f'{would_do} would do' if kept else 'which would not do'} now"
+            notes = () if kept else _reasons_at(question, pod, state, node_name)
         case NoFit(error):
             scores, n_feasible = (), 0
             message = f"runs on {node_name}; it would fit nowhere now: {error.message()}"

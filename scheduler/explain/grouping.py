@@ -126,7 +126,8 @@ def _taints(case: Case, row: int) -> str:
 def _labels(case: Case, row: int) -> str:
     node = case.snapshot.node_at(row)
     missing = () if node is None else unmet(case.pod.spec.node_rule, node)
-    return ", ".join(requirement_text(requirement) for requirement in missing)
+    lacking = ", ".join(requirement_text(requirement) for requirement in missing)
+    return f"asks {lacking}" if lacking else ""
 
 
 def _most_room(case: Case, rows: Rows) -> str:

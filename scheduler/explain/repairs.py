@@ -6,7 +6,7 @@ Proposals, not promises: `suggesting` keeps only those that a decision confirms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,6 +52,13 @@ _BOUND_TO_NODE: Final = ("DaemonSet", "Node")
 _SYSTEM_CRITICAL: Final = 2_000_000_000
 #: Taints that tell of a node's health: they go with their cause, and tolerating them is no remedy.
 _OF_CONDITIONS: Final = "node.kubernetes.io/"
+#: Labels that say what a node is, set by its kubelet or the cloud: one that is there is not for anybody to change.
+_FACTS: Final = frozenset(
+    {
+        HOSTNAME_KEY, "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+    }
+)  # fmt: skip
 #: What a label gets that only has to be there.
 _ANY_VALUE: Final = "true"
 
@@ -301,12 +308,14 @@ def _label_effort(case: Case, refused: npt.NDArray[np.bool_]) -> Efforts:
 
 
 def _labelled(case: Case, row: int) -> list[Changes]:
-    """The labels that the pod asks for; none where it asks for a node's name."""
+    """The labels that the pod asks for; none where it asks for a node's name, or for another zone than it is in."""
     node = case.snapshot.node_at(row)
-    missing: Iterable[NodeRequirement] = () if node is None else unmet(case.pod.spec.node_rule, node)
+    if node is None:
+        return []
     changes = []
-    for requirement in missing:
-        if requirement.key == "metadata.name":
+    for requirement in unmet(case.pod.spec.node_rule, node):
+        key = requirement.key
+        if key == "metadata.name" or (key in _FACTS and key in node.labels):
             return []
         changes.append(
             LabelNode(case.snapshot.nodes.name_of(row), requirement.key, _label_value(requirement))

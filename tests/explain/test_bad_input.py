@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from scheduler.cli.asking.paint import Counting, Paint
+from scheduler.cli.asking.report import report
 from scheduler.cli.main import main
+from scheduler.core.recording import DecisionRecord, RankedNode
+from scheduler.explain.answers import Explanation, NodeGroup
 
 
 @pytest.mark.parametrize(
@@ -55,8 +62,15 @@ def test_a_file_that_is_no_snapshot_is_one_line(
         pytest.param("kind: [Pod", "expected one YAML or JSON document", id="no YAML"),
         pytest.param(
             "kind: Secret\napiVersion: v1\n",
-            "found no document that makes pods, expected a Pod, Deployment",
+            "kind: found Secret, expected one of Pod, Deployment",
             id="a secret",
+        ),
+        pytest.param("kind: [Pod]\napiVersion: v1\n", "kind: found a list", id="a kind that is no text"),
+        pytest.param(
+            "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"
+            "---\nkind: Pod\napiVersion: v1\nmetadata: {name: p, namespace: default}\nspec: {}\n",
+            "Pod default/p: found 2 documents, expected one",
+            id="the same object twice",
         ),
         pytest.param(
             "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {containers: [{resources: {requests: {cpu: x}}}]}\n",
@@ -84,6 +98,8 @@ def test_a_manifest_that_is_wrong_is_one_line(
     [
         (["explain"], "arguments: found neither, expected a pod's name or -f FILE"),
         (["explain", "p", "-f", "x"], "arguments: found both, expected a pod's name or -f FILE"),
+        (["explain", "deploy/web"], "POD: found 'deploy/web', expected a pod's name; -f FILE explains"),
+        (["explain", ""], "POD: found '', expected a pod's name"),
         (["explain", "p", "--on", "absent.json"], "absent.json: found no such file"),
         (
             ["explain", "-f", "absent.yaml"],
@@ -114,6 +130,40 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert code == 2
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("n_bytes", [0, 100_000])
+def test_a_reader_that_has_had_enough_ends_it_quietly(n_bytes: int, tmp_path: Path) -> None:
+    """Whether the pipe breaks while it prints or at its end: no traceback, and the exit code that SIGPIPE gives."""
+    snapshot = tmp_path / "s.json"
+    pods = [
+        {
+            "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+            "spec": {"schedulerName": "s" * n_bytes},
+        }
+    ]
+    parts = {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot", "pods": pods}
+    snapshot.write_text(json.dumps(parts))
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "scheduler", "explain", "p", "--on", str(snapshot)]
+    ended = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False)
+    os.close(write_end)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_what_others_wrote_into_annotations_reaches_no_terminal_as_control_characters() -> None:
+    """They are written out, in the sentence and in every table."""
+    evil = "\x1b[31mred\x07\u202e"
+    record = DecisionRecord(1, 1, 1, (RankedNode(evil, 1, {evil: 1}),), {evil: 1})
+    group = NodeGroup(evil, evil, evil, 1, (evil,), removable=False)
+    answer = Explanation(
+        namespace=evil, pod=evil, scheduler_name=evil, profile="p", state="bound", message=evil, n_nodes=1,
+        groups=(group,), scores=record.top, recorded=record, notes=(evil,),
+    )  # fmt: skip
+    lines = report(answer, Paint(io.StringIO(), {}), wide=True)
+    assert all(line.isprintable() for line in lines)
+    assert sum(line.count("\\x1b[31mred\\x07\\u202e") for line in lines) >= 10
 
 
 class _Terminal(io.StringIO):

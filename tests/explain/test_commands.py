@@ -227,6 +227,25 @@ async def test_simulate_places_replicas_until_the_next_does_not_fit(
     assert (simulation["placed"], simulation["next"]["state"]) == (3, "unschedulable")
 
 
+@pytest.mark.asyncio
+async def test_a_pod_of_a_whole_application_file_is_simulated_as_often_as_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What makes no pods is left aside, of whatever kind; a bare pod may be placed several times."""
+    manifest = tmp_path / "app.yaml"
+    other = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m"}}
+    manifest.write_text(
+        "\n---\n".join(map(json.dumps, (other, web("bare"), {**other, "kind": "StorageClass"})))
+    )
+    async with DevCluster(nodes=6, zones=3) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        base = ("simulate", "-f", str(manifest), "--kubeconfig", str(tmp_path / "kubeconfig"))
+        code, out, err = await called(capsys, *base, "--replicas", "4")
+    assert (code, err) == (1, "")
+    assert out.startswith("Pod default/bare: 3 of 4 replicas fit\n")
+    assert "Pod default/bare-3 cannot be scheduled" in out
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> None:
     """Twenty replicas, pod by pod on the same nodes, and the same one stops."""

@@ -71,6 +71,40 @@ def test_a_job_has_as_many_pods_as_run_at_once() -> None:
     assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (4, "web")
 
 
+def test_a_cron_jobs_pods_are_those_of_its_job() -> None:
+    """One level deeper, which complaints say too."""
+    job = workload("Job", {"parallelism": 2}, api_version="batch/v1")
+    document = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"jobTemplate": {"spec": job["spec"]}},
+    }
+    made = plan(document)
+    assert (made.kind, made.n_replicas, made.pod(1)["metadata"]["name"]) == ("Job", 2, "nightly-1")
+    with pytest.raises(ManifestError, match=r"spec\.jobTemplate\.spec\.template: found nothing"):
+        plan({**document, "spec": {"jobTemplate": {"spec": {}}}})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "names"),
+    [({"name": "web"}, ["web", "web-1", "web-2"]), ({"generateName": "web-"}, ["web-", "web-1", "web-2"])],
+)
+def test_replicas_of_a_bare_pod_are_pods_of_their_own(metadata: build.Json, names: list[str]) -> None:
+    """As many as `simulate --replicas` asks for."""
+    made = plan({**build.pod(), "metadata": metadata, "kind": "Pod", "apiVersion": "v1"})
+    pods = [made.pod(number)["metadata"] for number in range(3)]
+    assert [pod["name"] for pod in pods] == names
+    assert len({pod["uid"] for pod in pods}) == 3
+
+
+def test_workloads_of_one_name_have_pods_of_their_own() -> None:
+    """A Deployment and a StatefulSet may both be called web."""
+    kinds = ("Deployment", "StatefulSet")
+    uids = {plan(workload(kind, {"selector": {}})).pod(0)["metadata"]["uid"] for kind in kinds}
+    assert len(uids) == 2
+
+
 def test_every_pod_has_a_uid_of_its_own_that_no_server_gives() -> None:
     """Two plans side by side never meet."""
     made = plan(workload("ReplicaSet", {"replicas": 3, "selector": {}}))

@@ -68,14 +68,14 @@ CASES = [
     pytest.param(
         Cluster([build.node("a"), build.node("b", labels={"disk": "hdd"})]),
         build.pod(node_selector={"disk": "ssd"}),
-        [(2, "NodeAffinity", "disk=ssd")],
+        [(2, "NodeAffinity", "asks disk=ssd")],
         [(LabelNode("a", "disk", "ssd"),), (LabelNode("b", "disk", "ssd"),)],
         id="a label that nodeSelector asks for",
     ),
     pytest.param(
         Cluster([build.node("a", labels={"gen": "3", "old": "yes"})]),
         build.pod(affinity=build.affinity(node_required=[build.node_term("gen gt 4", "!old")])),
-        [(1, "NodeAffinity", "gen>4, !old")],
+        [(1, "NodeAffinity", "asks gen>4, !old")],
         [(LabelNode("a", "gen", "5"), LabelNode("a", "old", None))],
         id="labels that node affinity compares",
     ),
@@ -257,7 +257,7 @@ def test_five_thousand_nodes_are_a_few_groups() -> None:
         pytest.param(
             build.pod(phase="Succeeded", node="a"), "finished", "run to its end (Succeeded)", id="done"
         ),
-        pytest.param(build.pod(node="a"), "bound", "runs on a, one of 1 nodes that would do now", id="bound"),
+        pytest.param(build.pod(node="a"), "bound", "runs on a, the only node that would do now", id="bound"),
         pytest.param(
             build.pod(spread=[build.spread(build.ZONE, {"matchLabels": {"a": "-"}})]),
             "failed",
@@ -289,6 +289,27 @@ def test_a_pod_that_is_refused_as_a_whole_is_one_group() -> None:
     assert (group.n_nodes, group.plugin, group.removable) == (2, "InterPodAffinity", False)
     assert group.reason.startswith("parsing pod: requiredAffinityTerms")
     assert answer.suggestions == ()
+
+
+@pytest.mark.parametrize("key", [build.HOSTNAME, build.ZONE])
+def test_nobody_is_told_to_give_a_node_another_name_or_zone(key: str) -> None:
+    """A node that lacks the zone may get one; one that is elsewhere stays there."""
+    cluster = Cluster(
+        [build.node("a", labels={build.ZONE: "za"}), build.node("b", labels={build.ZONE: "zb"})]
+    )
+    assert cluster.ask(build.pod(node_selector={key: "nowhere"})).suggestions == ()
+    (suggestion,) = Cluster([build.node("bare")]).ask(build.pod(node_selector={build.ZONE: "za"})).suggestions
+    assert suggestion.changes == (LabelNode("bare", build.ZONE, "za"),)
+
+
+def test_a_pod_that_is_being_deleted_says_so() -> None:
+    """Nobody would wait for it."""
+    cluster = Cluster([build.node("a")])
+    assert cluster.ask(build.pod(terminating=True)).notes == (
+        "it is being deleted; no scheduler tries it any more",
+    )
+    bound = build.pod(terminating=True, node="a")
+    assert Cluster([build.node("a")], [bound]).ask(bound).notes == ("it is being deleted",)
 
 
 def test_a_cluster_without_nodes_has_nothing_to_say() -> None:

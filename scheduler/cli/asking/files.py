@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeGuard
 
 import msgspec
 
 from scheduler.cli.asking.world import World
 from scheduler.errors import SettingsError
 from scheduler.explain.answers import API_VERSION
-from scheduler.explain.creating import ManifestError, Plan, planned
+from scheduler.explain.creating import KINDS, ManifestError, Plan, planned
 from scheduler.explain.keeping import KIND, SECTIONS
 from scheduler.settings.documents import read_document
 from scheduler.settings.problems import Problems, described
@@ -24,14 +25,6 @@ STANDARD_INPUT: Final = "-"
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 _MANIFEST_LIMIT_BYTES: Final = 4 << 20
 _MOST_DOCUMENTS: Final = 100
-#: Kinds that files have beside workloads. Those that the scheduler watches count, the others are of no concern here.
-_WITHOUT_PODS: Final = frozenset(
-    {
-        "Namespace", "Node", "Service", "ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim",
-        "PodDisruptionBudget", "PriorityClass", "ResourceQuota", "LimitRange", "NetworkPolicy", "Ingress",
-        "HorizontalPodAutoscaler", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
-    }
-)  # fmt: skip
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 
 
@@ -42,13 +35,13 @@ class _Head(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """What the documents of a file would create: pods, and objects that decide where those can run."""
+    """What the documents of a file would create: pods, and whatever else, as an application has it in its file."""
 
     plans: list[Plan]
     beside: list[Mapping[str, object]]
 
     def add_beside(self, world: World) -> None:
-        """The namespaces, services and nodes of the file are in the world, as if they had been applied first."""
+        """Of what else there is, the kinds that the scheduler watches are in the world, as if applied first."""
         for document in self.beside:
             for watched in world.kinds:
                 if watched.kind == document.get("kind"):
@@ -58,6 +51,8 @@ class Manifests:
 def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> Manifests:
     """
     What the documents of the file ("-": standard input) would create; at least one of them makes pods.
+
+    Documents of a kind that makes no pods, or makes them in a way of its own, are not looked into.
 
     Raises SettingsError, or InvalidSettingsError with a line for each problem.
     """
@@ -71,7 +66,7 @@ def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> M
     plans: list[Plan] = []
     beside: list[Mapping[str, object]] = []
     for number, document in enumerate(documents, 1):
-        if isinstance(document, dict) and document.get("kind") in _WITHOUT_PODS:
+        if _makes_no_pods(document):
             beside.append(document)
             continue
         where = source if len(documents) == 1 else f"{source}: document {number}"
@@ -80,10 +75,22 @@ def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> M
         except ManifestError as error:
             raise SettingsError(where, error.field, error.found, error.expected) from error
     if not plans:
-        raise SettingsError(
-            source, "", "no document that makes pods", "a Pod, Deployment, StatefulSet or Job"
-        )
+        kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for document in beside[:5]))
+        raise SettingsError(source, "kind", kinds, f"one of {', '.join(KINDS)}")
+    _no_object_twice(plans, source)
     return Manifests(plans, beside)
+
+
+def _makes_no_pods(document: object) -> TypeGuard[Mapping[str, object]]:
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    return isinstance(kind, str) and bool(kind) and kind not in KINDS
+
+
+def _no_object_twice(plans: Sequence[Plan], source: str) -> None:
+    named = Counter((plan.kind, plan.namespace, plan.name) for plan in plans)
+    for (kind, namespace, name), count in named.items():
+        if count > 1:
+            raise SettingsError(source, f"{kind} {namespace}/{name}", f"{count} documents", "one")
 
 
 def _documents(text: str, source: str) -> Iterator[object]:

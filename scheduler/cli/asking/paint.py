@@ -12,6 +12,13 @@ _RED: Final = "31;1"
 _ERASED: Final = "\r\x1b[K"
 
 
+def harmless(text: str) -> str:
+    """The text with control characters written out: what others put into annotations moves no cursor."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
+
+
 class Paint:
     """Colours for one stream; none where it is no terminal, or where NO_COLOR is set (https://no-color.org)."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from scheduler.cli.asking.columns import aligned
-from scheduler.cli.asking.paint import Paint
+from scheduler.cli.asking.paint import Paint, harmless
 from scheduler.cli.asking.sentences import change_text, rule_text
 from scheduler.core.recording import DecisionRecord, RankedNode
 from scheduler.explain.answers import Change, Explanation, NodeGroup, PodRef, Pods, RemovePod, Rule
@@ -36,9 +36,10 @@ _HEADLINES: Final = {
 def report(answer: Explanation, paint: Paint, *, wide: bool) -> list[str]:
     """The lines to print."""
     colour = paint.good if answer.is_well else paint.bad
-    headline = f"Pod {answer.namespace}/{answer.pod} {colour(_HEADLINES[answer.state])}"
-    lines = [paint.head(headline) + paint.faint(f" (profile {answer.profile})"), f"  {answer.message}"]
-    lines += [paint.faint(f"  note: {note}") for note in answer.notes]
+    name = harmless(f"{answer.namespace}/{answer.pod}")
+    headline = paint.head(f"Pod {name} {colour(_HEADLINES[answer.state])}")
+    lines = [headline + paint.faint(f" (profile {answer.profile})"), f"  {harmless(answer.message)}"]
+    lines += [paint.faint(f"  note: {harmless(note)}") for note in answer.notes]
     sections = (
         ("REFUSED", _groups(answer, wide=wide)),
         ("RULES", _rules(answer, wide=wide)),
@@ -48,7 +49,7 @@ def report(answer: Explanation, paint: Paint, *, wide: bool) -> list[str]:
     )
     for title, body in sections:
         if body:
-            lines += ["", paint.head(title), *body]
+            lines += ["", paint.head(title), *map(harmless, body)]
     if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes:
         lines += ["", "No small change was found that would help."]
     return lines

@@ -41,6 +41,8 @@ def _skew_text(rule: Rule) -> str:
     if rule.skew is None:
         return "no numbers"
     skew = rule.skew
+    if not skew.n_domains:
+        return f"maxSkew {skew.max_skew}, and no node to count on"
     text = f"maxSkew {skew.max_skew}, the emptiest domain has {skew.fewest}"
     if skew.n_domains < skew.min_domains:
         text += (

@@ -82,16 +82,22 @@ def manifests_of(args: argparse.Namespace, settings: Settings) -> Manifests:
 async def read_world(
     args: argparse.Namespace, settings: Settings, asked: Asked | None
 ) -> tuple[World, Asked | None]:
-    """The cluster, and the pod that is asked about as the server has it. Raises SettingsError."""
+    """
+    The cluster, and the pod that is asked about as the server has it; nothing is listed where it has none.
+
+    Raises SettingsError.
+    """
     world = World(settings)
     if args.on:
         read_snapshot(args.on, world)
         return world, asked
     async with connected(args.kubeconfig, os.environ) as client:
-        await _list_all(client, world)
         if asked is not None:
             stored = await pod_object(client, asked.namespace, asked.name)
+            if stored is None:
+                return world, asked
             asked = Asked(asked.namespace, asked.name, stored)
+        await _list_all(client, world)
     return world, asked
 
 
