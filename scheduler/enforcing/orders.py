@@ -15,8 +15,8 @@ class Origin(Enum):
 
     #: The declaring pod, or one that its rule selects, had just been placed.
     PLACEMENT = "it was placed so: by a scheduler that does not know the rule, or in a race with one"
-    #: No pod had come: labels of a pod, a namespace or a node changed, or a pod left.
-    CHANGE = "it held before; labels have changed since, or a pod has left"
+    #: Labels of a pod, a namespace or a node changed, a pod left, or pods came elsewhere to one that was the first.
+    CHANGE = "it held before; labels have changed since, a pod has left, or its match has come elsewhere"
     #: So at the first look: nobody watched when it happened.
     UNKNOWN = "it was so when watching began"
 
