@@ -25,37 +25,52 @@ def test_a_new_leader_with_a_late_watch_knows_what_the_old_one_bound() -> None:
 
     As far as its watch has told it n1 is free, `first` is better off on n2, and `second` may go to n1.
     """
+    run_virtually(_takeover(late_lines=False))
 
-    async def play() -> None:
-        async with DevCluster() as cluster:
-            journal = Journal(asyncio.get_running_loop().time)
-            instances = [_elected(name, cluster.port, journal) for name in ("left", "right")]
-            living = [asyncio.create_task(one.live()) for one in instances]
-            await asyncio.sleep(20.0)
-            for name in ("n1", "n2"):
-                cluster.store.create(NODE, "", build.node(name, unschedulable=True))
-            rather_n2 = build.node_affinity(preferred=[(100, build.node_term(f"{build.HOSTNAME} in n2"))])
-            _add(cluster, "first", affinity={**ALONE, "nodeAffinity": rather_n2})
-            _add(cluster, "second", affinity=ALONE, node_selector={build.HOSTNAME: "n1"})
-            await asyncio.sleep(20.0)
-            cluster.faults.add(*[Fault(action=Action.STALL_STREAM, kind="pods", delay_s=60.0)] * 2)
-            await asyncio.sleep(1.0)
-            cluster.store.patch(NODE, "", "n1", {"spec": {"unschedulable": None}})
-            await asyncio.sleep(3.0)
-            assert _nodes(cluster) == {"first": "n1", "second": ""}
-            cluster.store.patch(NODE, "", "n2", {"spec": {"unschedulable": None}})
-            leader = next(one for one in instances if one.life and one.life.scheduler._leads())
-            leader.restart_after_s = 1000.0
-            assert leader.life is not None
-            leader.life.scheduler.stop()
-            await asyncio.sleep(100.0)
-            assert _nodes(cluster) == {"first": "n1", "second": ""}
-            assert any(one.life and one.life.scheduler._leads() for one in instances)
-            for task in living:
-                task.cancel()
-            await asyncio.gather(*living, return_exceptions=True)
 
-    run_virtually(play())
+def test_late_lines_of_a_watch_do_not_undo_what_a_list_has_told() -> None:
+    """
+    Seed 40023: as above, and when the watch comes to itself the first it tells is how `first` was before it was bound.
+
+    Five seconds long the new leader believed that, and gave n1 to `second`.
+    """
+    run_virtually(_takeover(late_lines=True))
+
+
+async def _takeover(*, late_lines: bool) -> None:
+    async with DevCluster() as cluster:
+        journal = Journal(asyncio.get_running_loop().time)
+        instances = [_elected(name, cluster.port, journal) for name in ("left", "right")]
+        living = [asyncio.create_task(one.live()) for one in instances]
+        await asyncio.sleep(20.0)
+        for name in ("n1", "n2"):
+            cluster.store.create(NODE, "", build.node(name, unschedulable=True))
+        rather_n2 = build.node_affinity(preferred=[(100, build.node_term(f"{build.HOSTNAME} in n2"))])
+        _add(cluster, "first", affinity={**ALONE, "nodeAffinity": rather_n2})
+        _add(cluster, "second", affinity=ALONE, node_selector={build.HOSTNAME: "n1"})
+        await asyncio.sleep(20.0)
+        cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=60.0, times=2))
+        await asyncio.sleep(1.0)
+        if late_lines:
+            cluster.store.patch(POD, "default", "first", {"metadata": {"annotations": {"seen": "unbound"}}})
+            # Between the two lines that wait: how it was, and that it is bound.
+            for pause_s in (0.1, 5.0):
+                cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=pause_s))
+        cluster.store.patch(NODE, "", "n1", {"spec": {"unschedulable": None}})
+        await asyncio.sleep(3.0)
+        assert _nodes(cluster) == {"first": "n1", "second": ""}
+        cluster.store.patch(NODE, "", "n2", {"spec": {"unschedulable": None}})
+        leader = next(one for one in instances if one.life and one.life.scheduler._leads())
+        leader.restart_after_s = 1000.0
+        assert leader.life is not None
+        leader.life.scheduler.stop()
+        await asyncio.sleep(100.0)
+        assert _nodes(cluster) == {"first": "n1", "second": ""}
+        assert any(one.life and one.life.scheduler._leads() for one in instances)
+        assert not cluster.faults.pending()
+        for task in living:
+            task.cancel()
+        await asyncio.gather(*living, return_exceptions=True)
 
 
 def test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels() -> None:
