@@ -33,8 +33,9 @@ def test_nothing_that_was_asked_for_was_refused(name: str) -> None:
     assert RECORD.refused[COMPONENTS[name].user] == set()
 
 
+@pytest.mark.usefixtures("whole_suite")
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_nothing_is_granted_that_was_never_used(name: str, whole_suite: None) -> None:
+def test_nothing_is_granted_that_was_never_used(name: str) -> None:
     component = COMPONENTS[name]
     unused = set(superfluous(component, RECORD.granted[component.user]))
     assert unused == UNUSED.get(name, set())

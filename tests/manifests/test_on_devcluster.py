@@ -1,0 +1,51 @@
+"""What bad days bring, on an embedded cluster under the account of the manifests: rights that good days do not need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.devcluster.faults import FAULTS_PATH, Action
+from tests import build
+from tests.devcluster.contract.client import Api
+from tests.enforcing.driving import REQUIRED, rules
+from tests.enforcing.process import enforcing, shop
+from tests.integration.conftest import embedded
+from tests.integration.daemon import running
+from tests.integration.waiting import until
+
+pytestmark = pytest.mark.asyncio
+
+
+async def _lists_only(api: Api, *kinds: str) -> None:
+    """The server cannot stream its lists, and says so once for each kind that is watched."""
+    faults = [{"action": Action.RESPOND.value, "verb": "watch", "kind": kind, "code": 400} for kind in kinds]
+    assert (await api.post(FAULTS_PATH, faults)).code == 204
+
+
+async def test_the_scheduler_lists_where_lists_cannot_be_streamed(tmp_path: Path) -> None:
+    workloads = ("services", "replicationcontrollers", "replicasets.apps", "statefulsets.apps")
+    async with embedded(tmp_path, nodes=1) as cluster:
+        await cluster.api.enter_namespace()
+        await _lists_only(cluster.api, "pods", "nodes", "namespaces", *workloads)
+        async with running(Path(cluster.kubeconfig)) as daemon:
+            await cluster.add_pod("p")
+            await cluster.all_bound(1)
+            assert await daemon.metric("rest_client_requests_total", code="400") == 7
+
+
+async def test_the_enforcer_lists_where_lists_cannot_be_streamed(tmp_path: Path) -> None:
+    """And tells of two rules that one pod breaks for another as a series of one event."""
+    terms = [build.term(build.ZONE, build.selector(each)) for each in ("app=db", "tier=back")]
+    async with shop(tmp_path) as cluster:
+        await _lists_only(cluster.api, "pods", "nodes", "namespaces")
+        await cluster.pod("db", "a1", labels={"app": "db", "tier": "back"})
+        await cluster.pod("p", "a2", rules(far=terms, which=REQUIRED))
+        async with enforcing(cluster.kubeconfig) as daemon:
+            assert await daemon.metric("rest_client_requests_total", code="400") == 3
+            await until(
+                lambda: cluster.events("p", "AffinityRuleBroken"),
+                lambda events: any(event.get("series") for event in events),
+                what="a series",
+            )
