@@ -16,7 +16,8 @@ from scheduler.model.pods import Pod
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.declared import declared_matcher
-from scheduler.state.selection import LabelSet, PodMatcher, Selection, incoming_rule
+from scheduler.state.matching import PodMatcher, incoming_rule
+from scheduler.state.selection import LabelSet, Selection
 
 
 class Side(Enum):

@@ -20,7 +20,7 @@ from scheduler.plugins.inter_pod_affinity import NAME
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT, RowCounts
 from scheduler.state.declared import DeclaredTerm
-from scheduler.state.selection import PodMatcher, incoming_rule
+from scheduler.state.matching import PodMatcher, incoming_rule
 
 _BETWEEN: Final = "; and "
 

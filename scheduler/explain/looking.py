@@ -15,7 +15,7 @@ from scheduler.framework.verdicts import SKIP, Refusals, Status
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT, LabelColumn
-from scheduler.state.selection import PodMatcher
+from scheduler.state.matching import PodMatcher
 from scheduler.state.snapshot import Snapshot
 
 #: Pods named in one list; the rest is a number.

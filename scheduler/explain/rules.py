@@ -14,7 +14,7 @@ from scheduler.explain.looking import Case
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT, LabelColumn
-from scheduler.state.selection import PodMatcher
+from scheduler.state.matching import PodMatcher
 
 #: Domains listed of one rule; hostnames are as many as nodes.
 _SHOWN_DOMAINS: Final = 20

@@ -20,7 +20,7 @@ from scheduler.model.pods import Pod
 from scheduler.plugins.pod_topology_spread import NAME, Constraint, PodTopologySpread
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
-from scheduler.state.selection import NamespaceRule, PodMatcher
+from scheduler.state.matching import NamespaceRule, PodMatcher
 
 
 def hard_constraints(pod: Pod, profile: Profile) -> tuple[Constraint, ...]:

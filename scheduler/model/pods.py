@@ -8,7 +8,6 @@ class of the cycle: everything derived from it is cached on its identity.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,6 +27,8 @@ from scheduler.model.annotations import (
     parse_extra,
     parse_grace,
 )
+from scheduler.model.kubelet import refusal_reason
+from scheduler.model.limits import bounded
 from scheduler.model.quantity import Quantity, QuantityError, non_negative_quantity
 from scheduler.model.terms import (
     NodeRule,
@@ -39,11 +40,6 @@ from scheduler.model.terms import (
 )
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
-
-#: With what kubelets refuse a pod besides OutOf<resource>, where their message does not say so.
-_KUBELET_REASONS: Final = frozenset({"NodeAffinity", "NodePorts", "UnexpectedAdmissionError"})
-#: The resource's name may be part of a reason. It ends up in events and conditions.
-_REASON: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,127}")
 
 Requests = Mapping[str, Quantity]
 _NO_REQUESTS: Final[Requests] = {}
@@ -118,6 +114,8 @@ class PodSpec:
     annotation_problem: str | None
     host_network: bool
     host_users_denied: bool
+    #: What of the spec is beyond a limit, and counts as absent; None where nothing is. See `limits`.
+    excess: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +217,7 @@ class PodDecoder:
             scheduled=_scheduled(status.conditions),
             resize=_resize(spec, status),
             affinity_grace_s=parse_grace(meta.annotations) if meta.annotations else None,
-            kubelet_refusal=_kubelet_refusal(status) if status.phase == "Failed" else "",
+            kubelet_refusal=refusal_reason(status) if status.phase == "Failed" else "",
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -231,7 +229,9 @@ class PodDecoder:
             key = (*key, annotations[AFFINITY], annotations.get(MODE), MERGED_LABELS in annotations, labels)
         spec = self._specs.get(key)
         if spec is None:
-            spec = _parse_spec(namespace, raw, parse_extra(namespace, meta.labels or {}, annotations))
+            spec = bounded(
+                _parse_spec(namespace, raw, parse_extra(namespace, meta.labels or {}, annotations))
+            )
             self._specs[key] = spec
         return spec
 
@@ -349,14 +349,6 @@ def _scheduled(conditions: tuple[wire.Condition, ...] | None) -> PodCondition | 
     return None
 
 
-def _kubelet_refusal(status: wire.PodStatus) -> str:
-    """Source: kubelet.go, rejectPod; lifecycle/predicate.go, InsufficientResourcePrefix (kubernetes 1.36)."""
-    reason = status.reason or ""
-    by_reason = reason.startswith("OutOf") or reason in _KUBELET_REASONS
-    refused = by_reason or (status.message or "").startswith("Pod was rejected: ")
-    return reason if refused and _REASON.fullmatch(reason) else ""
-
-
 def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
     """The part of the status that changes what the pod holds on its node; None where spec and status agree."""
     asked = {c.name: c for c in (*(spec.containers or ()), *(spec.init_containers or ()))}
@@ -386,8 +378,8 @@ def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
 
 
 def term_problem(pod: Pod) -> str | None:
-    """Why the pod's affinity, in the spec or by annotation, does not parse and counts as absent; None if it does."""
-    return pod.spec.annotation_problem or pod.spec.affinity.problem()
+    """Why a part of the pod's spec, or its affinity by annotation, counts as absent; None if nothing does."""
+    return pod.spec.excess or pod.spec.annotation_problem or pod.spec.affinity.problem()
 
 
 def spread_problem(pod: Pod) -> str | None:

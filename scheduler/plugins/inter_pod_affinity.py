@@ -36,7 +36,7 @@ from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
-from scheduler.state.selection import NamespaceRule, PodMatcher, declared_rule, incoming_rule
+from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import KeptSums
 

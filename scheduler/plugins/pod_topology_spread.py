@@ -30,7 +30,7 @@ from scheduler.model.pods import Pod, spread_problem
 from scheduler.model.terms import HOSTNAME_KEY, Problem, SpreadConstraint
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
-from scheduler.state.selection import NamespaceRule, PodMatcher
+from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "PodTopologySpread"

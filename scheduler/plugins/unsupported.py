@@ -1,9 +1,11 @@
 """
-Unsupported: a pod that needs what is not built yet is refused, in words, instead of being placed wrongly.
+Unsupported: a pod that needs what is not built yet, or is too large to be decided on, is refused in words instead of
+being placed wrongly or holding up all others.
 
 Those are volumes that depend on a node (claims, and the claims made for ephemeral volumes) and resource claims. Not
 an upstream plugin: there VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources would
-look at such a pod. Part of every profile, before all others, so that the refusal is the whole message.
+look at such a pod. What is too large: `model.limits`. Part of every profile, before all others, so that the refusal is
+the whole message.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ class Unsupported:
 def refusal(pod: Pod) -> Status | None:
     """Everything unsupported that the pod's spec names, in one sentence; None where there is nothing."""
     spec = pod.spec
+    if spec.excess is not None:
+        return unresolvable(f"pod has {spec.excess}, which is more than affinity-scheduler decides on")
     needs = [
         *(f'persistentVolumeClaim "{name}"' for name in spec.claims),
         *(f'ephemeral volume "{name}"' for name in spec.ephemeral_volumes),

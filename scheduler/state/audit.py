@@ -118,9 +118,8 @@ def _node_differences(state: ClusterState) -> Iterator[str]:
                 yield f"{nodes.name_of(row)}: non-zero {kept_non_zero} kept, {non_zero[index, row]} recounted"
     offered = {name for node in nodes.nodes if node is not None for name in node.allocatable}
     for resource in sorted({*offered, *(name for name, _ in requested)}):
-        kept = nodes.requested(resource)
         for row in range(nodes.n_rows):
-            if requested[resource, row] != (0 if kept is None else kept[row]):
+            if requested[resource, row] != nodes.requested_at(resource, row):
                 yield f"{nodes.name_of(row)}: {resource} differs, {requested[resource, row]} recounted"
     if nodes.n_live != int(np.count_nonzero(nodes.alive)):
         yield f"{nodes.n_live} live nodes kept, {int(np.count_nonzero(nodes.alive))} recounted"

@@ -145,14 +145,16 @@ class RowCounts:
 
     __slots__ = ("_changes", "_dense", "_per_node", "_sparse", "total", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, by_row: dict[int, int] | None = None) -> None:
+        """The counts that the dict holds, none of them 0; it is theirs from now on."""
         self._changes: list[tuple[int, int]] = []
-        self._sparse: dict[int, int] | None = {}
+        self._sparse: dict[int, int] | None = {} if by_row is None else by_row
         self._dense: Counts = np.zeros(0, dtype=np.int32)
         self._per_node: dict[str, _PerNode] = {}
         #: Pods counted on all rows, rows of vanished nodes included.
-        self.total = 0
-        self.version = 0
+        self.total = sum(self._sparse.values()) if self._sparse else 0
+        #: Changes so far; what was there from the beginning counts as one that is not remembered.
+        self.version = int(self.total != 0)
 
     def add(self, row: int, delta: int) -> None:
         """The row has `delta` pods more (or fewer). O(1)."""

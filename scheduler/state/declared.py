@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 from scheduler.model.pods import PodSpec
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.columns import RowCounts
-from scheduler.state.selection import LabelSet, PodMatcher, Selection, SelectionIndex, declared_rule
+from scheduler.state.matching import PodMatcher, declared_rule
+from scheduler.state.selection import LabelSet, Selection, SelectionIndex
 
 
 class TermKind(Enum):

@@ -79,8 +79,10 @@ class NodeTable:
         self._non_zero: Amounts = np.zeros((2, _FIRST_CAPACITY), dtype=np.int64)
         self._allocatable: Amounts = np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64)
         self._requested: Amounts = np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64)
-        #: The first `_N_PLAIN` are always there.
+        #: What nodes have, lately at least; the first `_N_PLAIN` are always there.
         self._resource_id: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
+        #: What pods ask of a resource that no node has, by row: pods may name resources as they like.
+        self._requested_in_vain: dict[str, dict[int, int]] = {}
         #: Distinct taint lists by id; id 0 is the empty one.
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
@@ -127,14 +129,19 @@ class NodeTable:
         return self._non_zero[:, : self.n_rows]
 
     def allocatable(self, resource: str) -> Amounts | None:
-        """Amount per row that pods may take, None where no node or pod ever named the resource."""
+        """Amount per row that pods may take, None where no node has the resource."""
         index = self._resource_id.get(resource)
         return None if index is None else self._allocatable[index, : self.n_rows]
 
     def requested(self, resource: str) -> Amounts | None:
-        """Amount per row that pods have taken, None where no node or pod ever named the resource."""
+        """Amount per row that pods have taken, None where no node has the resource."""
         index = self._resource_id.get(resource)
         return None if index is None else self._requested[index, : self.n_rows]
+
+    def requested_at(self, resource: str, row: int) -> int:
+        """What pods on the row have taken of the resource, whether a node has it or not; for the audit."""
+        kept = self.requested(resource)
+        return self._requested_in_vain.get(resource, {}).get(row, 0) if kept is None else int(kept[row])
 
     def column(self, key: str) -> LabelColumn:
         """
@@ -222,8 +229,7 @@ class NodeTable:
         self._non_zero[0, row] += usage.non_zero[0]
         self._non_zero[1, row] += usage.non_zero[1]
         for resource, amount in usage.requested.items():
-            index = self._resource(resource)  # first: it may replace the array
-            self._requested[index, row] += amount
+            self._request(resource, row, amount, sign=1)
             self.may_wrap |= amount >= _CANNOT_WRAP
         for port in usage.host_ports:
             held = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
@@ -238,11 +244,11 @@ class NodeTable:
         """
         self.usage_log.note(row)
         self._pod_count[row] -= 1
-        # Subtracted, not added negated: amounts wrap as int64 does, and -2^63 has no counterpart.
+        # Subtracted, not added negated: -2^63 has no counterpart.
         self._non_zero[0, row] -= usage.non_zero[0]
         self._non_zero[1, row] -= usage.non_zero[1]
         for resource, amount in usage.requested.items():
-            self._requested[self._resource(resource), row] -= amount
+            self._request(resource, row, amount, sign=-1)
         for port in usage.host_ports:
             rows = self.ports[port.protocol, port.port]
             held = rows[row]
@@ -299,11 +305,15 @@ class NodeTable:
                 self._taint_set[row] = self._taint_set_id[taints]
 
     def sweep(self) -> None:
-        """Resources that no node has and no pod holds any more are forgotten. O(resources x rows)."""
-        in_use = {*self._allocatable.nonzero()[0].tolist(), *self._requested.nonzero()[0].tolist()}
-        names = [name for name, index in self._resource_id.items() if index < _N_PLAIN or index in in_use]
+        """Resources that no node has any more have no column any more. O(resources x rows)."""
+        offered = set(np.flatnonzero(self._allocatable.any(axis=1)).tolist())
+        names = [name for name, index in self._resource_id.items() if index < _N_PLAIN or index in offered]
         if len(names) == len(self._resource_id):
             return
+        for name in self._resource_id.keys() - names:
+            amounts = self._requested[self._resource_id[name]]
+            if rows := {row: amounts.item(row) for row in np.flatnonzero(amounts).tolist()}:
+                self._requested_in_vain[name] = rows
         kept = [self._resource_id[name] for name in names]
         self._allocatable, self._requested = self._allocatable[kept], self._requested[kept]
         self._resource_id = {name: index for index, name in enumerate(names)}
@@ -316,7 +326,25 @@ class NodeTable:
             blank = np.zeros((1, self._capacity), dtype=np.int64)
             self._allocatable = np.concatenate((self._allocatable, blank))
             self._requested = np.concatenate((self._requested, blank))
+            for row, amount in self._requested_in_vain.pop(name, {}).items():
+                self._requested[found, row] = amount
         return found
+
+    def _request(self, name: str, row: int, amount: int, *, sign: int) -> None:
+        """So much more (sign 1) or less (-1) is asked of the resource. Amounts wrap as int64 does."""
+        index = self._resource_id.get(name)
+        if index is None:
+            rows = self._requested_in_vain.setdefault(name, {})
+            rows[row] = (rows.get(row, 0) + sign * amount + 2**63) % 2**64 - 2**63
+            if not rows[row]:
+                del rows[row]
+            if not rows:
+                del self._requested_in_vain[name]
+        elif sign > 0:
+            self._requested[index, row] += amount
+        else:
+            # Subtracted, not added negated: -2^63 has no counterpart.
+            self._requested[index, row] -= amount
 
     def _set_images(self, row: int, old: Node | None, new: Node | None) -> None:
         self.images_version += 1

@@ -14,9 +14,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from scheduler.model.labels import EVERYTHING, Selector
-from scheduler.model.terms import AffinityTerm
+from scheduler.model.labels import Requirement
 from scheduler.state.columns import RowCounts
+from scheduler.state.matching import NamespaceRule, PodMatcher
 
 if TYPE_CHECKING:
     from scheduler.state.declared import DeclaredTerm
@@ -27,78 +27,6 @@ _V = TypeVar("_V", bound=Hashable)
 #: Selections whose counts are kept; at 5,000 nodes 80 KB each. Past this many the one that was asked longest ago is
 #: counted anew when it is asked again: a tenant's pods can ask as many questions as they have selectors.
 MAX_COUNTED: Final = 2048
-
-_NO_LABELS: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceRule:
-    """The namespaces that a term covers: those named, and those whose labels match."""
-
-    names: frozenset[str]
-    selector: Selector
-
-    def covers(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
-        """Whether pods of the namespace are covered; `labels` is None for a namespace that is not known."""
-        return namespace in self.names or self.selector.matches(_NO_LABELS if labels is None else labels)
-
-    @property
-    def reads_labels(self) -> bool:
-        """Whether relabelling a namespace can change what is covered."""
-        return bool(self.selector.requirements)
-
-
-def incoming_rule(term: AffinityTerm) -> NamespaceRule:
-    """
-    The namespaces that a term of an incoming pod covers.
-
-    Quirk of kubernetes 1.36 (interpodaffinity, getNamespaceLabelsSnapshot): after the matching namespaces were added
-    to the names, the selector itself is still tried, on no labels; one of NotIn and DoesNotExist alone then covers
-    every namespace.
-    """
-    if term.namespace_selector.requirements and term.namespace_selector.matches(_NO_LABELS):
-        return NamespaceRule(term.namespaces, EVERYTHING)
-    return NamespaceRule(term.namespaces, term.namespace_selector)
-
-
-def declared_rule(term: AffinityTerm) -> NamespaceRule:
-    """The namespaces that a term of a running pod covers: its selector read on the incoming pod's namespace."""
-    return NamespaceRule(term.namespaces, term.namespace_selector)
-
-
-@dataclass(frozen=True, slots=True)
-class PodMatcher:
-    """Selects the pods that every part selects; a part is a namespace rule and a label selector."""
-
-    parts: tuple[tuple[NamespaceRule, Selector], ...]
-    #: Namespaces whose pods are never selected, whatever the parts say.
-    exempt: frozenset[str] = frozenset()
-
-    def matches(
-        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
-    ) -> bool:
-        """Whether a pod with these labels in that namespace is selected."""
-        return namespace not in self.exempt and all(
-            selector.matches(labels) and rule.covers(namespace, namespace_labels)
-            for rule, selector in self.parts
-        )
-
-    @property
-    def reads_namespace_labels(self) -> bool:
-        """Whether relabelling a namespace can change what is selected."""
-        return any(rule.reads_labels for rule, _ in self.parts)
-
-    def anchor(self) -> tuple[str, tuple[str, ...]] | None:
-        """A (label, values) that every selected pod has, with the fewest values; None where none is required."""
-        anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
-        return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
-
-    def named_namespaces(self) -> frozenset[str] | None:
-        """The only namespaces that selected pods can be in, where some part names them all; else None."""
-        for rule, _ in self.parts:
-            if not rule.selector.matches(_NO_LABELS) and not rule.selector.requirements:
-                return rule.names
-        return None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -150,6 +78,7 @@ class SelectionIndex:
         self._label_sets: dict[tuple[str, frozenset[tuple[str, str]]], LabelSet] = {}
         self._sets_by_pair: dict[tuple[str, str], set[LabelSet]] = {}
         self._sets_by_namespace: dict[str, set[LabelSet]] = {}
+        self._sets_by_key: dict[str, set[LabelSet]] = {}
         self._selections: dict[PodMatcher, Selection] = {}
         self._by_pair: dict[tuple[str, str], dict[Selection, None]] = {}
         self._by_namespace: dict[str, dict[Selection, None]] = {}
@@ -170,6 +99,7 @@ class SelectionIndex:
         self._label_sets[key] = new
         for pair in labels.items():
             self._sets_by_pair.setdefault(pair, set()).add(new)
+            self._sets_by_key.setdefault(pair[0], set()).add(new)
         self._sets_by_namespace.setdefault(namespace, set()).add(new)
         for selection in self._candidates_for(new):
             if self._matches(selection, new):
@@ -187,10 +117,9 @@ class SelectionIndex:
         self._selections[matcher] = new
         for postings, key in self._places_of(matcher):
             postings.setdefault(key, {})[new] = None
-        for label_set in self._label_sets_for(matcher):
-            if self._matches(new, label_set):
-                label_set.selections[new] = None
-                new.label_sets.add(label_set)
+        new.label_sets = self._selected_by(matcher)
+        for label_set in new.label_sets:
+            label_set.selections[new] = None
         return new
 
     def counted(self, matcher: PodMatcher) -> tuple[RowCounts, RowCounts]:
@@ -201,10 +130,7 @@ class SelectionIndex:
         """
         selection = self.selection(matcher)
         if selection.counts is None or selection.live_counts is None:
-            counts, live = RowCounts(), RowCounts()
-            for label_set in selection.label_sets:
-                _count(label_set, counts, live, sign=1)
-            selection.counts, selection.live_counts = counts, live
+            selection.counts, selection.live_counts = _counted(selection.label_sets)
             if self._max_counted is not None and len(self._counted) >= self._max_counted:
                 self._uncount(next(iter(self._counted)))
         self._counted[selection] = None
@@ -296,19 +222,54 @@ class SelectionIndex:
             return [(self._by_namespace, name) for name in names]
         return [(self._by_nothing, None)]
 
-    def _label_sets_for(self, matcher: PodMatcher) -> Iterable[LabelSet]:
+    def _selected_by(self, matcher: PodMatcher) -> set[LabelSet]:
+        """
+        The label sets that the matcher selects: what `PodMatcher.matches` says of each.
+
+        By sets instead of one by one: a hostile selector has thousands of requirements and values, of which few concern
+        any label set. O(label sets with its anchor, or in its namespaces + values + label sets that have one of them).
+        """
+        found = self._at_least(matcher)
+        for rule, selector in matcher.parts:
+            if selector.is_nothing:
+                return set()
+            for requirement in selector.requirements:
+                self._keep_satisfying(found, requirement)
+            found = self._covered(found, rule)
+        if matcher.exempt:
+            found = {one for one in found if one.namespace not in matcher.exempt}
+        return found
+
+    def _at_least(self, matcher: PodMatcher) -> set[LabelSet]:
+        """All label sets that the matcher may select. A fresh set."""
         anchor = matcher.anchor()
         if anchor is not None:
             key, values = anchor
-            for value in values:
-                yield from self._sets_by_pair.get((key, value), ())
-            return
+            return set().union(*(self._sets_by_pair.get((key, value), ()) for value in values))
         names = matcher.named_namespaces()
         if names is None:
-            yield from self._label_sets.values()
-            return
-        for name in names:
-            yield from self._sets_by_namespace.get(name, ())
+            return set(self._label_sets.values())
+        return set().union(*(self._sets_by_namespace.get(name, ()) for name in names))
+
+    def _keep_satisfying(self, found: set[LabelSet], requirement: Requirement) -> None:
+        key, operator, values = requirement
+        if operator in ("In", "NotIn"):
+            holding = [held for value in values if (held := self._sets_by_pair.get((key, value)))]
+        else:
+            holding = [held] if (held := self._sets_by_key.get(key)) else []
+        if operator in ("NotIn", "DoesNotExist"):
+            found.difference_update(*holding)
+        elif len(holding) == 1:
+            found &= holding[0]
+        else:
+            found &= set().union(*holding)
+
+    def _covered(self, found: set[LabelSet], rule: NamespaceRule) -> set[LabelSet]:
+        if rule.selector.is_empty:
+            return found
+        labels = self.namespace_labels
+        covered = {name: rule.covers(name, labels.get(name)) for name in {one.namespace for one in found}}
+        return found if all(covered.values()) else {one for one in found if covered[one.namespace]}
 
     def _uncount(self, selection: Selection) -> None:
         """Its counts go, and all of it where no running pod declares it."""
@@ -330,6 +291,7 @@ class SelectionIndex:
             selection.label_sets.discard(label_set)
         for pair in label_set.labels.items():
             _discard(self._sets_by_pair, pair, label_set)
+            _discard(self._sets_by_key, pair[0], label_set)
         _discard(self._sets_by_namespace, label_set.namespace, label_set)
 
 
@@ -349,6 +311,19 @@ def _bump(rows: dict[int, int], row: int, delta: int) -> None:
         rows[row] = count
     else:
         del rows[row]
+
+
+def _counted(label_sets: Iterable[LabelSet]) -> tuple[RowCounts, RowCounts]:
+    """All pods of the label sets per row, and those that are not terminating."""
+    every: dict[int, int] = {}
+    terminating: dict[int, int] = {}
+    for label_set in label_sets:
+        for row, count in label_set.rows.items():
+            every[row] = every.get(row, 0) + count
+        for row, count in label_set.terminating_rows.items():
+            terminating[row] = terminating.get(row, 0) + count
+    live = {row: n for row, count in every.items() if (n := count - terminating.get(row, 0))}
+    return RowCounts(every), RowCounts(live)
 
 
 def _count(label_set: LabelSet, counts: RowCounts, live: RowCounts, *, sign: int) -> None:

@@ -17,9 +17,10 @@ from scheduler.state.arrays import Amounts, Counts, Mask
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import LabelColumn, RowCounts
 from scheduler.state.declared import DeclaredTerm
+from scheduler.state.matching import PodMatcher
 from scheduler.state.node_masks import HARD_EFFECTS
 from scheduler.state.node_table import NodeTable
-from scheduler.state.selection import LabelSet, PodMatcher
+from scheduler.state.selection import LabelSet
 
 
 class Snapshot:

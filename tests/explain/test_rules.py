@@ -10,7 +10,7 @@ import pytest
 from scheduler.explain.answers import Domain, Rule
 from scheduler.explain.wording import amount_text, namespaces_text, selector_text
 from scheduler.model.labels import EVERYTHING, NOTHING, parse_selector
-from scheduler.state.selection import NamespaceRule
+from scheduler.state.matching import NamespaceRule
 from tests import build
 from tests.explain.asking import Cluster, alone_per_zone, web, zoned
 

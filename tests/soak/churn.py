@@ -52,7 +52,7 @@ class Churn:
     def round(self, number: int) -> None:
         """One round from its beginning to its end."""
         self._begin(number)
-        for index, document in enumerate(_pods(number)):
+        for index, document in enumerate(pods_of_round(number)):
             self._live(number, index, document)
         self._disturb(number)
         self._end(number)
@@ -139,7 +139,7 @@ class Churn:
             driver.handle(TimePassed())
 
 
-def _pods(number: int) -> list[dict[str, Any]]:
+def pods_of_round(number: int) -> list[dict[str, Any]]:
     """The pods of a round: every rule that a pod can have, in words of this round alone."""
     namespace = f"ns-{number}"
     rack, own = f"rack.example/{number}", {f"app-{number}": "web", "svc": f"s{number}"}

@@ -1,0 +1,84 @@
+"""Which pods a term is about, as a value that can be compared and hashed: equal questions are asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.model.labels import EVERYTHING, Selector
+from scheduler.model.terms import AffinityTerm
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRule:
+    """The namespaces that a term covers: those named, and those whose labels match."""
+
+    names: frozenset[str]
+    selector: Selector
+
+    def covers(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
+        """Whether pods of the namespace are covered; `labels` is None for a namespace that is not known."""
+        return namespace in self.names or self.selector.matches(_NO_LABELS if labels is None else labels)
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether relabelling a namespace can change what is covered."""
+        return bool(self.selector.requirements)
+
+
+def incoming_rule(term: AffinityTerm) -> NamespaceRule:
+    """
+    The namespaces that a term of an incoming pod covers.
+
+    Quirk of kubernetes 1.36 (interpodaffinity, getNamespaceLabelsSnapshot): after the matching namespaces were added
+    to the names, the selector itself is still tried, on no labels; one of NotIn and DoesNotExist alone then covers
+    every namespace.
+    """
+    if term.namespace_selector.requirements and term.namespace_selector.matches(_NO_LABELS):
+        return NamespaceRule(term.namespaces, EVERYTHING)
+    return NamespaceRule(term.namespaces, term.namespace_selector)
+
+
+def declared_rule(term: AffinityTerm) -> NamespaceRule:
+    """The namespaces that a term of a running pod covers: its selector read on the incoming pod's namespace."""
+    return NamespaceRule(term.namespaces, term.namespace_selector)
+
+
+@dataclass(frozen=True, slots=True)
+class PodMatcher:
+    """Selects the pods that every part selects; a part is a namespace rule and a label selector."""
+
+    parts: tuple[tuple[NamespaceRule, Selector], ...]
+    #: Namespaces whose pods are never selected, whatever the parts say.
+    exempt: frozenset[str] = frozenset()
+
+    def matches(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
+    ) -> bool:
+        """Whether a pod with these labels in that namespace is selected."""
+        if namespace in self.exempt:
+            return False
+        for rule, selector in self.parts:
+            if not (selector.matches(labels) and rule.covers(namespace, namespace_labels)):
+                return False
+        return True
+
+    @property
+    def reads_namespace_labels(self) -> bool:
+        """Whether relabelling a namespace can change what is selected."""
+        return any(rule.reads_labels for rule, _ in self.parts)
+
+    def anchor(self) -> tuple[str, tuple[str, ...]] | None:
+        """A (label, values) that every selected pod has, with the fewest values; None where none is required."""
+        anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
+        return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
+
+    def named_namespaces(self) -> frozenset[str] | None:
+        """The only namespaces that selected pods can be in, where some part names them all; else None."""
+        for rule, _ in self.parts:
+            if not rule.selector.matches(_NO_LABELS) and not rule.selector.requirements:
+                return rule.names
+        return None
