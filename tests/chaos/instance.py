@@ -17,14 +17,24 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.model.instructions import Bind, Instruction
-from scheduler.model.stimuli import BindDone, CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus
+from scheduler.model.stimuli import (
+    BindDone,
+    CycleDue,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Stimulus,
+)
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.probes import Listening
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.leadership import ElectionSettings, Leadership
-from tests.chaos.journal import Decided, Journal, Sent
+from tests.chaos.journal import Decided, Journal, Sent, Told
 from tests.chaos.proxy import Wire
 
 #: No wait for the flush is short enough to pass unnoticed.
@@ -193,18 +203,24 @@ class Instance:
     def _listen(self, machine: Machine, agent: str) -> None:
         """What the machine is told and what it decides goes into the journal."""
         handle: Callable[[Stimulus, float], list[Instruction]] = machine.handle
-        seen = {"Pod": 0, "Node": 0, "Namespace": 0}
+        told = Told(self._journal)
 
         def listening(stimulus: Stimulus, now_s: float) -> list[Instruction]:
             match stimulus:
                 case PodSeen(pod):
-                    seen["Pod"] = max(seen["Pod"], int(pod.resource_version))
+                    told.seen("Pod", pod.uid, pod.resource_version)
                     if pod.node_name and machine.state.is_assumed(pod.uid):
                         self.reach("confirmed")
                 case NodeSeen(node):
-                    seen["Node"] = max(seen["Node"], int(node.resource_version))
+                    told.seen("Node", node.name, node.resource_version)
                 case NamespaceSeen(namespace):
-                    seen["Namespace"] = max(seen["Namespace"], int(namespace.resource_version))
+                    told.seen("Namespace", namespace.name, namespace.resource_version)
+                case PodGone(uid):
+                    told.gone("Pod", uid)
+                case NodeGone(name):
+                    told.gone("Node", name)
+                case NamespaceGone(name):
+                    told.gone("Namespace", name)
                 case BindDone():
                     self.reach("answered")
             assumed = {}
@@ -222,7 +238,7 @@ class Instance:
                             key=order.pod.key,
                             node=order.node_name,
                             version=self._journal.version,
-                            seen=dict(seen),
+                            seen=dict(told.newest),
                             assumed=assumed,
                         )
                     )

@@ -32,6 +32,15 @@ class Written:
         now, then = node_of(self.obj), node_of(self.before)
         return now if self.kind == "Pod" and now != then else ""
 
+    def left(self, name: str) -> bool:
+        """Whether this write ended the pod of that uid, or the node or namespace of that name."""
+        if self.kind != "Pod":
+            return self.obj is None and self.key == name
+        if self.obj is None:
+            return self.before is not None and self.before["metadata"]["uid"] == name
+        is_over = (self.obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        return is_over and self.obj["metadata"]["uid"] == name
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -103,6 +112,33 @@ class Journal:
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         shown = None if gone else obj
         self.add(Written(version, self.now_s(), kind.kind, key, shown, before, caller.get()))
+
+
+class Told:
+    """
+    How far an instance has been told of each kind: versions come with what is seen, and for what is gone are found.
+
+    Args: journal: of the cluster.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.newest = dict.fromkeys(WATCHED, 0)
+        #: By uid of a pod, by name of anything else: the version told last.
+        self._of: dict[str, int] = {}
+
+    def seen(self, kind: str, name: str, version: str) -> None:
+        """It was told how the object is in this version."""
+        self._of[name] = int(version)
+        self.newest[kind] = max(self.newest[kind], int(version))
+
+    def gone(self, kind: str, name: str) -> None:
+        """It was told that the object has left: the pod of a uid, or the node or namespace of a name."""
+        last = self._of.get(name, 0)
+        for one in self._journal.written:
+            if one.kind == kind and one.version > last and one.left(name):
+                self.seen(kind, name, str(one.version))
+                return
 
 
 def node_of(obj: JsonObject | None) -> str:
