@@ -14,11 +14,17 @@ from typing import NamedTuple
 
 from scheduler.devcluster.access.identities import User
 from scheduler.devcluster.access.rbac import Wish
-from scheduler.devcluster.kinds import NAMESPACE, kind_of
+from scheduler.devcluster.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    kind_of,
+)
 from scheduler.devcluster.server import DevCluster
 from tests.build import Json
 from tests.integration.cluster import kubeconfig_text
-from tests.manifests.files import MANIFESTS, resources
+from tests.manifests.files import MANIFESTS, documents, resources
 
 _INSTALLED = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret")
 
@@ -74,12 +80,33 @@ def install(cluster: DevCluster, component: str, record: Record = RECORD) -> str
     if cluster.store.find(NAMESPACE, "", where.namespace) is None:
         cluster.store.create(NAMESPACE, "", {"metadata": {"name": where.namespace}})
     for each in where.objects():
-        kind = kind_of(each["apiVersion"], each["kind"])
-        assert kind is not None, each["kind"]
-        cluster.store.create(kind, each["metadata"].get("namespace", ""), each)
+        create(cluster, each)
     if record.told not in cluster.judgements:
         cluster.judgements.append(record.told)
     return cluster.token_of(where.namespace, where.account)
+
+
+def other(cluster: DevCluster, name: str, *, reads: bool) -> str:
+    """A token of a new ServiceAccount of nobody's; it may read metrics as manifests/monitoring has it, or not."""
+    (reader,) = documents(MANIFESTS / "monitoring" / "metrics-reader.yaml")
+    cluster.store.create(SERVICE_ACCOUNT, "default", {"metadata": {"name": name}})
+    if reads:
+        if cluster.store.find(CLUSTER_ROLE, "", reader["metadata"]["name"]) is None:
+            create(cluster, reader)
+        binding = {
+            "metadata": {"name": name},
+            "roleRef": {"kind": "ClusterRole", "name": reader["metadata"]["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+        }
+        cluster.store.create(CLUSTER_ROLE_BINDING, "", binding)
+    return cluster.token_of("default", name)
+
+
+def create(cluster: DevCluster, obj: Json) -> None:
+    """The object of a manifest is there."""
+    kind = kind_of(obj["apiVersion"], obj["kind"])
+    assert kind is not None, obj["kind"]
+    cluster.store.create(kind, obj["metadata"].get("namespace", ""), obj)
 
 
 def account_kubeconfig(cluster: DevCluster, component: str, folder: Path) -> Path:

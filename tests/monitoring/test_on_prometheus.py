@@ -6,8 +6,8 @@ import json
 import math
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path, PurePath
 from typing import Any
 
 import aiohttp
@@ -17,11 +17,12 @@ import yaml
 
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, JsonObject
-from tests import build
+from tests import accounts, build
 from tests.integration.cluster import Cluster
 from tests.integration.conftest import embedded
 from tests.integration.daemon import Daemon, free_port, running
 from tests.integration.waiting import until
+from tests.manifests.files import MANIFESTS, documents
 from tests.monitoring.queries import ALERTS, RULES, Query, of_alerts, of_dashboard, without_thresholds
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
@@ -65,14 +66,23 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def scraping(folder: Path, port: int) -> AsyncIterator[Prometheus]:
-    """A Prometheus with our rules that scrapes this port every second."""
+async def scraping(folder: Path, daemon: Daemon) -> AsyncIterator[Prometheus]:
+    """A Prometheus with our rules that scrapes the daemon every second, as the ServiceMonitor says."""
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("prometheus is not installed (Debian's package prometheus has it)")
     (folder / "rules.yaml").write_text(yaml.safe_dump(RULES["spec"]))
     own = free_port()
-    target = {"job_name": "affinity-scheduler", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+    (folder / "token").write_text(daemon.token)
+    (endpoint,) = documents(MANIFESTS / "monitoring" / "service-monitor.yaml")[0]["spec"]["endpoints"]
+    target = {
+        "job_name": "affinity-scheduler",
+        "static_configs": [{"targets": [f"127.0.0.1:{daemon.port}"]}],
+        "scheme": endpoint["scheme"],
+        "metrics_path": endpoint["path"],
+        "authorization": {"credentials_file": str(folder / PurePath(endpoint["bearerTokenFile"]).name)},
+        "tls_config": {"insecure_skip_verify": endpoint["tlsConfig"]["insecureSkipVerify"]},
+    }
     configuration = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "rule_files": ["rules.yaml"],
@@ -104,9 +114,12 @@ async def scraped(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
     folder = tmp_path_factory.mktemp("scraped")
     async with (
         embedded(folder, bookmark_interval_s=0.5) as cluster,
-        running(Path(cluster.kubeconfig), "--seed", "1") as daemon,
-        scraping(folder, daemon.port) as prometheus,
+        running(Path(cluster.kubeconfig), "--seed", "1", "--bind-address", "0.0.0.0") as daemon,
+        AsyncExitStack() as stack,
     ):
+        assert cluster.devcluster is not None
+        daemon.token = accounts.other(cluster.devcluster, "prometheus", reads=True)
+        prometheus = await stack.enter_async_context(scraping(folder, daemon))
         await cluster.api.enter_namespace()
         for number in range(12):
             labels = {build.ZONE: _ZONES[number % len(_ZONES)]}

@@ -15,11 +15,10 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.faults import Action, Fault
-from scheduler.devcluster.kinds import SERVICE_ACCOUNT, kind_of
+from scheduler.devcluster.kinds import SERVICE_ACCOUNT
 from scheduler.devcluster.server import DevCluster
 from scheduler.serving.certificates import issue
 from tests import accounts
-from tests.build import Json
 from tests.enforcing import process as enforcing
 from tests.integration import daemon as scheduling
 from tests.integration.daemon import Daemon, refused
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OUTSIDE = ("--bind-address", "0.0.0.0")
 METRIC = {"scheduler": "scheduler_pending_pods", "enforcer": "affinity_scheduler_enforced_pods"}
-(READER,) = documents(MANIFESTS / "monitoring" / "metrics-reader.yaml")
 
 
 @dataclass
@@ -48,27 +46,6 @@ class Outside:
         self.daemon.token = self.tokens[who] if who else ""
         async with self.daemon.asked(path, method=method) as answer:
             return answer.status, await answer.text()
-
-
-def create(cluster: DevCluster, obj: Json, namespace: str = "") -> None:
-    kind = kind_of(obj["apiVersion"], obj["kind"])
-    assert kind is not None
-    cluster.store.create(kind, namespace, obj)
-
-
-def account(cluster: DevCluster, name: str, *, reads: bool) -> str:
-    """A token of a new ServiceAccount; with the right to read metrics, as README gives it, or without."""
-    cluster.store.create(SERVICE_ACCOUNT, "default", {"metadata": {"name": name}})
-    if reads:
-        binding = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"kind": "ClusterRole", "name": READER["metadata"]["name"]},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
-        }
-        create(cluster, binding)
-    return cluster.token_of("default", name)
 
 
 @asynccontextmanager
@@ -92,13 +69,12 @@ async def outside(component: str, folder: Path) -> AsyncIterator[Outside]:
             for each in documents(MANIFESTS / "webhook" / "webhooks.yaml"):
                 for hook in each["webhooks"]:
                     del hook["matchConditions"]  # which nothing evaluates there
-                create(cluster, each)
+                accounts.create(cluster, each)
         kubeconfig = accounts.account_kubeconfig(cluster, component, folder)
-        create(cluster, READER)
         tokens = {
-            "prometheus": account(cluster, "prometheus", reads=True),
-            "stranger": account(cluster, "stranger", reads=False),
-            "gone": account(cluster, "gone", reads=True),
+            "prometheus": accounts.other(cluster, "prometheus", reads=True),
+            "stranger": accounts.other(cluster, "stranger", reads=False),
+            "gone": accounts.other(cluster, "gone", reads=True),
             "nobody": "nobody-knows-it",
         }
         cluster.store.delete(SERVICE_ACCOUNT, "default", "gone")
