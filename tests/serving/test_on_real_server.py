@@ -1,0 +1,116 @@
+"""The port of the scheduler on a real API server: its own account asks, and the server's word counts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.apiserver import Address
+from tests.integration.cluster import kubeconfig_text
+from tests.integration.daemon import Daemon, running
+from tests.integration.waiting import until
+from tests.manifests.files import MANIFESTS
+from tests.manifests.kubectl import Kubectl
+
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+
+READER = MANIFESTS / "monitoring" / "metrics-reader.yaml"
+
+
+@dataclass
+class Outside:
+    """The scheduler on all addresses, and tokens by whose they are."""
+
+    daemon: Daemon
+    kubectl: Kubectl
+    tokens: dict[str, str]
+
+    async def status(self, path: str, who: str = "") -> int:
+        self.daemon.token = self.tokens.get(who, "")
+        return (await self.daemon.get(path))[0]
+
+
+def _written(path: Path, address: Address, token: str) -> Path:
+    path.touch(mode=0o600)
+    path.write_text(kubeconfig_text(address.url, token=token, ca_file=str(address.ca_file)))
+    return path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outside(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Outside]:
+    folder = tmp_path_factory.mktemp("outside")
+    kubectl = Kubectl(_written(folder / "admin", real_server, real_server.token))
+    kubectl("apply", "-k", MANIFESTS)
+    kubectl("apply", "-f", READER)
+    tokens = {}
+    for name in ("scraper", "stranger", "gone"):
+        kubectl("create", "serviceaccount", name)
+        tokens[name] = kubectl("create", "token", name).strip()
+    # As README says it.
+    kubectl(
+        *("create", "clusterrolebinding", "scraper", "--clusterrole=affinity-scheduler-metrics-reader"),
+        *("--serviceaccount=default:scraper", "--serviceaccount=default:gone"),
+    )
+    kubectl("delete", "serviceaccount", "gone")
+    account = kubectl("create", "token", "affinity-scheduler", "--namespace", "kube-system").strip()
+    config = folder / "scheduler.yaml"
+    config.write_text((MANIFESTS / "base" / "configuration.yaml").read_text())
+    arguments = ("--config", str(config), "--bind-address", "0.0.0.0")
+    async with running(_written(folder / "account", real_server, account), *arguments) as daemon:
+        yield Outside(daemon, kubectl, tokens | {"nobody": "x.y.z", "itself": account})
+    kubectl(
+        "delete",
+        "--wait=false",
+        "clusterrolebinding/scraper",
+        "serviceaccount/scraper",
+        "serviceaccount/stranger",
+    )
+    kubectl("delete", "--wait=false", "-f", READER)
+    kubectl("delete", "--wait=false", "-k", MANIFESTS)
+
+
+@pytest.mark.parametrize(
+    ("who", "path", "status"),
+    [
+        ("scraper", "/metrics", 200),
+        ("scraper", "/configz", 403),
+        ("stranger", "/metrics", 403),
+        ("itself", "/metrics", 403),
+        ("", "/metrics", 403),
+        ("gone", "/metrics", 401),
+        ("nobody", "/metrics", 401),
+        ("", "/livez", 200),
+        ("", "/readyz", 200),
+        ("nobody", "/healthz", 200),
+    ],
+)
+async def test_the_servers_word_counts(outside: Outside, who: str, path: str, status: int) -> None:
+    async def asked() -> int:
+        return await outside.status(path, who)
+
+    # A binding is not in force everywhere at once.
+    await until(asked, lambda found: found == status, what=f"{status} for {who or 'nobody'}", timeout_s=12)
+
+
+async def test_a_right_that_is_taken_away_ends_within_ten_seconds(outside: Outside) -> None:
+    async def scraping() -> int:
+        return await outside.status("/metrics", "scraper")
+
+    await until(scraping, lambda found: found == 200, what="the right", timeout_s=12)
+    outside.kubectl("delete", "clusterrolebinding", "scraper")
+    await until(scraping, lambda found: found == 403, what="its end", timeout_s=15)
+    outside.kubectl(
+        *("create", "clusterrolebinding", "scraper", "--clusterrole=affinity-scheduler-metrics-reader"),
+        "--serviceaccount=default:scraper",
+    )
+    await until(scraping, lambda found: found == 200, what="the right, given back", timeout_s=15)
+
+
+async def test_its_account_may_ask_all_that(outside: Outside) -> None:
+    outside.daemon.token = outside.tokens["scraper"]
+    assert await outside.daemon.metric("rest_client_requests_total", code="403") == 0
+    assert not outside.daemon.logged("Unable to"), outside.daemon.log()
