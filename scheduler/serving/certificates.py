@@ -84,7 +84,7 @@ def renewed(hosts: Sequence[str], now_s: float, old_authorities: bytes) -> Trust
         old = x509.load_pem_x509_certificates(old_authorities)
     except ValueError:
         old = []
-    alive = [each for each in old if each.not_valid_after_utc.timestamp() > now_s]
+    alive = [each for each in dict.fromkeys(old) if each.not_valid_after_utc.timestamp() > now_s]
     kept = alive[: _MAX_AUTHORITIES - 1]
     authorities = b"".join((fresh.authorities, *(each.public_bytes(Encoding.PEM) for each in kept)))
     return Trusted(authorities, fresh.pair)
@@ -109,6 +109,16 @@ def renewal_reason(trusted: Trusted, hosts: Sequence[str], now_s: float) -> str 
     if not any(_has_issued(authority, certificate) for authority in authorities):
         return "its authority is not known"
     return None
+
+
+def is_trusted(cert: bytes, authorities: bytes) -> bool:
+    """Whether one of the authorities (PEM) has issued the certificate (PEM)."""
+    try:
+        certificate, *_ = x509.load_pem_x509_certificates(cert)
+        known = x509.load_pem_x509_certificates(authorities)
+    except ValueError:
+        return False
+    return any(_has_issued(authority, certificate) for authority in known)
 
 
 def expires_s(cert: bytes) -> float:

@@ -17,7 +17,7 @@ import msgspec
 
 from scheduler.errors import ApiError, Conflict
 from scheduler.observe.logs import Logger
-from scheduler.serving.certificates import renewal_reason, renewed
+from scheduler.serving.certificates import Trusted, is_trusted, renewal_reason, renewed
 from scheduler.serving.tls import Pair, Serving, Sleep
 from scheduler.webhook.storing import Store
 
@@ -51,6 +51,8 @@ class SecretKeeper:
         self._log = log
         self._clock_s = clock_s
         self._served: Pair | None = None
+        #: By which the served pair is trusted: a Secret that somebody emptied says it no more.
+        self._authorities = b""
         #: The pair whose authority was published last, and when it was first.
         self._published: tuple[Pair, float] | None = None
         self._n_webhooks = -1
@@ -67,7 +69,7 @@ class SecretKeeper:
         reason = renewal_reason(stored.trusted, self._hosts, now_s)
         trusted = stored.trusted
         if reason is not None:
-            trusted = renewed(self._hosts, now_s, stored.trusted.authorities)
+            trusted = renewed(self._hosts, now_s, stored.trusted.authorities + self._authorities)
             try:
                 await self._store.write(stored.version, trusted)
             except Conflict:
@@ -75,7 +77,7 @@ class SecretKeeper:
             else:
                 self._log.info(0, "Renewed the serving certificate", reason=reason)
         await self._publish(trusted.authorities)
-        self._adopt(trusted.pair)
+        self._adopt(trusted)
 
     async def run(self, sleep: Sleep = asyncio.sleep) -> None:
         """Round after round, for ever."""
@@ -96,11 +98,15 @@ class SecretKeeper:
             self._log.error("No webhook configuration of this name", err="the API server will not call")
         self._n_webhooks = n_webhooks
 
-    def _adopt(self, pair: Pair) -> None:
-        now_s = self._clock_s()
+    def _adopt(self, trusted: Trusted) -> None:
+        pair, now_s = trusted.pair, self._clock_s()
         if self._published is None or self._published[0] != pair:
             self._published = (pair, now_s)
-        is_due = self._served is None or now_s - self._published[1] >= LEARN_S
+        waited = now_s - self._published[1] >= LEARN_S
+        # Somebody has put another pair into the Secret: what is served is not trusted any more, so nothing is to lose.
+        is_due = waited or self._served is None or not is_trusted(self._served.cert, trusted.authorities)
         if pair != self._served and is_due:
             self._serving.serve(pair)
             self._served = pair
+        if pair == self._served:
+            self._authorities = trusted.authorities

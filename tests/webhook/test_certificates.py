@@ -181,15 +181,31 @@ async def test_a_renewed_pair_waits_until_its_authority_is_known():
 
 
 @pytest.mark.asyncio
-async def test_an_emptied_secret_is_filled_anew():
+async def test_an_emptied_secret_is_filled_anew_and_nobody_is_ever_distrusted():
+    """Neither the replica that fills it nor the other, which comes later."""
+    shared, clock = Shared(), Clock()
+    replicas = [Replica(shared, clock), Replica(shared, clock)]
+    for replica in replicas:
+        await replica.keeper.round()
+    shared.trusted = Trusted(b"", Pair(b"", b""))
+    for _ in range(3):
+        for replica in replicas:
+            await replica.keeper.round()
+            clock.now_s += LEARN_S / 2
+            for each in replicas:
+                assert trusts(shared.published[-1], each.serves, now_s=clock.now_s)
+    assert [len(replica.served.pairs) for replica in replicas] == [2, 2]
+
+
+@pytest.mark.asyncio
+async def test_another_pair_in_the_secret_is_served_at_once():
+    """From a backup, or of a replica that had just started when it was emptied: waiting would only cost time."""
     shared, clock = Shared(), Clock()
     replica = Replica(shared, clock)
     await replica.keeper.round()
-    shared.trusted = Trusted(b"", Pair(b"", b""))
+    shared.trusted = issue([HOST], clock.now_s)
     await replica.keeper.round()
-    clock.now_s += LEARN_S
-    await replica.keeper.round()
-    assert len(replica.served.pairs) == 2
+    assert replica.serves == shared.trusted.pair
     assert trusts(shared.published[-1], replica.serves, now_s=clock.now_s)
 
 
