@@ -1,0 +1,158 @@
+"""Long outages and long pressure: nothing is lost, nothing is hammered, and nobody restarts in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.kinds import POD
+from scheduler.devcluster.server import DevCluster
+from tests import build
+from tests.chaos.instance import Instance
+from tests.chaos.journal import Journal
+from tests.chaos.virtual import run_virtually
+
+TEN_MINUTES_S = 600.0
+#: Longest pause of any retry, and what a relist and the cycles take after it.
+AFTERWARDS_S = 60.0
+#: When every watch has heard a bookmark.
+BOOKMARKED_S = 70.0
+#: Everything but Leases.
+THE_REST = r"^/(api/v1|apis/(events|apps))"
+
+
+@asynccontextmanager
+async def running(*, elected: bool) -> AsyncIterator[tuple[Instance, DevCluster]]:
+    """An instance that has its caches, and leads where there is an election."""
+    async with DevCluster(nodes=4, write_log=True) as cluster:
+        instance = Instance(
+            "one",
+            scheduler_name="ours",
+            elected=elected,
+            server_port=cluster.port,
+            journal=Journal(asyncio.get_running_loop().time),
+            chance=random.Random(1),
+        )
+        living = asyncio.create_task(instance.live())
+        await asyncio.sleep(5.0)
+        assert instance.life is not None
+        scheduler = instance.life.scheduler
+        scheduler._client._on_request = scheduler._metrics.on_request
+        yield instance, cluster
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+
+
+def create(cluster: DevCluster, prefix: str, n_pods: int) -> None:
+    """As a user does whose own connection is fine."""
+    for number in range(n_pods):
+        pod = build.pod(f"{prefix}{number}", spec={"schedulerName": "ours"})
+        del pod["metadata"]["uid"], pod["status"]
+        cluster.store.create(POD, "default", pod)
+
+
+def n_bound(cluster: DevCluster) -> int:
+    return sum("nodeName" in pod["spec"] for pod in cluster.store.list(POD)[0])
+
+
+def n_bindings(cluster: DevCluster) -> int:
+    """Binds that the server has written."""
+    assert cluster.writes is not None
+    return sum(one.kind == "pods" and "node=" in one.summary for one in cluster.writes.writes)
+
+
+def requests(instance: Instance, **labels: str) -> float:
+    """Requests of its current life so far."""
+    return metric(instance, "rest_client_requests_total", **labels)
+
+
+def metric(instance: Instance, name: str, **labels: str) -> float:
+    assert instance.life is not None
+    text = instance.life.scheduler._metrics.render().decode()
+    return sum(
+        (
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ),
+        start=0.0,
+    )
+
+
+def test_ten_minutes_without_a_server_cost_nothing_but_time() -> None:
+    """Binds are in doubt when the server goes, pods come while it is away; one life, and every pod is bound once."""
+
+    async def play() -> None:
+        async with running(elected=False) as (instance, cluster):
+            cluster.faults.add(Fault(action=Action.LOSE_ANSWER, path="/binding$", times=5, delay_s=1.0))
+            create(cluster, "before", 10)
+            await asyncio.sleep(0.5)
+            instance.wire.cut(refuse=True)
+            before = requests(instance)
+            await asyncio.sleep(TEN_MINUTES_S / 2)
+            create(cluster, "meanwhile", 10)
+            await asyncio.sleep(TEN_MINUTES_S / 2)
+            n_tried = requests(instance) - before
+            # Seven watches twice a minute, binds in doubt six times, events ten seconds apart.
+            assert 100 < n_tried < 1000
+            instance.wire.thaw()
+            await asyncio.sleep(AFTERWARDS_S)
+            assert n_bound(cluster) == 20
+            assert n_bindings(cluster) == 20
+            assert (instance.n_lives, instance.crashes) == (1, [])
+            assert instance.life is not None
+            await asyncio.sleep(BOOKMARKED_S)
+            assert instance.life.scheduler._is_fresh()
+
+    run_virtually(play())
+
+
+def test_a_leader_that_cannot_renew_for_ten_minutes_ends_and_comes_back_to_all_its_work() -> None:
+    """It may not go on as if it led; whoever starts it again, it waits for the server and finds every pod."""
+
+    async def play() -> None:
+        async with running(elected=True) as (instance, cluster):
+            create(cluster, "before", 5)
+            await asyncio.sleep(1.0)
+            instance.wire.cut(refuse=True)
+            await asyncio.sleep(TEN_MINUTES_S)
+            assert instance.n_lives > 1
+            create(cluster, "after", 5)
+            instance.wire.thaw()
+            await asyncio.sleep(AFTERWARDS_S)
+            assert n_bound(cluster) == n_bindings(cluster) == 10
+            assert instance.crashes == []
+
+    run_virtually(play())
+
+
+def test_ten_minutes_of_429_slow_it_down_and_cost_no_leadership() -> None:
+    """Everything but the Lease is throttled: the leader stays, asks as seldom as it was told to, and sheds events."""
+
+    async def play() -> None:
+        async with running(elected=True) as (instance, cluster):
+            cluster.faults.add(
+                Fault(action=Action.RESPOND, path=THE_REST, code=429, retry_after_s=10, times=-1)
+            )
+            create(cluster, "p", 30)
+            before = requests(instance, code="429")
+            # The watch that is open brings the pods.
+            await asyncio.sleep(TEN_MINUTES_S)
+            n_throttled = requests(instance, code="429") - before
+            # 30 pods, five tries each 10 s apart, then a backoff of 10 s, at most; and the watches.
+            assert 30 < n_throttled < 3000
+            assert instance.life is not None
+            assert instance.life.scheduler._leads()
+            assert instance.n_lives == 1
+            cluster.faults.clear()
+            await asyncio.sleep(AFTERWARDS_S)
+            assert n_bound(cluster) == n_bindings(cluster) == 30
+            assert metric(instance, "affinity_scheduler_events_dropped_total") > 0
+
+    run_virtually(play())
