@@ -28,13 +28,14 @@ from scheduler.cli.asking.sources import (
     read_world,
     settings_of,
 )
-from scheduler.cli.asking.world import World, exempt_of
+from scheduler.cli.asking.world import World
 from scheduler.core.recording import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.answers import Explanation
 from scheduler.explain.creating import Plan
 from scheduler.explain.explaining import Question, explained
 from scheduler.model.pods import MalformedObjectError, Pod, PodDecoder
+from scheduler.shell.profiles import exempt_of
 
 #: Ties are drawn from here, so that the same cluster gets the same answer.
 _SEED: Final = 1

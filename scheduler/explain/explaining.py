@@ -45,7 +45,7 @@ class Question:
     `new_profile` makes the profile that the pod is decided by, a fresh one for each state, since plugins keep what they
     computed from one. `new_state` makes an empty state of the same settings. `pending`: pods without a node, of any
     scheduler. `exempt`: namespaces that the profile's required anti-affinity does not see. `recorded`: what the pod's
-    annotation says of its own decision. `notes` are handed on.
+    annotation says of its own decision. `notes` are handed on. `suggests`: whether changes are tried, on a copy.
     """
 
     pod: Pod
@@ -57,6 +57,7 @@ class Question:
     exempt: frozenset[str] = frozenset()
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
+    suggests: bool = True
 
 
 def explained(question: Question) -> Explanation:
@@ -114,14 +115,17 @@ def _refused(question: Question, error: FitError) -> Explanation:
     findings = [*spread_findings(case, hard_constraints(question.pod, profile)), *affinity_findings(case)]
     groups, n_more_groups = grouped(case, error, findings)
     told = sorted(findings, key=lambda finding: -int(np.count_nonzero(finding.broken)))[:_SHOWN_RULES]
-    trials = Trials(question.pod, question.state, question.new_state, question.new_profile, question.chance)
+    if question.suggests:
+        trials = Trials(
+            question.pod, question.state, question.new_state, question.new_profile, question.chance
+        )
+        answer = with_parts(answer, suggestions=suggested(case, trials, findings))
     return with_parts(
         answer,
         groups=groups,
         n_more_groups=n_more_groups,
         rules=tuple(rule_of(case, finding) for finding in told),
         n_more_rules=len(findings) - len(told),
-        suggestions=suggested(case, trials, findings),
     )
 
 

@@ -110,6 +110,10 @@ class PodQueue:
         """The pod, wherever it is, or None if it is OUTSIDE."""
         return self._pods.get(uid)
 
+    def pods(self) -> Iterable[QueuedPod]:
+        """Every pod that is not OUTSIDE, in-flight ones included; to be read before the next change."""
+        return self._pods.values()
+
     def depths(self) -> dict[str, int]:
         """Pods per `queue` label of `scheduler_pending_pods`. Cost: O(1)."""
         return {

@@ -1,5 +1,5 @@
 """
-The HTTP endpoints: /metrics, /healthz, /livez, /readyz and /configz, as kube-scheduler answers them.
+The HTTP endpoints: /metrics, /healthz, /livez, /readyz and /configz as kube-scheduler answers them; /debug/explain.
 
 On loopback plain HTTP, elsewhere HTTPS behind a gate. Everything is answered from memory, within a few milliseconds.
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from scheduler.kube.client import KubeClient, RequestHook
 from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.observe.logs import Logger, quoted
 from scheduler.observe.metrics import CONTENT_TYPE
+from scheduler.serving.debugging import PATH, Debugging, Explain, is_loopback
 from scheduler.serving.gate import ALWAYS_ALLOWED, AT_ONCE, Gate
 from scheduler.serving.listener import Listener
 from scheduler.serving.tls import FileKeeper, OwnKeeper, Pair, load_pair, server_context
@@ -68,7 +69,7 @@ class Listening:
         """Whether it is HTTPS, and whoever asks has to be known: wherever others than this machine's may ask."""
         if self.insecure_http or not self.port:
             return False
-        return self.cert_file is not None or not _is_loopback(self.address)
+        return self.cert_file is not None or not is_loopback(self.address)
 
 
 @asynccontextmanager
@@ -111,6 +112,7 @@ class Probes:
         configz: the JSON body of /configz.
         ready: what /readyz checks, by name, in order.
         live: what /livez and /healthz check besides that the process answers, likewise.
+        explain: answers /debug/explain, which is not there without it, nor where anybody from anywhere may ask.
     """
 
     def __init__(
@@ -123,12 +125,17 @@ class Probes:
         configz: Callable[[], str],
         ready: Mapping[str, Check],
         live: Mapping[str, Check] = _NOTHING,
+        explain: Explain | None = None,
     ) -> None:
         if listening.is_secure and gate is None:
             raise ValueError("a port that leaves the pod needs a gate")
         self._listening = listening
         self._log = log
         app = application(render=render, configz=configz, live=live, ready=ready)
+        is_open = not listening.is_secure
+        if explain is not None and not (is_open and not is_loopback(listening.address)):
+            debugging = Debugging(explain, is_open=is_open, now_s=time.monotonic)
+            app.router.add_get(PATH, debugging.handle)
         self._tls = server_context() if listening.is_secure else None
         if listening.is_secure and gate is not None:
             app.middlewares.insert(0, gate.middleware())
@@ -155,7 +162,7 @@ class Probes:
             raise self._explained(error) from error
         if keeper is not None:
             self._keeping = asyncio.create_task(keeper.run(), name="certificate")
-        elif listening.insecure_http and not _is_loopback(listening.address):
+        elif listening.insecure_http and not is_loopback(listening.address):
             self._log.info(
                 0,
                 "Metrics are served over plain HTTP to whoever asks: --insecure-http",
@@ -279,11 +286,3 @@ def _plain(text: str, *, status: int = 200) -> web.Response:
     return web.Response(
         text=text, status=status, charset="utf-8", headers={"X-Content-Type-Options": "nosniff"}
     )
-
-
-def _is_loopback(address: str) -> bool:
-    """Whether nobody but this machine's processes reaches the address; a name that could be anything does not count."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

@@ -41,6 +41,7 @@ from scheduler.shell.leadership import ElectionSettings, Leadership
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pressure import CEILING, BindLimit
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for, uses_default_spreading
+from scheduler.shell.questions import Questions
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.state.cluster import ClusterState
@@ -175,6 +176,7 @@ class Scheduler:
             records_decisions=options.decision_annotations,
         )
         metrics.watch_state(self._queue, self._state)
+        self._questions = Questions(settings, self._state, self._queue, now_s=now_s)
         self._inbox = Inbox()
         kinds = always_watched()
         if any(uses_default_spreading(profile) for profile in settings.profiles):
@@ -226,6 +228,7 @@ class Scheduler:
                 "caches-fresh": self._is_fresh,
                 "shutdown": lambda: not self._stopping,
             },
+            explain=self._questions.answer,
         )
         await probes.start()
         # Logged this late, so that input which a person has to mend is the only line there is.
@@ -345,6 +348,7 @@ class Scheduler:
 
     def _attempted(self, attempt: Attempted) -> None:
         self._metrics.on_attempt(attempt, self._now_s())
+        self._questions.keep(attempt)
         pod = attempt.pod
         match attempt.result:
             case "scheduled":

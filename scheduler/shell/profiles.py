@@ -49,12 +49,13 @@ def exempt_namespaces(settings: Settings) -> frozenset[str]:
 
     Running pods have no profile of ours, so what they declare is exempt for all or for none.
     """
-    found: set[str] = set()
-    for profile in settings.profiles:
-        args = profile.args_by_plugin.get(AFFINITY)
-        if isinstance(args, InterPodAffinityArgs):
-            found.update(args.exempt_namespaces)
-    return frozenset(found)
+    return frozenset().union(*map(exempt_of, settings.profiles))
+
+
+def exempt_of(profile: ProfileSettings) -> frozenset[str]:
+    """Namespaces that the profile's required anti-affinity does not see."""
+    args = profile.args_by_plugin.get(AFFINITY)
+    return frozenset(args.exempt_namespaces) if isinstance(args, InterPodAffinityArgs) else frozenset()
 
 
 def uses_default_spreading(profile: ProfileSettings) -> bool:

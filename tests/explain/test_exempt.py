@@ -7,11 +7,10 @@ import random
 
 import pytest
 
-from scheduler.cli.asking.world import exempt_of
 from scheduler.explain.answers import Explanation
 from scheduler.explain.explaining import Question, explained
 from scheduler.settings.loading import parse_settings
-from scheduler.shell.profiles import built_profiles, exempt_namespaces
+from scheduler.shell.profiles import built_profiles, exempt_namespaces, exempt_of
 from scheduler.state.cluster import ClusterState
 from tests import build
 from tests.explain.asking import Cluster, decoded, web, zoned

@@ -121,3 +121,12 @@ async def test_log_lines_are_json(busy: Daemon) -> None:
     assert bound["node"]
     (waiting,) = (line for line in lines if line["msg"] == "Unable to schedule pod; no fit; waiting")
     assert waiting["err"] == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+async def test_a_pending_pod_is_explained_while_it_runs(busy: Daemon, server: Cluster) -> None:
+    """The reason as its event has it; of a pod that is bound nothing."""
+    status, text = await busy.get(f"/debug/explain?namespace={server.api.namespace}&pod=too-large")
+    answer = json.loads(text)
+    assert status == 200
+    assert answer["explanation"]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert answer["pending"]["last"]["result"] == "unschedulable"

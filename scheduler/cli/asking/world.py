@@ -9,12 +9,10 @@ from typing import Final
 import msgspec
 
 from scheduler.explain.creating import Plan
-from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.framework.profile import Profile
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pods import MalformedObjectError, Pod, PodDecoder
 from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
-from scheduler.plugins.inter_pod_affinity import NAME as AFFINITY
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.informers import Watched, always_watched, watched_for_default_spreading
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, uses_default_spreading
@@ -133,12 +131,6 @@ def watched_kinds(settings: Settings) -> tuple[Watched[object], ...]:
     if any(uses_default_spreading(profile) for profile in settings.profiles):
         return always_watched() + watched_for_default_spreading()
     return always_watched()
-
-
-def exempt_of(profile: ProfileSettings) -> frozenset[str]:
-    """Namespaces that the profile's required anti-affinity does not see."""
-    args = profile.args_by_plugin.get(AFFINITY)
-    return frozenset(args.exempt_namespaces) if isinstance(args, InterPodAffinityArgs) else frozenset()
 
 
 def _workload(owner: Mapping[str, object]) -> Workload:

@@ -1,0 +1,129 @@
+"""/debug/explain over real connections: who gets an answer, to which questions, and how often."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from scheduler.observe.logs import Logger
+from scheduler.serving.debugging import PATH, Debugging, Explain
+from scheduler.serving.probes import Listening, Probes
+
+pytestmark = pytest.mark.asyncio
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def answer(namespace: str, pod: str) -> bytes | None:
+    return None if pod == "unknown" else json.dumps([namespace, pod]).encode()
+
+
+@asynccontextmanager
+async def served(
+    *, explain: Explain = answer, is_open: bool = True, clock: Clock | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    app = web.Application()
+    app.router.add_get(PATH, Debugging(explain, is_open=is_open, now_s=clock or Clock()).handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "body"),
+    [
+        ("", 200, '["", ""]'),
+        ("?namespace=a&pod=b", 200, '["a", "b"]'),
+        ("?pod=b", 400, "expected ?namespace=NAMESPACE&pod=NAME, or neither of them\n"),
+        ("?namespace=a", 400, "expected ?namespace=NAMESPACE&pod=NAME, or neither of them\n"),
+        (
+            f"?namespace=a&pod={'b' * 254}",
+            400,
+            "expected ?namespace=NAMESPACE&pod=NAME, or neither of them\n",
+        ),
+        ("?namespace=a&pod=unknown", 404, "this scheduler has no such pending pod\n"),
+    ],
+)
+async def test_a_question_names_one_pod_or_none(query: str, status: int, body: str) -> None:
+    async with served() as client, client.get(PATH + query) as response:
+        assert (response.status, await response.text()) == (status, body)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_nothing_but_reading_is_served(method: str) -> None:
+    async with served() as client, client.request(method, PATH) as response:
+        assert response.status == 405
+
+
+@pytest.mark.parametrize(
+    ("host", "is_open", "status"),
+    [
+        ("localhost:10259", True, 200),
+        ("127.0.0.1", True, 200),
+        ("[::1]:10259", True, 200),
+        ("evil.example", True, 403),
+        ("localhost.evil.example:10259", True, 403),
+        ("127.0.0.1.evil.example", True, 403),
+        ("10.0.0.1", True, 403),
+        ("[::1", True, 403),
+        ("", True, 403),
+        pytest.param("10.0.0.1:10259", False, 200, id="where the API server says who may ask"),
+    ],
+)
+async def test_an_open_port_answers_to_this_machines_own_names_alone(
+    host: str, is_open: bool, status: int
+) -> None:
+    """A page whose name was rebound to 127.0.0.1 still says its own name."""
+    async with served(is_open=is_open) as client, client.get(PATH, headers={"Host": host}) as response:
+        assert response.status == status
+
+
+async def test_answers_take_a_tenth_of_the_time_and_no_more() -> None:
+    """After an answer that took 0.5 s nobody gets one for 4.5 s."""
+    clock = Clock()
+
+    def slow(_namespace: str, _pod: str) -> bytes | None:
+        clock.now_s += 0.5
+        return b"{}"
+
+    async with served(explain=slow, clock=clock) as client:
+        found = []
+        for wait_s in (0.0, 0.0, 4.4, 0.2):
+            clock.now_s += wait_s
+            async with client.get(PATH) as response:
+                found.append((response.status, response.headers.get("Retry-After")))
+    assert found == [(200, None), (429, "5"), (429, "1"), (200, None)]
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [("127.0.0.1", 200), pytest.param("0.0.0.0", 404, id="plain HTTP for whoever reaches it")],
+)
+async def test_it_is_not_there_where_anybody_from_anywhere_may_ask(address: str, status: int) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = int(taken.getsockname()[1])
+    probes = Probes(
+        Listening(address, port, insecure_http=True),
+        log=Logger(logging.getLogger("test")),
+        render=lambda: b"",
+        configz=lambda: "{}",
+        ready={},
+        explain=answer,
+    )
+    await probes.start()
+    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{PATH}") as response:
+        assert response.status == status
+    await probes.stop()
