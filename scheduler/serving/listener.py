@@ -19,8 +19,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-#: Connections at a time: a few probes and scrapers are what is expected.
-MAX_CONNECTIONS: Final = 128
+#: Connections at a time: a few probes and scrapers are what is expected, and with TLS each takes up to 0.7 MB.
+MAX_CONNECTIONS: Final = 64
 #: From the connection to its first whole request; Go's servers wait 32 s for a header.
 FIRST_REQUEST_S: Final = 10.0
 #: Connections kept open without a request: a scraper comes every 10 to 60 s.
