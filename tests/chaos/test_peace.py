@@ -1,0 +1,147 @@
+"""What must be so once all is quiet, and that each part of it is missed where it is not so."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from scheduler.model.stimuli import NamespaceGone, NodeGone, PodGone, SweepDue
+from tests.chaos.caches import Peace, miscounts
+from tests.chaos.happenings import AddNamespace, AddNode, AddPod
+from tests.chaos.instance import Instance
+from tests.chaos.journal import Journal
+from tests.chaos.run import OURS, THEIRS, repeatable
+from tests.chaos.stage import Stage
+from tests.chaos.venue import EMBEDDED, Setting
+from tests.chaos.verdicts import Verdict
+from tests.chaos.virtual import run_virtually
+
+Damage = Callable[[Instance, Stage], Awaitable[None]]
+
+
+async def _none(_instance: Instance, _stage: Stage) -> None:
+    """All is well."""
+
+
+async def _a_node_lost(instance: Instance, _stage: Stage) -> None:
+    assert instance.machine is not None
+    instance.machine.handle(NodeGone("n1"), 0.0)
+
+
+async def _a_namespace_lost(instance: Instance, _stage: Stage) -> None:
+    assert instance.machine is not None
+    instance.machine.handle(NamespaceGone("red"), 0.0)
+
+
+async def _a_placed_pod_lost(instance: Instance, _stage: Stage) -> None:
+    assert instance.machine is not None
+    instance.machine.handle(PodGone(next(iter(instance.machine.state.placed))), 0.0)
+
+
+async def _a_waiting_pod_forgotten(instance: Instance, _stage: Stage) -> None:
+    machine = instance.machine
+    assert machine is not None
+    machine.queue.delete(next(iter(machine._pending)))
+
+
+async def _nobody_there(instance: Instance, _stage: Stage) -> None:
+    instance.restart_after_s = 1e6
+    instance.kill()
+
+
+async def _a_pod_that_nobody_takes(_instance: Instance, stage: Stage) -> None:
+    await stage.perform(AddPod("red/theirs", "plain", THEIRS))
+
+
+@pytest.mark.parametrize(
+    ("damage", "verdict"),
+    [
+        pytest.param(_none, None, id="whole"),
+        pytest.param(_a_node_lost, Verdict.CACHE, id="node"),
+        pytest.param(_a_namespace_lost, Verdict.CACHE, id="namespace"),
+        pytest.param(_a_placed_pod_lost, Verdict.CACHE, id="placed pod"),
+        pytest.param(_nobody_there, Verdict.CACHE, id="no instance"),
+        pytest.param(_a_waiting_pod_forgotten, Verdict.LEFT, id="waiting pod"),
+        pytest.param(_a_pod_that_nobody_takes, Verdict.LEFT, id="left over"),
+    ],
+)
+def test_peace_is_broken_by_whatever_is_missing(damage: Damage, verdict: Verdict | None) -> None:
+    """One pod placed and one that nothing fits; then something is damaged, and half a minute does not heal it."""
+    found: list[Verdict] = []
+
+    async def play() -> None:
+        async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
+            one = _instance(opened.port, journal)
+            stage = Stage(opened.server, [one], journal)
+            life = asyncio.create_task(one.live())
+            for happening in (
+                AddNamespace("red", "x"),
+                AddNode("n1", "2", "a"),
+                AddPod("red/placed", "plain", OURS),
+                AddPod("red/waiting", "big", OURS),
+            ):
+                await stage.perform(happening)
+            await asyncio.sleep(20.0)
+            await damage(one, stage)
+            peace = Peace(opened.server, [one], frozenset({OURS, THEIRS}), journal)
+            await peace.settled(30.0)
+            found.extend({wrong.verdict for wrong in peace.wrongs})
+            life.cancel()
+            await asyncio.gather(life, return_exceptions=True)
+
+    with repeatable(1):
+        run_virtually(play())
+    assert found == ([] if verdict is None else [verdict])
+
+
+def test_counts_that_differ_are_missed_too() -> None:
+    async def play() -> None:
+        async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
+            one = _instance(opened.port, journal)
+            await Stage(opened.server, [one], journal).perform(AddNode("n1", "1", "a"))
+            life = asyncio.create_task(one.live())
+            await asyncio.sleep(1.0)
+            assert list(miscounts(one)) == []
+            assert one.machine is not None
+            one.machine.state.nodes.pod_count[0] += 1
+            assert [wrong.verdict for wrong in miscounts(one)] == [Verdict.COUNTS]
+            life.cancel()
+            await asyncio.gather(life, return_exceptions=True)
+
+    with repeatable(1):
+        run_virtually(play())
+
+
+def test_an_instance_that_crashes_says_why() -> None:
+    """And comes back."""
+
+    async def play() -> None:
+        async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
+            one = _instance(opened.port, journal)
+            life = asyncio.create_task(one.live())
+            await asyncio.sleep(1.0)
+            assert one.life is not None
+            one.life.scheduler._inbox.put_now(SweepDue)  # type: ignore[arg-type]  # a class is no stimulus
+            await asyncio.sleep(5.0)
+            assert len(one.crashes) == 1
+            assert "AssertionError" in one.crashes[0]
+            assert one.n_lives == 2
+            life.cancel()
+            await asyncio.gather(life, return_exceptions=True)
+
+    with repeatable(1):
+        run_virtually(play())
+
+
+def _instance(port: int, journal: Journal) -> Instance:
+    return Instance(
+        "one",
+        scheduler_name=OURS,
+        elected=False,
+        server_port=port,
+        journal=journal,
+        chance=random.Random(1),
+    )
