@@ -1,7 +1,7 @@
 """
 The transport: sends requests, returns bytes or raises the ApiError that the answer means.
 
-It retries nothing but a 401; aiohttp repeats a GET, PUT or DELETE once if its connection turns out to be closed.
+It retries nothing but a 401, and a GET, PUT or DELETE once if its connection turns out to be closed.
 
 Watches and calls have separate connection pools: a hundred binds in flight never keep a watch from reconnecting.
 Compression is off, as in kube-scheduler: unpacking costs more CPU than a local network saves.
@@ -15,27 +15,28 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import aiohttp
 from yarl import URL
 
 from scheduler.errors import ApiError, Invalid, SettingsError, Unauthorized, Unreachable
-from scheduler.kube.credentials import Credentials
+from scheduler.kube.calls import BODY_LIMIT_BYTES, CONNECT_TIMEOUT_S, Answer, Calls, DirectCalls
+from scheduler.kube.credentials import Credentials, Endpoint
 from scheduler.kube.pacing import TokenBucket
 from scheduler.kube.requests import Request, Verb
 from scheduler.kube.responses import error_of
+
+_T = TypeVar("_T")
 
 #: Receives (verb, HTTP method, status code or "<error>", host, seconds) of every answer; of a stream, its headers.
 RequestHook: TypeAlias = Callable[[Verb, str, str, str, float], None]
 
 #: A watch that says nothing for so long is taken for dead. Servers send a bookmark about once a minute.
 SILENT_S: Final = 150.0
-CONNECT_TIMEOUT_S: Final = 10.0
 #: etcd stores no object above 1.5 MiB; aiohttp's own default of 64 KiB breaks watches of large ones.
 READ_BUFFER_BYTES: Final = 2 << 20
 LINE_LIMIT_BYTES: Final = 4 << 20
-BODY_LIMIT_BYTES: Final = 256 << 20
 #: Lines handed over at a time, so that other tasks get their turn: about 2 ms of work.
 LINES_AT_ONCE: Final = 200
 
@@ -78,7 +79,13 @@ class KubeClient:
         self._now_s = now_s
         self._sleep = sleep
         self._host = URL(self._endpoint.server).authority
-        self._calls = self._session(max_connections)
+        self._calls: Calls
+        if self._endpoint.proxy is None:
+            self._calls = DirectCalls(
+                self._endpoint, user_agent=self._user_agent, max_connections=max_connections, now_s=now_s
+            )
+        else:
+            self._calls = _ProxiedCalls(self._session(max_connections), self._endpoint)
         self._watches = self._session(_WATCH_CONNECTIONS)
 
     async def __aenter__(self) -> KubeClient:
@@ -91,8 +98,10 @@ class KubeClient:
 
     async def close(self) -> None:
         """All connections are closed; streams still open end with Unreachable."""
-        await self._calls.close()
-        await self._watches.close()
+        try:
+            await self._calls.close()
+        finally:
+            await self._watches.close()
 
     async def request(self, request: Request, *, timeout_s: float) -> bytes:
         """
@@ -103,12 +112,7 @@ class KubeClient:
         Raises:
             ApiError: of the class that the status means; Unreachable if there was no answer in time.
         """
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
-        async with await self._answered(self._calls, request, timeout) as response:
-            try:
-                return await _bounded_body(response)
-            except _LOST as error:
-                raise _unreachable(error, request) from error
+        return await self._authorized(lambda authorization: self._called(request, authorization, timeout_s))
 
     async def stream(
         self, request: Request, *, silent_s: float = SILENT_S
@@ -123,7 +127,7 @@ class KubeClient:
                 inside a line, or nothing comes for `silent_s`; Invalid if a line exceeds `LINE_LIMIT_BYTES`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silent_s)
-        response = await self._answered(self._watches, request, timeout)
+        response = await self._authorized(lambda authorization: self._opened(request, authorization, timeout))
         tail = b""
         try:
             while data := await response.content.readany():
@@ -143,13 +147,11 @@ class KubeClient:
         if tail:
             raise Unreachable(0, "ConnectionLost", "the stream ended inside a line")
 
-    async def _answered(
-        self, session: aiohttp.ClientSession, request: Request, timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        """An answer of 2xx, its body unread. A 401 is tried once more with a renewed identity: it had no effect."""
+    async def _authorized(self, send: Callable[[str | None], Awaitable[_T]]) -> _T:
+        """What `send` returns. After a 401 it is called once more, with a renewed identity: a 401 had no effect."""
         authorization = await self._credentials.authorization()
         try:
-            return await self._sent(session, request, timeout, authorization)
+            return await send(authorization)
         except Unauthorized as refusal:
             try:
                 renewed = await self._credentials.renew(authorization)
@@ -157,32 +159,28 @@ class KubeClient:
                 raise Unauthorized(401, refusal.reason, f"{refusal.message} ({error})") from error
             if not renewed:
                 raise
-        return await self._sent(session, request, timeout, await self._credentials.authorization())
+        return await send(await self._credentials.authorization())
 
-    async def _sent(
-        self,
-        session: aiohttp.ClientSession,
-        request: Request,
-        timeout: aiohttp.ClientTimeout,
-        authorization: str | None,
-    ) -> aiohttp.ClientResponse:
-        if self._bucket is not None and (wait_s := self._bucket.reserve(self._now_s())) > 0:
-            await self._sleep(wait_s)
-        headers = {"Authorization": authorization} if authorization else {}
-        if request.content_type:
-            headers["Content-Type"] = request.content_type
+    async def _called(self, request: Request, authorization: str | None, timeout_s: float) -> bytes:
+        await self._turn()
         code, started_s = "<error>", self._now_s()
         try:
-            response = await session.request(
-                request.method,
-                URL(self._endpoint.server + request.target, encoded=True),
-                data=request.body or None,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-                server_hostname=self._endpoint.server_hostname,
-                proxy=self._endpoint.proxy,
-            )
+            answer = await self._calls.ask(request, authorization, timeout_s)
+            code = str(answer.status)
+        finally:
+            self._tell(request, code, started_s)
+        if answer.status < 300:
+            return answer.body
+        raise error_of(answer.status, answer.body, retry_after=answer.retry_after)
+
+    async def _opened(
+        self, request: Request, authorization: str | None, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """An answer of 2xx, its body unread."""
+        await self._turn()
+        code, started_s = "<error>", self._now_s()
+        try:
+            response = await _sent(self._watches, self._endpoint, request, authorization, timeout)
             code = str(response.status)
             if response.status < 300:
                 return response
@@ -192,8 +190,15 @@ class KubeClient:
         except _LOST as error:
             raise _unreachable(error, request) from error
         finally:
-            if self._on_request is not None:
-                self._on_request(request.verb, request.method, code, self._host, self._now_s() - started_s)
+            self._tell(request, code, started_s)
+
+    async def _turn(self) -> None:
+        if self._bucket is not None and (wait_s := self._bucket.reserve(self._now_s())) > 0:
+            await self._sleep(wait_s)
+
+    def _tell(self, request: Request, code: str, started_s: float) -> None:
+        if self._on_request is not None:
+            self._on_request(request.verb, request.method, code, self._host, self._now_s() - started_s)
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         tls = self._endpoint.tls
@@ -207,6 +212,49 @@ class KubeClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER_BYTES,
         )
+
+
+class _ProxiedCalls:
+    """Calls through a proxy; see `calls.Calls`."""
+
+    def __init__(self, session: aiohttp.ClientSession, endpoint: Endpoint) -> None:
+        self._session = session
+        self._endpoint = endpoint
+
+    async def ask(self, request: Request, authorization: str | None, timeout_s: float) -> Answer:
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        try:
+            response = await _sent(self._session, self._endpoint, request, authorization, timeout)
+            async with response:
+                body = await _bounded_body(response)
+        except _LOST as error:
+            raise _unreachable(error, request) from error
+        return Answer(response.status, body, response.headers.get("Retry-After"))
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+async def _sent(
+    session: aiohttp.ClientSession,
+    endpoint: Endpoint,
+    request: Request,
+    authorization: str | None,
+    timeout: aiohttp.ClientTimeout,
+) -> aiohttp.ClientResponse:
+    headers = {"Authorization": authorization} if authorization else {}
+    if request.content_type:
+        headers["Content-Type"] = request.content_type
+    return await session.request(
+        request.method,
+        URL(endpoint.server + request.target, encoded=True),
+        data=request.body or None,
+        headers=headers,
+        timeout=timeout,
+        allow_redirects=False,
+        server_hostname=endpoint.server_hostname,
+        proxy=endpoint.proxy,
+    )
 
 
 def product_version() -> str:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
-from scheduler.kube import client as client_module
+from scheduler.kube import calls as calls_module
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.credentials import Credentials, Endpoint, Identity
 from scheduler.kube.requests import JSON, Request, Resource, bind, get_pod, list_page, watch
@@ -193,7 +193,7 @@ async def test_a_line_without_end_is_refused():
 @pytest.mark.asyncio
 async def test_a_body_without_end_is_refused(monkeypatch):
     """Memory is bounded here too."""
-    monkeypatch.setattr(client_module, "BODY_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(calls_module, "BODY_LIMIT_BYTES", 1000)
     async with scripted(reply(b"x" * 2000)) as script, client_of(script) as client:
         assert isinstance(await failure(client, GET), Invalid)
 
