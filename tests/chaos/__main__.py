@@ -120,7 +120,7 @@ def _real_venue() -> Iterator[Venue]:
     with tempfile.TemporaryDirectory() as folder:
         server = RealApiServer(binaries, Path(folder))
         try:
-            yield RealVenue(server.start())
+            yield RealVenue.at(server.start())
         finally:
             server.stop()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import ssl as ssl_module
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -103,13 +103,19 @@ class RealVenue:
 
     pace = Pace(trouble_s=20.0, peace_s=60.0, last_at_s=20.0, last_s=12.0, n_last=1, election=_ELECTION)
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, url: str, *, token: str = "", ssl: ssl_module.SSLContext | bool = True) -> None:
+        self._url, self._ssl = url, ssl
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    @staticmethod
+    def at(address: Address) -> RealVenue:
+        """The server that the tests have started."""
+        context = ssl_module.create_default_context(cafile=str(address.ca_file))
+        return RealVenue(address.url, token=address.token, ssl=context)
 
     @asynccontextmanager
     async def opened(self, journal: Journal, _: Setting) -> AsyncIterator[Opened]:
-        address, seen, faults = self._address, _Seen(journal), Faults()
-        headers = {"Authorization": f"Bearer {address.token}"}
+        seen, faults = _Seen(journal), Faults()
         instances: dict[str, Instance] = {}
 
         def reach(agent: str, point: str) -> None:
@@ -132,17 +138,16 @@ class RealVenue:
         def listen(ours: Sequence[Instance]) -> None:
             instances.update((one.name, one) for one in ours)
 
-        context = ssl.create_default_context(cafile=str(address.ca_file))
         gateway = Gateway(
-            address.url,
+            self._url,
             faults=faults,
-            headers=headers,
-            ssl=context,
+            headers=self._headers,
+            ssl=self._ssl,
             on_arrival=on_arrival,
             on_answer=on_answer,
         )
         async with AsyncExitStack() as stack:
-            api = await stack.enter_async_context(Api(address.url, headers, ssl=context))
+            api = await stack.enter_async_context(Api(self._url, self._headers, ssl=self._ssl))
             server = Real(api, seen, faults)
             await _clear(api, server)
             await stack.enter_async_context(gateway.opened())

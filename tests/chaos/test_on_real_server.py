@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(150)]
 @pytest.mark.parametrize("seed", [1])
 def test_nothing_is_lost_doubled_or_misplaced(seed: int, shape: Shape, real_server: Address) -> None:
     """Faults for twenty seconds, then peace, then the verdict of what watches of the test's own have seen."""
-    outcome = asyncio.run(run_at(RealVenue(real_server), seed, shape))
+    outcome = asyncio.run(run_at(RealVenue.at(real_server), seed, shape))
     assert not outcome.wrongs, outcome.story()
     assert outcome.n_binds > 0
 
@@ -46,7 +46,7 @@ async def _race_window_s(address: Address, *, n_pods: int) -> list[float]:
     """Seconds of each bind, shortest first."""
     loop = asyncio.get_running_loop()
     journal = Journal(loop.time)
-    async with RealVenue(address).opened(journal, Setting()) as opened:
+    async with RealVenue.at(address).opened(journal, Setting()) as opened:
         one = Instance(
             "one",
             scheduler_name=OURS,
