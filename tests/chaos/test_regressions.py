@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
+
+import pytest
 
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD
 from scheduler.devcluster.server import DevCluster
+from scheduler.kube import known
+from scheduler.shell import upkeep
+from scheduler.state.cluster import ClusterState
 from tests import build
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Change
 from tests.chaos.instance import Instance
@@ -93,6 +100,41 @@ def test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels() -> Non
         ],
     )
     assert not outcome.wrongs, outcome.story()
+
+
+def _leave(_state: ClusterState, _pod: object) -> None:
+    """Nothing moves."""
+
+
+async def _know_already(*_: object) -> None:
+    """Nobody asks what the leader before has done."""
+
+
+@pytest.mark.parametrize(
+    ("regression", "guard"),
+    [
+        pytest.param(
+            test_a_new_leader_with_a_late_watch_knows_what_the_old_one_bound,
+            (upkeep, "catch_up", _know_already),
+            id="catching up",
+        ),
+        pytest.param(
+            test_late_lines_of_a_watch_do_not_undo_what_a_list_has_told,
+            (known, "is_older", lambda *_: False),
+            id="old news",
+        ),
+        pytest.param(
+            test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels,
+            (ClusterState, "reassume", _leave),
+            id="new labels",
+        ),
+    ],
+)
+def test_each_of_these_fails_without_its_guard(
+    regression: Callable[[], None], guard: tuple[Any, str, Any]
+) -> None:
+    with mock.patch.object(*guard), pytest.raises(AssertionError):
+        regression()
 
 
 def _elected(name: str, port: int, journal: Journal) -> Instance:
