@@ -103,16 +103,22 @@ class KubeClient:
         finally:
             await self._watches.close()
 
-    async def request(self, request: Request, *, timeout_s: float) -> bytes:
+    async def request(
+        self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
+    ) -> bytes:
         """
         The body of the answer.
 
-        `timeout_s` counts from when the request may leave: waiting for the rate limit does not count.
+        `timeout_s` counts from when the request may leave: waiting for the rate limit does not count. `may_send` is
+        asked after that wait, however long it was.
 
         Raises:
-            ApiError: of the class that the status means; Unreachable if there was no answer in time.
+            ApiError: of the class that the status means; Unreachable if there was no answer in time, or if the request
+                was not to be sent any more.
         """
-        return await self._authorized(lambda authorization: self._called(request, authorization, timeout_s))
+        return await self._authorized(
+            lambda authorization: self._called(request, authorization, timeout_s, may_send)
+        )
 
     async def stream(
         self, request: Request, *, silent_s: float = SILENT_S
@@ -161,8 +167,12 @@ class KubeClient:
                 raise
         return await send(await self._credentials.authorization())
 
-    async def _called(self, request: Request, authorization: str | None, timeout_s: float) -> bytes:
+    async def _called(
+        self, request: Request, authorization: str | None, timeout_s: float, may_send: Callable[[], bool]
+    ) -> bytes:
         await self._turn()
+        if not may_send():
+            raise Unreachable(0, "NotSent", "the request was not to be sent any more")
         code, started_s = "<error>", self._now_s()
         try:
             answer = await self._calls.ask(request, authorization, timeout_s)

@@ -115,7 +115,13 @@ class Leadership:
             self._seen.spec, holder_identity="", lease_duration_seconds=_RELEASED_S
         )
         try:
-            await self._write(spec, self._seen.metadata)
+            try:
+                await self._write(spec, self._seen.metadata)
+            except Conflict:
+                # A renewal that our own end cut short was written all the same.
+                read = await self._read()
+                if read.spec.holder_identity == self._identity:
+                    await self._write(spec, read.metadata)
         except ApiError as error:
             self._log.info(1, "The Lease could not be released; it runs out", err=str(error))
 

@@ -19,6 +19,10 @@ from scheduler.shell.inbox import Inbox
 #: Stimuli handled before others get their turn: about 40 µs each.
 _STIMULI_AT_ONCE: Final = 100
 
+#: How often a loop that has work and may not begin it looks whether it may now. Most of what lets it is announced by a
+#: nudge; what is not, such as a Lease that was renewed late, costs a second.
+_LOOK_AGAIN_S: Final = 1.0
+
 #: How often what no pod uses any more is dropped.
 _SWEEP_PERIOD_S: Final = 60.0
 
@@ -119,4 +123,6 @@ class SchedulingLoop:
         now_s = self._now_s()
         wake_s = self._machine.next_wake_s(now_s)
         moments = [at_s for at_s in (self._sweep_at_s, wake_s, self._give_up_at_s) if at_s is not None]
+        if self._machine.has_work():
+            moments.append(now_s + _LOOK_AGAIN_S)
         return max(0.0, min(moments) - now_s)

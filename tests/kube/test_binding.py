@@ -95,6 +95,33 @@ async def test_a_bind_carries_the_uid():
 
 
 @pytest.mark.asyncio
+async def test_without_the_lease_nothing_is_sent():
+    """Another instance may be at it."""
+    async with scripted(reply()) as script:
+        outcome = await bound(script, may_write=lambda: False)
+    assert outcome == Refused(0, "this instance does not hold the Lease")
+    assert script.asked == []
+
+
+@pytest.mark.asyncio
+async def test_a_lease_that_is_lost_while_the_rate_limit_holds_a_bind_back_keeps_it_here():
+    """A second later the pod may be somebody else's."""
+    holds = True
+
+    async def sleep(_seconds):
+        nonlocal holds
+        holds = False
+
+    async with scripted(reply()) as script, client_of(script, qps=1.0, burst=1, sleep=sleep) as client:
+        binder = Binder(client, sleep=Naps(), chance=lambda: 1.0, may_write=lambda: holds)
+        first, second = [
+            await binder.bind(namespace="default", name="p", uid="uid-p", node_name="n1") for _ in range(2)
+        ]
+    assert (first, second) == (Bound(), Refused(0, "this instance does not hold the Lease"))
+    assert len(script.asked) == 1
+
+
+@pytest.mark.asyncio
 async def test_a_throttled_bind_waits_as_asked_and_tells_the_others():
     """429 is no refusal; the wish is bounded."""
     naps = Naps()

@@ -135,6 +135,22 @@ async def test_a_released_lease_is_taken_within_a_retry(scene: Scene) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_renewal_that_the_end_cut_short_does_not_keep_the_lease(scene: Scene) -> None:
+    """The server wrote it, nobody heard: what we know of the Lease is out of date when we release it."""
+    first = await scene.join("first")
+    second = await scene.join("second")
+    scene.cluster.faults.add(
+        Fault(action=Action.LOSE_ANSWER, method="put", kind="leases.coordination.k8s.io", delay_s=5.0)
+    )
+    await scene.clock.advance(2.5)
+    await first.kill()
+    assert not scene.cluster.faults.pending()
+    await first.leadership.release()
+    await scene.clock.advance(4.5)
+    assert second.elected
+
+
+@pytest.mark.asyncio
 async def test_a_dead_leader_is_followed_after_its_duration_and_not_before(scene: Scene) -> None:
     """kill -9: the record stays unchanged for the lease's own duration first."""
     first = await scene.join("first")

@@ -68,6 +68,21 @@ async def test_no_cycle_runs_before_the_caches_are_synced() -> None:
     await running
 
 
+async def test_a_readiness_that_nobody_announces_is_found_within_a_second() -> None:
+    """A Lease that was renewed late nudges nobody; the pod does not wait for the next sweep."""
+    bench = Bench()
+    bench.is_ready = False
+    bench.driver.pod("p")
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.is_ready = True
+    async with asyncio.timeout(5.0):
+        while not bench.kept.bound():
+            await asyncio.sleep(0.05)
+    bench.loop.stop(0.0)
+    await running
+
+
 async def test_binds_in_flight_are_bounded() -> None:
     """With as many as allowed, the next cycle waits for an answer."""
     bench = Bench(max_binding=2)
