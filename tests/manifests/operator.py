@@ -22,7 +22,10 @@ _SPECS = {
         ("endpoints", "selector"),
         jobLabel=_TEXT,
         namespaceSelector=_object(any={"type": "boolean"}, matchNames=_array(_TEXT)),
-        selector=_object(matchLabels=_TEXTS),
+        selector=_object(
+            matchLabels=_TEXTS,
+            matchExpressions=_array(_object(key=_TEXT, operator=_TEXT, values=_array(_TEXT))),
+        ),
         endpoints=_array(
             _object(
                 port=_TEXT,

@@ -47,6 +47,13 @@ LAG_2MS = 'affinity_scheduler_loop_lag_seconds_bucket{le="0.002"}'
 LAG_256MS = 'affinity_scheduler_loop_lag_seconds_bucket{le="0.256"}'
 LAG_1S = 'affinity_scheduler_loop_lag_seconds_bucket{le="1.024"}'
 LAG_ALL = 'affinity_scheduler_loop_lag_seconds_bucket{le="+Inf"}'
+SHARE = 'affinity_scheduler_enforcement_waiting{reason="share"}'
+GRACE = 'affinity_scheduler_enforcement_waiting{reason="grace"}'
+BROKEN = 'affinity_scheduler_enforced_rules_broken{rule="affinity"}'
+EXPIRY = "affinity_scheduler_webhook_certificate_expiry_timestamp_seconds"
+
+#: Beginnings of names of series that are not the scheduler's, and whose they are.
+_OTHERS = {"enforce": "-enforcer", "webhook": "-webhook"}
 
 #: A day on which all is well: 10 pods a second, 1 % of the binds refused, a bad watch now and then; and a standby, to
 #: which every pod is active.
@@ -79,6 +86,10 @@ WELL = {
     LAG_256MS: "0+12x90",
     LAG_1S: "0+12x90",
     LAG_ALL: "0+12x90",
+    SHARE: "0x90",
+    GRACE: "0x30 3x59",
+    BROKEN: "0x30 3x20 0x39",
+    EXPIRY: "2592000x90",
 }
 
 FIRES = [
@@ -111,6 +122,12 @@ FIRES = [
     pytest.param("ApiErrors", {UNANSWERED: "0+120x90"}, id="ApiErrors: 9 % without an answer"),
     pytest.param("Forbidden", {FORBIDDEN: "0+1x90"}, id="Forbidden: one a minute"),
     pytest.param("LoopLag", {LAG_2MS: "0+6x90", LAG_256MS: "0+6x90"}, id="LoopLag: half of all tasks late"),
+    pytest.param("EnforcementRefused", {SHARE: "0x70 40x19"}, id="EnforcementRefused: for 19 minutes"),
+    pytest.param("RulesStayBroken", {BROKEN: "0x50 1x39"}, id="RulesStayBroken: for 39 minutes"),
+    pytest.param(
+        "WebhookCertificateExpires", {EXPIRY: "1000000x90"}, id="WebhookCertificateExpires: in eleven days"
+    ),
+    pytest.param("WebhookCertificateExpires", {EXPIRY: "0x90"}, id="WebhookCertificateExpires: none served"),
 ]
 
 SILENT = [
@@ -146,6 +163,13 @@ SILENT = [
     pytest.param({THROTTLED: "0+60x90"}, id="ApiErrors: just under 5 %"),
     pytest.param({FORBIDDEN: "7x90"}, id="Forbidden: long ago"),
     pytest.param({LAG_2MS: "0x90"}, id="LoopLag: all tasks by a quarter of a second"),
+    pytest.param({SHARE: "0x87 40x2"}, id="EnforcementRefused: for two minutes"),
+    pytest.param({BROKEN: "0x70 1x19"}, id="RulesStayBroken: for 19 minutes"),
+    pytest.param({EXPIRY: "1300000x90"}, id="WebhookCertificateExpires: in fifteen days"),
+    pytest.param(
+        {SHARE: "_x90", GRACE: "_x90", BROKEN: "_x90", EXPIRY: "_x90"},
+        id="WebhookCertificateExpires: neither enforcer nor webhook",
+    ),
 ]
 
 
@@ -216,5 +240,6 @@ def _of_target(series: str) -> str:
     """The series as scraped from the leader, or from the standby."""
     instance = "standby" if series.startswith("STANDBY ") else "leader"
     name, _, labels = series.removeprefix("STANDBY ").rstrip("}").partition("{")
-    target = f'job="affinity-scheduler",instance="{instance}"'
+    suffix = next((of for part, of in _OTHERS.items() if name.startswith(f"affinity_scheduler_{part}")), "")
+    target = f'job="affinity-scheduler{suffix}",instance="{instance}"'
     return f"{name}{{{target},{labels}}}" if labels else f"{name}{{{target}}}"

@@ -1,13 +1,15 @@
 """Every query names series, and labels of them, that the program exports; the dashboard is as Grafana wants it."""
 
+import re
 from itertools import combinations
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler.observe import metrics
+from scheduler.observe import enforcement, metrics
 from scheduler.observe.series import Family
-from tests.manifests.files import BASE, documents, kustomization, one, resources
+from scheduler.webhook import metrics as webhook_metrics
+from tests.manifests.files import BASE, MANIFESTS, documents, kustomization, one, resources
 from tests.monitoring.queries import (
     ALERTS,
     DASHBOARD,
@@ -29,7 +31,8 @@ QUERIES = [*of_dashboard(), *of_alerts()]
 def exported() -> dict[str, set[str]]:
     """The labels of every series by name: ours as they are declared, the process's own as they are written."""
     labels = {"up": set(TARGET)}
-    for family in vars(metrics).values():
+    modules = (metrics, enforcement, webhook_metrics)
+    for family in (each for module in modules for each in vars(module).values()):
         if isinstance(family, Family):
             names = (
                 [f"{family.name}_{part}" for part in ("bucket", "sum", "count")]
@@ -87,8 +90,8 @@ def test_thresholds_are_taken_off(expression, parts):
 @pytest.mark.parametrize("query", of_alerts(), ids=lambda query: query.where)
 def test_alerts_look_at_this_program_alone(query):
     """Most names are kube-scheduler's too."""
-    job = 'job="affinity-scheduler"'
-    assert query.expression.count(job) == len(selections(query.expression))
+    jobs = re.findall(r'job="affinity-scheduler(?:-enforcer|-webhook)?"', query.expression)
+    assert len(jobs) == len(selections(query.expression))
 
 
 @pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
@@ -146,10 +149,24 @@ def test_panels_have_their_own_place_number_and_queries():
         assert panel["fieldConfig"]["defaults"]["unit"]
 
 
-def test_the_monitor_finds_the_service_and_gives_it_the_job_that_alerts_select():
+@pytest.mark.parametrize(
+    ("folder", "job"),
+    [
+        (BASE, "affinity-scheduler"),
+        (MANIFESTS / "enforcer", "affinity-scheduler-enforcer"),
+        (MANIFESTS / "webhook", "affinity-scheduler-webhook"),
+    ],
+    ids=["scheduler", "enforcer", "webhook"],
+)
+def test_the_monitor_finds_every_service_and_gives_it_the_job_that_alerts_select(folder, job):
     (monitor,) = documents(FOLDER / "service-monitor.yaml")
-    service = one(resources(BASE), "Service")
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "affinity-scheduler"
+    service = one(resources(folder), "Service")
+    labels = service["metadata"]["labels"]
+    (asked,) = monitor["spec"]["selector"]["matchExpressions"]
+    assert asked["operator"] == "In"
+    assert labels[asked["key"]] in asked["values"]
+    assert labels[monitor["spec"]["jobLabel"]] == job
+    placed = service["metadata"].get("namespace") or kustomization(folder).get("namespace") or "kube-system"
+    assert placed in monitor["spec"]["namespaceSelector"]["matchNames"]
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
