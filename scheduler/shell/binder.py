@@ -84,7 +84,7 @@ class Binder:
         client: sends the requests.
         on_throttled: told the seconds of every pause that the server asked for, so that others slow down too.
         on_answered: told the seconds that each bind took, `TIMEOUT_S` at least where its answer was lost.
-        may_write: whether this instance may bind now; asked before every bind, and again once the rate limit lets it go.
+        may_write: whether this instance may bind now; asked before a bind, and again once the rate limit lets it go.
         sleep: waits between attempts.
         chance: draws from [0, 1) for jitter.
         now_s: a monotonic clock.

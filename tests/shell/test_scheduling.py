@@ -10,6 +10,7 @@ from scheduler.model.stimuli import BindDone, BindFailed, PodGone
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.scheduling import SchedulingLoop
 from tests.driving import Driver
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -76,9 +77,11 @@ async def test_a_readiness_that_nobody_announces_is_found_within_a_second() -> N
     running = asyncio.create_task(bench.loop.run())
     await bench.turns()
     bench.is_ready = True
-    async with asyncio.timeout(5.0):
-        while not bench.kept.bound():
-            await asyncio.sleep(0.05)
+
+    async def bound() -> list[str]:
+        return bench.kept.bound()
+
+    assert await until(bound, timeout_s=5.0) == ["p"]
     bench.loop.stop(0.0)
     await running
 
