@@ -24,6 +24,7 @@ FAILED = 'scheduler_schedule_attempts_total{result="error",profile="p"}'
 ACTIVE = 'scheduler_pending_pods{queue="active"}'
 BACKOFF = 'scheduler_pending_pods{queue="backoff"}'
 REFUSED = 'scheduler_unschedulable_pods{plugin="NodeAffinity",profile="p"}'
+GATED = 'scheduler_unschedulable_pods{plugin="SchedulingGates",profile="p"}'
 SLI_FAST = 'scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="0.02"}'
 SLI_5S = 'scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="5.12"}'
 SLI_10S = 'scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="10.24"}'
@@ -148,6 +149,7 @@ SILENT = [
     pytest.param({ACTIVE: "5000-10x90"}, id="PendingPodsGrowing: many, but fewer and fewer"),
     pytest.param({ACTIVE: "0+1x90"}, id="PendingPodsGrowing: few"),
     pytest.param({REFUSED: "0x70 3x19"}, id="UnschedulablePods: for 19 minutes"),
+    pytest.param({GATED: "3x90"}, id="UnschedulablePods: with gates"),
     pytest.param({SLI_5S: "0+596x90"}, id="Slow: 0.7 % over five seconds"),
     pytest.param(
         {each.replace('"1"', '"2"'): "0+600x90" for each in (SLI_10S, SLI_ALL)},
