@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from scheduler.core.machine import Machine
+from scheduler.kube.calls import Answer
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
@@ -191,14 +192,15 @@ class Instance:
 
     def _hear_binds(self, client: KubeClient, agent: str) -> None:
         """Every bind that leaves the process goes into the journal."""
-        send = client.request
+        calls = client._calls
+        ask = calls.ask
 
-        async def listening(request: Request, *, timeout_s: float) -> bytes:
+        async def listening(request: Request, authorization: str | None, timeout_s: float) -> Answer:
             if request.path.endswith("/binding"):
                 self._journal.sent.append(Sent(self._journal.now_s(), agent, request.path, self._holder()))
-            return await send(request, timeout_s=timeout_s)
+            return await ask(request, authorization, timeout_s)
 
-        client.request = listening  # type: ignore[method-assign]  # an ear, not a replacement
+        calls.ask = listening  # type: ignore[method-assign]  # an ear, not a replacement
 
     def _listen(self, machine: Machine, agent: str) -> None:
         """What the machine is told and what it decides goes into the journal."""

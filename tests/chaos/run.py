@@ -311,5 +311,6 @@ class Run:
         group_of = {one.name: one.scheduler_name for one in instances}
         judge = Judge(journal, group_of, elected=[one.name for one in instances if one.elected])
         self._outcome.wrongs += judge.wrongs()
+        assert journal.sent or not judge.n_binds, "nobody heard the binds that were sent"
         self._outcome.n_binds, self._outcome.n_raced = judge.n_binds, judge.n_raced
         self._outcome.window_s = judge.window_s

@@ -59,10 +59,10 @@ class _Story:
         elected = [one.name for one in self.instances if one.elected]
         self.wrongs += [*self.peace.wrongs, *Judge(self.journal, group_of, elected=elected).wrongs()]
         self.wrongs += [wrong for one in self.instances for wrong in miscounts(one)]
+        assert [text for one in self.instances for text in one.crashes] == []
         bound = {one.key: node_of(one.obj) for one in self.journal.written if one.bound_node}
         assert sorted(bound) == ["red/p0", "red/p1"], bound
         assert sorted(bound.values()) == ["n1", "n2"], bound
-        assert not any(one.crashes for one in self.instances)
         assert not self.wrongs, self.wrongs
 
 
