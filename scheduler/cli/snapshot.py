@@ -22,6 +22,7 @@ import msgspec
 from scheduler.cli.asking.files import STANDARD_INPUT
 from scheduler.cli.asking.listing import connected, listed
 from scheduler.cli.asking.paint import Counting
+from scheduler.cli.asking.sources import add_cluster_arguments
 from scheduler.errors import SettingsError
 from scheduler.explain.keeping import SECTIONS, header, kept
 from scheduler.shell.informers import always_watched, watched_for_default_spreading
@@ -38,16 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=STANDARD_INPUT,
         help='file to write ("-", the default: print)',
     )
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
-    )
+    add_cluster_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the cluster. Exit code 0; raises SettingsError for bad input."""
-    body = asyncio.run(snapshot_of(args.kubeconfig))
+    body = asyncio.run(snapshot_of(args.kubeconfig, args.context))
     if args.output == STANDARD_INPUT:
         sys.stdout.buffer.write(body)
         sys.stdout.buffer.flush()
@@ -62,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def snapshot_of(kubeconfig: str | None) -> bytes:
+async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
     """The snapshot as JSON, an object a line. Raises SettingsError."""
     counting = Counting(sys.stderr, os.environ)
     objects_by_kind: dict[str, list[bytes]] = {}
-    async with connected(kubeconfig, os.environ) as client:
+    async with connected(kubeconfig, context, os.environ) as client:
         for watched in (*always_watched(), *watched_for_default_spreading()):
             objects_by_kind[watched.kind] = await listed(
                 client, watched.resource, partial(_kept, watched.kind), partial(counting.at, watched.kind)

@@ -223,12 +223,14 @@ async def load_credentials(
     kubeconfig: str | None,
     master: str | None,
     environ: Mapping[str, str],
+    context: str | None = None,
     service_account: Path = _SERVICE_ACCOUNT,
     now_s: Callable[[], float] = time.monotonic,
 ) -> Credentials:
     """
     Credentials as kubectl would find them: the file given, KUBECONFIG, ~/.kube/config, else in-cluster.
 
+    `context` is chosen in place of a file's current context.
     `master` replaces the server of whatever file is found; without any file it is used with no credentials, as
     kube-scheduler does.
 
@@ -240,9 +242,13 @@ async def load_credentials(
         server = checked_server(master, "--master", "")
         tls = _tls(None, verify=True) if server.startswith("https") else None
         return Credentials(Endpoint(server, tls), Identity(), now_s=now_s)
+    if not paths and context:
+        raise SettingsError(
+            "--context", "", repr(context), "a kubeconfig file that has it, and there is none"
+        )
     if not paths:
         return _in_cluster(environ, service_account, now_s)
-    chosen = choose(paths)
+    chosen = choose(paths, context)
     if master:
         server = checked_server(master, "--master", "")
         chosen = replace(chosen, cluster=msgspec.structs.replace(chosen.cluster, server=server))

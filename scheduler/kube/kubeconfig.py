@@ -61,6 +61,7 @@ class Context(_Part, frozen=True):
 
     cluster: str = ""
     user: str = ""
+    namespace: str = ""
 
 
 class _NamedCluster(_Part, frozen=True):
@@ -87,10 +88,12 @@ class _File(_Part, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The current context. Paths in `cluster` and `user` are absolute, the files exist, data is valid base64."""
+    """The chosen context. Paths in `cluster` and `user` are absolute, the files exist, data is valid base64."""
 
     cluster: Cluster
     user: User
+    #: Empty where the context names none.
+    namespace: str
     #: File and field prefix of each part, for later complaints.
     cluster_file: str
     cluster_field: str
@@ -120,16 +123,17 @@ def kubeconfig_paths(given: str | None, environ: Mapping[str, str]) -> tuple[Pat
     return (default,) if default is not None and default.exists() else ()
 
 
-def choose(paths: Sequence[Path]) -> Chosen:
+def choose(paths: Sequence[Path], named: str | None = None) -> Chosen:
     """
-    The current context of these files merged: of each name, and of current-context, the first file's entry wins.
+    The context of that name, else the current one, of these files merged: the first file's entry of a name wins.
 
     Raises:
         SettingsError: naming file and field, if a file cannot be read or parsed, a reference leads nowhere, or a
             file that is pointed to is missing.
     """
     files = [(path, _read(path)) for path in paths]
-    path, wanted = next(((p, f.current_context) for p, f in files if f.current_context), (paths[0], None))
+    path, current = next(((p, f.current_context) for p, f in files if f.current_context), (paths[0], None))
+    wanted = named or current
     if wanted is None:
         raise SettingsError(_names(paths), "current-context", "nothing", "the name of a context")
     contexts = {
@@ -140,7 +144,8 @@ def choose(paths: Sequence[Path]) -> Chosen:
     }
     users = {u.name: (p, u.user or User()) for p, f in reversed(files) for u in reversed(f.users or ())}
 
-    context_path, context = _find(contexts, wanted, str(path), "current-context")
+    at = ("--context", "") if named else (str(path), "current-context")
+    context_path, context = _find(contexts, wanted, *at)
     context_field = f"contexts[{wanted}].context"
     cluster_path, cluster = _find(clusters, context.cluster, str(context_path), f"{context_field}.cluster")
     user_path, user = context_path, User()
@@ -148,6 +153,7 @@ def choose(paths: Sequence[Path]) -> Chosen:
         user_path, user = _find(users, context.user, str(context_path), f"{context_field}.user")
     cluster_field, user_field = f"clusters[{context.cluster}].cluster", f"users[{context.user}].user"
     return Chosen(
+        namespace=context.namespace,
         cluster=_checked_cluster(cluster, cluster_path, cluster_field),
         user=_checked_user(user, user_path, user_field),
         cluster_file=str(cluster_path),

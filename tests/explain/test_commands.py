@@ -331,6 +331,27 @@ async def test_a_pod_that_is_not_there_is_one_line_with_namespace_and_name(
 
 
 @pytest.mark.asyncio
+async def test_another_context_is_asked_by_name_as_with_kubectl(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cluster, its user and its namespace."""
+    async with served(tmp_path) as (_, kubeconfig):
+        document = yaml.safe_load(Path(kubeconfig).read_text())
+        (entry,) = document["contexts"]
+        document["contexts"].append({"name": "other", "context": {**entry["context"], "namespace": "team"}})
+        document["current-context"] = "nowhere"
+        Path(kubeconfig).write_text(yaml.safe_dump(document))
+        base = ("--kubeconfig", kubeconfig, "--context")
+        of_other = await called(capsys, "explain", "nobody", *base, "other")
+        saved = await called(capsys, "snapshot", "-o", str(tmp_path / "s.json"), *base, "other")
+        wrong = await called(capsys, "explain", "nobody", *base, "third")
+    assert of_other == (2, "", "there is no pod nobody in namespace team\n")
+    assert saved[0] == 0
+    assert wrong[:2] == (2, "")
+    assert wrong[2].startswith("--context: found 'third', expected one of ")
+
+
+@pytest.mark.asyncio
 async def test_a_server_that_refuses_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong token: the server's own words."""
     async with DevCluster(token="right") as cluster:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -13,11 +12,9 @@ from scheduler.core.recording import DECISION_ANNOTATION, DecisionRecord, read_r
 from scheduler.errors import ApiError, Gone, NotFound, SettingsError
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
-from scheduler.kube.kubeconfig import SIZE_LIMIT_BYTES, kubeconfig_paths
+from scheduler.kube.kubeconfig import choose, kubeconfig_paths
 from scheduler.kube.requests import Resource, get_pod, list_page
 from scheduler.kube.responses import decode_page
-from scheduler.settings.documents import read_document
-from scheduler.settings.problems import Problems
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -37,9 +34,11 @@ class _Annotated(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def connected(kubeconfig: str | None, environ: Mapping[str, str]) -> AsyncIterator[KubeClient]:
+async def connected(
+    kubeconfig: str | None, context: str | None, environ: Mapping[str, str]
+) -> AsyncIterator[KubeClient]:
     """A client of the cluster. What the server refuses inside becomes one line: SettingsError."""
-    credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ)
+    credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ, context=context)
     async with KubeClient(credentials) as client:
         try:
             yield client
@@ -101,29 +100,7 @@ def recorded_decision(pod: bytes) -> DecisionRecord | None:
     return None if text is None else read_record(text)
 
 
-def context_namespace(kubeconfig: str | None, environ: Mapping[str, str]) -> str:
-    """The namespace of the current context, as kubectl takes it; `default` where none is set."""
-    named: dict[str, str] = {}
-    current = ""
-    for path in kubeconfig_paths(kubeconfig, environ):
-        document = _kubeconfig(path)
-        current = current or _text(document.get("current-context"))
-        contexts = document.get("contexts")
-        for entry in contexts if isinstance(contexts, list) else ():
-            if isinstance(entry, dict) and isinstance(entry.get("context"), dict):
-                named.setdefault(_text(entry.get("name")), _text(entry["context"].get("namespace")))
-    return named.get(current) or DEFAULT_NAMESPACE
-
-
-def _kubeconfig(path: Path) -> dict[str, object]:
-    """The file's fields, none where it cannot be read: connecting says what is wrong with it."""
-    try:
-        text = path.read_bytes()[:SIZE_LIMIT_BYTES].decode()
-    except (OSError, UnicodeDecodeError):
-        return {}
-    document = read_document(text, Problems(str(path)))
-    return document if isinstance(document, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def context_namespace(kubeconfig: str | None, context: str | None, environ: Mapping[str, str]) -> str:
+    """The namespace of the chosen context, as kubectl takes it; `default` where none is set. Raises SettingsError."""
+    paths = kubeconfig_paths(kubeconfig, environ)
+    return (choose(paths, context).namespace if paths else "") or DEFAULT_NAMESPACE

@@ -40,11 +40,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """The parser reads where the cluster is, and under which configuration to decide."""
     parser.add_argument("-n", "--namespace", metavar="NS", help="namespace; default: the current context's")
     parser.add_argument("--on", metavar="SNAPSHOT", help="ask a file of the command snapshot, not a cluster")
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
-    )
+    add_cluster_arguments(parser)
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -61,6 +57,18 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """The parser reads how to reach a cluster."""
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
+    )
+    parser.add_argument(
+        "--context", metavar="NAME", help="context of the kubeconfig; default: the current one"
+    )
+
+
 def settings_of(args: argparse.Namespace) -> Settings:
     """The configuration to decide under. Raises SettingsError."""
     gates = parse_feature_gates(args.feature_gates)
@@ -71,7 +79,7 @@ def namespace_of(args: argparse.Namespace) -> str:
     """The namespace that the command is about."""
     if args.namespace:
         return str(args.namespace)
-    return DEFAULT_NAMESPACE if args.on else context_namespace(args.kubeconfig, os.environ)
+    return DEFAULT_NAMESPACE if args.on else context_namespace(args.kubeconfig, args.context, os.environ)
 
 
 def manifests_of(args: argparse.Namespace, settings: Settings) -> Manifests:
@@ -91,7 +99,7 @@ async def read_world(
     if args.on:
         read_snapshot(args.on, world)
         return world, asked
-    async with connected(args.kubeconfig, os.environ) as client:
+    async with connected(args.kubeconfig, args.context, os.environ) as client:
         if asked is not None:
             stored = await pod_object(client, asked.namespace, asked.name)
             if stored is None:
