@@ -141,8 +141,11 @@ class InterPodAffinity:
         terms = [(term, 1) for term in snapshot.forbidding_terms(candidate.label_set)]
         against = _summed(self._forbidding, candidate, snapshot, terms)
         for term in snapshot.limiting_terms(candidate.label_set):
-            full = _filled(term, snapshot)
-            if full.any():
+            if term.selection.n_pods < term.room:
+                continue  # without counting them: a hostile limit is high, and there may be thousands
+            selected = snapshot.selected(term.selection.matcher)
+            full = term.full(selected, snapshot.column(term.topology_key), snapshot.n_rows)
+            if full is not None:
                 self._kept_out_by_limits.add(candidate.pod.spec)
                 against = full.astype(np.int64) if against is None else against + full
         return against
@@ -222,17 +225,6 @@ def _summed(
     if not terms:
         return None
     return kept.of(candidate.label_set, snapshot.column).updated(terms, snapshot.n_rows)
-
-
-def _filled(term: DeclaredTerm, snapshot: Snapshot) -> Mask:
-    """
-    Domains in which one more selected pod would be one too many for a pod that declares the term.
-
-    A declaring pod that its own term selects is not counted against itself. bool array of shape (n_rows,). O(n_rows).
-    """
-    declared = snapshot.per_node(term.counts, term.topology_key)
-    selected = snapshot.per_node(snapshot.selected(term.selection.matcher), term.topology_key)
-    return (declared > 0) & (selected - int(term.selects_itself) >= term.max_pods - 1)
 
 
 def _asked(pod: Pod, exempt: frozenset[str]) -> _Asked:

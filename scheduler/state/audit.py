@@ -76,6 +76,8 @@ def _label_set_differences(state: ClusterState) -> Iterator[str]:
             if kept != recounted:
                 name = f"{label_set.namespace} {dict(label_set.labels)}"
                 yield f"{name}: {what} per row {kept} kept, {recounted} recounted"
+        if label_set.n_pods != sum(label_set.rows.values()):
+            yield f"{label_set.namespace} {dict(label_set.labels)}: {label_set.n_pods} pods kept, {label_set.rows}"
 
 
 def _summed_differences(state: ClusterState, selection: Selection) -> Iterator[str]:

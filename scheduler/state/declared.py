@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 
 from scheduler.model.pods import PodSpec
 from scheduler.model.terms import AffinityTerm, usable
-from scheduler.state.columns import RowCounts
+from scheduler.state.arrays import Mask
+from scheduler.state.columns import LabelColumn, RowCounts
 from scheduler.state.matching import PodMatcher, declared_rule
 from scheduler.state.selection import LabelSet, Selection, SelectionIndex
 
@@ -26,6 +27,10 @@ class TermKind(Enum):
     REQUIRED_ANTI = "required anti-affinity"
     PREFERRED = "preferred affinity"
     PREFERRED_ANTI = "preferred anti-affinity"
+
+
+#: Version of its own counts; the counts of whom it selects, and its column, each with its version; number of rows.
+_Stamp = tuple[int, RowCounts, int, LabelColumn, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +45,32 @@ class DeclaredTerm:
     max_pods: int = 1
     selects_itself: bool = False
     counts: RowCounts = field(default_factory=RowCounts)
+    #: What `full` answered last, and what it was read from.
+    _kept: tuple[_Stamp, Mask | None] | None = None
+
+    @property
+    def room(self) -> int:
+        """Selected pods from which on a domain is full for one more: a declaring pod does not count against itself."""
+        return self.max_pods - 1 + int(self.selects_itself)
+
+    def full(self, selected: RowCounts, column: LabelColumn, n_rows: int) -> Mask | None:
+        """
+        Nodes in whose domain one more selected pod would be one too many for a pod that declares the term.
+
+        Args:
+            selected: the pods that its selection selects.
+            column: of its topology key.
+            n_rows: nodes.
+
+        Returns: bool array of shape (n_rows,), not to be written to; None where there is no such node.
+        Cost: O(1) where nothing has moved, else O(n_rows).
+        """
+        stamp = (self.counts.version, selected, selected.version, column, column.version, n_rows)
+        if self._kept is None or self._kept[0] != stamp:
+            declared = self.counts.per_node(column, n_rows)
+            found = (declared > 0) & (selected.per_node(column, n_rows) >= self.room)
+            self._kept = (stamp, found if found.any() else None)
+        return self._kept[1]
 
 
 #: Kind, who is selected, topology key, weight, limit, and (where the limit is above 1) whether the declarer counts.

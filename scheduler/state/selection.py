@@ -35,8 +35,9 @@ class LabelSet:
 
     namespace: str
     labels: Mapping[str, str]
-    #: Pods per node row.
+    #: Pods per node row, and in all.
     rows: dict[int, int] = field(default_factory=dict)
+    n_pods: int = 0
     #: Those of them that are terminating.
     terminating_rows: dict[int, int] = field(default_factory=dict)
     #: Every selection that matches, counted or not, in the order of their making; the values mean nothing.
@@ -66,6 +67,13 @@ class Selection:
     def is_declared(self) -> bool:
         """Whether a running pod's term is this selection's."""
         return bool(self.forbidding_terms or self.limiting_terms or self.scoring_terms)
+
+    @property
+    def n_pods(self) -> int:
+        """How many pods it selects, counted or not. O(label sets) where it is not counted."""
+        if self.counts is not None:
+            return self.counts.total
+        return sum(label_set.n_pods for label_set in self.label_sets)
 
 
 class SelectionIndex:
@@ -140,6 +148,7 @@ class SelectionIndex:
     def place(self, label_set: LabelSet, row: int, *, live: bool, delta: int) -> None:
         """A pod of the label set came to the row (delta 1) or left it (delta -1). O(selections that match)."""
         _bump(label_set.rows, row, delta)
+        label_set.n_pods += delta
         if not live:
             _bump(label_set.terminating_rows, row, delta)
         for selection in label_set.selections:

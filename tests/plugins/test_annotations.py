@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.model.stimuli import PodSeen
+from scheduler.model.stimuli import PodGone, PodSeen
 from scheduler.settings.loading import parse_settings
 from tests import build
 from tests.build import HOSTNAME, ZONE, selector, term
@@ -255,6 +256,45 @@ def test_a_newcomer_that_would_raise_somebodys_count_is_kept_out(cluster: Driver
     assert outcome(cluster) == "a"
     see(cluster, "two", labels={"app": "db"})
     assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
+
+
+def test_limits_far_above_what_there_is_are_not_even_counted(cluster: Driver) -> None:
+    """A tenant may declare thousands of them."""
+    cluster.node("a", labels={ZONE: "a"})
+    for number in range(20):
+        far = anti(ZONE, selector(f"app notin {number}"), maxPodsPerDomain=1_000)
+        see(cluster, f"p{number}", far, labels={"app": "db"}, node="a")
+    see(cluster, "newcomer", labels={"app": "db"})
+    assert outcome(cluster) == "a"
+    assert [one for one in cluster.state.selections.selections() if one.counts is not None] == []
+
+
+def test_a_limit_is_looked_at_again_when_anything_it_reads_moves(cluster: Driver) -> None:
+    """The pods that it counts, the pods that declare it, the labels of nodes; a key that no node had before."""
+    cluster.node("a")
+    two = anti("rack", selector("app=db"), maxPodsPerDomain=2)
+    first = see(cluster, "first", two, labels={"app": "db"}, node="a")
+    see(cluster, "second", labels={"app": "db"}, node="a")
+    numbers = count()
+
+    def lets_in() -> bool:
+        probe = see(cluster, f"probe-{next(numbers)}", labels={"app": "db"})
+        let_in = outcome(cluster) == "a"
+        gone(probe)
+        return let_in
+
+    def gone(document: build.Json) -> None:
+        cluster.handle(PodGone(document["metadata"]["uid"]))
+
+    assert lets_in()
+    cluster.node("a", labels={"rack": "r1"})
+    assert not lets_in()
+    gone(first)
+    assert lets_in()
+    see(cluster, "third", two, labels={"app": "db"}, node="a")
+    assert not lets_in()
+    cluster.node("a")
+    assert lets_in()
 
 
 def exempting() -> Driver:
