@@ -17,12 +17,13 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tests import build
 from tests.build import Json
 from tests.integration.cluster import NAME, Cluster
 from tests.integration.conftest import embedded
-from tests.integration.daemon import Daemon, running
+from tests.integration.daemon import running
 from tests.integration.waiting import until
 from tests.soak.churn import pods_of_round
 
@@ -30,6 +31,14 @@ from tests.soak.churn import pods_of_round
 _SLACK_BYTES = 3 << 20
 _NODES, _PODS = 4, 3
 _TELL_S = 30.0
+
+
+class Scraped(Protocol):
+    """A scheduler whose metrics can be asked for."""
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """The sum of all samples of this name that have these labels."""
+        ...
 
 
 @dataclass
@@ -75,7 +84,7 @@ async def _soak(seconds: float) -> Figures:
             figures = Figures()
             told_s = time.monotonic()
             while time.monotonic() - figures.started_s < seconds:
-                await _round(cluster, daemon, figures, len(figures.rss_bytes))
+                await live_round(cluster, daemon, figures, len(figures.rss_bytes))
                 figures.rss_bytes.append(_rss_bytes(daemon.process.pid))
                 if time.monotonic() - told_s >= _TELL_S:
                     told_s = time.monotonic()
@@ -83,7 +92,7 @@ async def _soak(seconds: float) -> Figures:
             return figures
 
 
-async def _round(cluster: Cluster, daemon: Daemon, figures: Figures, number: int) -> None:
+async def live_round(cluster: Cluster, daemon: Scraped, figures: Figures, number: int) -> None:
     """A cluster comes, is scheduled, changes, and goes."""
     namespace = f"ns-{number}"
     labels = {"team": f"t{number}", f"only-{number}": "yes"}
@@ -124,7 +133,7 @@ async def _round(cluster: Cluster, daemon: Daemon, figures: Figures, number: int
     await until(lambda: daemon.metric("scheduler_cache_size"), lambda n: n == 0, what="an empty cache")
 
 
-async def _settled(daemon: Daemon) -> int:
+async def _settled(daemon: Scraped) -> int:
     """Pods in the cache once nothing is left to try."""
     await until(lambda: daemon.metric("scheduler_pending_pods", queue="active"), lambda n: n == 0)
     return int(await daemon.metric("scheduler_cache_size", type="pods"))

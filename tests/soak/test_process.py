@@ -1,0 +1,112 @@
+"""What surrounds the machine holds no more after many clusters than after few: informers, writers, metrics, clients."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.observe.logs import Logger
+from scheduler.observe.metrics import Metrics
+from scheduler.serving.probes import Listening
+from scheduler.settings.loading import default_settings
+from scheduler.shell.app import Options, Scheduler
+from tests.integration.conftest import embedded
+from tests.integration.waiting import until
+from tests.soak.__main__ import Figures, live_round
+from tests.soak.probing import module_level, sizes
+
+_FIRST, _MORE = 2, 3
+
+#: Caches that keep up to a bound what is no longer asked for. That they keep it is shown in `test_memory`, where they
+#: are full, and for events in the tests of the recorder.
+_BOUNDED = (
+    "EventSeries._open",
+    "NodeMasks._kept",
+    "NodeTable._taint_set_id",
+    "NodeTable.taint_sets",
+    "PerRow._kept",
+    "_Kept.array",
+    "TaintToleration.",
+    "_SoftTaints.",
+    "ImageLocality._kept",
+    # The last refusals, for /debug/explain.
+    "Questions._kept",
+    # One for each label value and event that there is.
+    "Histogram._series",
+    "Histogram._starts",
+    "HistogramSeries.n_by_bucket",
+    "PodQueue.incoming",
+    # The last few changes.
+    "RowLog._rows",
+    "RowCounts._changes",
+)
+
+
+class _Scraped:
+    """The metrics of a scheduler in this process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    async def metric(self, name: str, **labels: str) -> float:
+        families = text_string_to_metric_families(self._metrics.render().decode())
+        values = (
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+        return sum(values, start=0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_rounds_over_http_add_nothing_but_to_bounded_caches(tmp_path: Path) -> None:
+    metrics = Metrics()
+    options = Options(
+        settings=default_settings(),
+        election=None,
+        master=None,
+        listening=Listening("127.0.0.1", 0),
+        max_in_unschedulable_s=300.0,
+        seed=1,
+        verbosity=0,
+        log_format="text",
+    )
+    async with embedded(tmp_path) as cluster:
+        credentials = await load_credentials(kubeconfig=cluster.kubeconfig, master=None, environ={})
+        async with KubeClient(credentials, on_request=metrics.on_request) as client:
+            log = Logger(logging.Logger("soak", level=logging.CRITICAL))
+            scheduler = Scheduler(options, client, metrics, log)
+            running = asyncio.create_task(scheduler.run())
+
+            async def is_synced() -> bool:
+                return scheduler._is_synced()
+
+            await until(is_synced, what="the first lists")
+            figures, scraped = Figures(), _Scraped(metrics)
+            held: list[Counter[str]] = []
+            for number in range(_FIRST + _MORE):
+                await live_round(cluster, scraped, figures, number)
+                for _ in range(4):
+                    scheduler._state.sweep()
+                if number in (_FIRST - 1, _FIRST + _MORE - 1):
+                    await scheduler._recorder.drain(10.0)
+                    gc.collect()
+                    found = sizes(scheduler, client)
+                    found.update(module_level())
+                    held.append(found)
+            scheduler.stop()
+            assert await running == 0
+    before, after = held
+    grown = {path: (before[path], n) for path, n in after.items() if n > before[path]}
+    assert {path: n for path, n in grown.items() if not path.startswith(_BOUNDED)} == {}
+    assert figures.n_bound > 50
