@@ -7,6 +7,7 @@ values of `SelectionIndex._by_pair` add up under `SelectionIndex._by_pair{}`.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import sys
 from collections import Counter, deque
@@ -65,6 +66,8 @@ def _attributes(one: Any) -> Iterable[tuple[str, object]]:
         return [(name, cell.cell_contents) for cell in one.__closure__ or () if _is_filled(cell)]
     if isinstance(one, functools.partial):
         return [("partial", part) for part in (one.func, *one.args, *one.keywords.values())]
+    if isinstance(one, asyncio.AbstractEventLoop):
+        return []  # everybody's: timers that were cancelled wait there for their time
     kind = type(one)
     if not kind.__module__.startswith(("scheduler.", "collections", "asyncio")):
         return []
