@@ -174,7 +174,8 @@ def _reference(owner: Json) -> Json:
 
 def _stored_spec(spec: Json, labels: Json, gates: Mapping[str, bool]) -> Json:
     """The spec of a pod as the API server stores it, as far as a scheduler reads it."""
-    stored: dict[str, object] = dict(spec)
+    # A pod that was saved from a cluster has its node: what is asked is where another one would go.
+    stored: dict[str, object] = {field: value for field, value in spec.items() if field != "nodeName"}
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
     if isinstance(affinity, Mapping):
         stored["affinity"] = merged_affinity(

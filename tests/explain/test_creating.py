@@ -98,6 +98,13 @@ def test_replicas_of_a_bare_pod_are_pods_of_their_own(metadata: build.Json, name
     assert len({pod["uid"] for pod in pods}) == 3
 
 
+def test_a_pod_that_was_saved_from_a_cluster_is_asked_about_as_a_new_one() -> None:
+    """Where it runs is not where another one would."""
+    made = plan({**build.pod(node="a"), "kind": "Pod", "apiVersion": "v1"}).pod(0)
+    assert "nodeName" not in made["spec"]
+    assert made["metadata"]["uid"].startswith("not-created/")
+
+
 def test_workloads_of_one_name_have_pods_of_their_own() -> None:
     """A Deployment and a StatefulSet may both be called web."""
     kinds = ("Deployment", "StatefulSet")
