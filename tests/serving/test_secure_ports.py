@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
 import time
@@ -147,6 +148,24 @@ async def test_an_answer_says_not_what_serves_it(port: Outside) -> None:
     for path in ("/healthz", "/metrics", "/nothing"):
         async with port.daemon.asked(path) as answer:
             assert "Server" not in answer.headers
+
+
+async def test_a_connection_lends_its_next_request_nothing(port: Outside) -> None:
+    """Who may and who may not, one after another on one connection: each is judged by what it brings."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection("127.0.0.1", port.daemon.port, ssl=context)
+    for who in ("prometheus", "", "stranger", "prometheus", "nobody"):
+        token = f"Authorization: Bearer {port.tokens[who]}\r\n" if who else ""
+        writer.write(f"HEAD /livez/ping HTTP/1.1\r\nHost: x\r\n{token}\r\n".encode())
+        writer.write(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{token}\r\n".encode())
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    async with asyncio.timeout(20):
+        answers = await reader.read()
+    writer.transport.abort()
+    statuses = [int(each) for each in re.findall(rb"HTTP/1\.1 (\d+) ", answers)]
+    assert statuses[1::2] == [200, 403, 403, 200, 401]
+    assert statuses[::2] == [403, 403, 403, 403, 401, 200]
 
 
 async def test_metrics_are_those_of_the_program(port: Outside) -> None:
