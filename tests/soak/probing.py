@@ -7,7 +7,6 @@ values of `SelectionIndex._by_pair` add up under `SelectionIndex._by_pair{}`.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import sys
 from collections import Counter, deque
@@ -22,6 +21,8 @@ from sortedcontainers import SortedDict
 _MAPPINGS = (dict, WeakKeyDictionary, WeakValueDictionary, SortedDict)
 _COLLECTIONS = (list, set, deque, WeakSet)
 _FIXED = (tuple, frozenset)
+#: Whose objects are looked into. Not the event loop: timers that were cancelled wait there for their time.
+_DESCENDED = ("scheduler.", "collections", "asyncio.queues", "asyncio.locks", "asyncio.taskgroups")
 
 
 def sizes(*roots: object) -> Counter[str]:
@@ -66,10 +67,8 @@ def _attributes(one: Any) -> Iterable[tuple[str, object]]:
         return [(name, cell.cell_contents) for cell in one.__closure__ or () if _is_filled(cell)]
     if isinstance(one, functools.partial):
         return [("partial", part) for part in (one.func, *one.args, *one.keywords.values())]
-    if isinstance(one, asyncio.AbstractEventLoop):
-        return []  # everybody's: timers that were cancelled wait there for their time
     kind = type(one)
-    if not kind.__module__.startswith(("scheduler.", "collections", "asyncio")):
+    if not kind.__module__.startswith(_DESCENDED):
         return []
     names = {*_slots(kind), *getattr(one, "__dict__", {})} - {"__weakref__", "__dict__"}
     return [(f"{kind.__name__}.{name}", getattr(one, name)) for name in names if hasattr(one, name)]

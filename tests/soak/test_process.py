@@ -37,6 +37,9 @@ _BOUNDED = (
     "TaintToleration.",
     "_SoftTaints.",
     "ImageLocality._kept",
+    # As many connections as calls were under way at once.
+    "DirectCalls._idle",
+    "DirectCalls._open",
     # The last refusals, for /debug/explain.
     "Questions._kept",
     # One for each label value and event that there is.
