@@ -11,6 +11,7 @@ from tests.chaos.instance import Instance
 from tests.chaos.journal import WATCHED, Journal, node_of
 from tests.chaos.stage import Server
 from tests.chaos.verdicts import Verdict, Wrong
+from tests.reference.annotated import in_fields
 from tests.reference.cluster import Cluster as Reference
 
 #: Only where a pod may go is asked; which node is best is nobody's business here.
@@ -59,6 +60,13 @@ class Peace:
                 return loop.time() - began_s
         self.wrongs += [*left, *stale]
         return within_s
+
+
+def put(reference: Reference, kind: str, obj: JsonObject) -> None:
+    """The object is there for the reference, which is not asked to look at all the others for that."""
+    meta = obj["metadata"]
+    stored = in_fields(obj) if kind == "Pod" else obj
+    reference._objects[kind, meta.get("namespace", ""), meta["name"]] = {**stored, "kind": kind}
 
 
 def left_over(objects: Objects, scheduler_names: frozenset[str]) -> Iterator[Wrong]:
@@ -130,9 +138,7 @@ def placeable(
     reference = Reference()
     for kind, found in objects.items():
         for obj in found:
-            reference._objects[kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = {
-                **obj, "kind": kind,
-            }  # fmt: skip
+            put(reference, kind, obj)
     waiting = {}
     for pod in objects["Pod"]:
         meta, spec = pod["metadata"], pod["spec"]

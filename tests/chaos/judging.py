@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from scheduler.devcluster.kinds import JsonObject
-from tests.chaos.caches import NO_SCORES
+from tests.chaos.caches import NO_SCORES, put
 from tests.chaos.journal import WATCHED, Decided, Journal, Written, node_of
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference
@@ -203,9 +203,7 @@ class Judge:
                 placed = own.get(obj["metadata"]["uid"], "") if kind == "Pod" else ""
                 if placed and not node_of(obj):
                     obj = {**obj, "spec": {**obj["spec"], "nodeName": placed}}
-                reference._objects[kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = {
-                    **obj, "kind": kind,
-                }  # fmt: skip
+                put(reference, kind, obj)
         if pod is None:
             return "the pod was not there"
         answer = reference.evaluate({**pod, "spec": {**pod["spec"], "nodeName": ""}}, NO_SCORES)

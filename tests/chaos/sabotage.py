@@ -90,20 +90,15 @@ def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
     _WHOLE_GIVE_BACK(self, row, Usage(usage.requested, usage.non_zero, ()))
 
 
-def _leave_as_it_was(_self: ClusterState, _pod: Pod) -> None:
-    """A pod that is relabelled between its decision and its bind counts with the labels of before."""
-
-
 SABOTAGES = (
     Sabotage(
-        "lost answers are not settled", Binder, "_place", _never_placed, Shape.ALONE, Verdict.STRANGE, 3
+        "lost answers are not settled", Binder, "_place", _never_placed, Shape.ALONE, Verdict.STRANGE, 2
     ),
     Sabotage("nothing is assumed", ClusterState, "assume", _assume_nothing, Shape.ALONE, Verdict.RULE),
     Sabotage("the Lease is no matter", Scheduler, "_leads", _always_lead, Shape.ELECTED, Verdict.LEASE),
     Sabotage("binds name no uid", requests, "bind", _bind_without_uid, Shape.ALONE, Verdict.STRANGE, 18),
-    Sabotage("departures wake nobody", Machine, "_tell", _tell_no_departures, Shape.ALONE, Verdict.LEFT),
+    Sabotage("departures wake nobody", Machine, "_tell", _tell_no_departures, Shape.ALONE, Verdict.LEFT, 2),
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
     Sabotage("lists end nothing", Known, "finish_listing", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
     Sabotage("ports stay taken", NodeTable, "give_back", _keep_room, Shape.ALONE, Verdict.CRASH),
-    Sabotage("labels of before", ClusterState, "reassume", _leave_as_it_was, Shape.ALONE, Verdict.RULE, 23),
 )

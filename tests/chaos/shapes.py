@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests import build
@@ -23,7 +24,14 @@ def _near(key: str, *labels: str, everywhere: Json | None = None) -> Json:
     return {"affinity": build.affinity(required=[term])}
 
 
-#: Their `app` label, and settings of `build.pod` with `cpu` and `host_ports`.
+def _at_most_two(key: str, *labels: str) -> Json:
+    """Settings of a pod of which a domain takes two, said in its annotation: rules of our own have to hold as well."""
+    term = {**build.term(key, build.selector(*labels)), "maxPodsPerDomain": 2}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {"annotations": {"affinity-scheduler.io/affinity": json.dumps(affinity)}}
+
+
+#: Their `app` label, and settings of `build.pod` with `cpu`, `host_ports` and `annotations`.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("plain", {}),
     "small": ("plain", {"cpu": "500m"}),
@@ -38,6 +46,8 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "even nodes": ("even", {"spread": [build.spread(build.HOSTNAME, build.selector("app=even"))]}),
     "picky": ("picky", {"node_selector": {"disk": "ssd"}}),
     "tolerant": ("tolerant", {"tolerations": [build.toleration("busy")]}),
+    "two a zone": ("pair", _at_most_two(build.ZONE, "app=pair")),
+    "two a node": ("pair", _at_most_two(build.HOSTNAME, "app=pair")),
     "port": ("port", {"host_ports": ("8080",)}),
 }
 
@@ -48,14 +58,16 @@ def shaped_pod(key: str, shape: str, scheduler: str, *, gated: bool) -> Json:
     app, settings = SHAPES[shape]
     settings = dict(settings)
     cpu, host_ports = settings.pop("cpu", "1"), settings.pop("host_ports", ())
+    annotations = settings.pop("annotations", {})
     containers = [build.container(requests={"cpu": cpu}, host_ports=host_ports)]
     spec: Json = {"schedulerName": scheduler}
     if gated:
         spec["schedulingGates"] = [{"name": "wait"}]
     if scheduler == NAIVE:
-        settings = {}
+        settings, annotations = {}, {}
     pod = build.pod(
         name, namespace=namespace, labels={"app": app}, containers=containers, spec=spec, **settings
     )
     del pod["metadata"]["uid"], pod["status"]
+    pod["metadata"]["annotations"] = annotations
     return pod
