@@ -129,7 +129,7 @@ REST_DURATION: Final = Family(
 )
 MALFORMED_OBJECTS: Final = Family(
     "affinity_scheduler_malformed_objects_total",
-    "Number of objects the API server sent that could not be read and are ignored.",
+    "Number of objects the API server sent that are ignored, or an annotation of theirs, since it could not be read.",
     ("kind",),
 )
 WATCH_RESTARTS: Final = Family(

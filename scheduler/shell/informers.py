@@ -204,7 +204,9 @@ class Informer:
             self._complaints[key] = complaint
             self._on_malformed(self.kind)
             name = "?" if key is None else str(key)
-            self._log.error("Malformed object ignored", kind=self.kind, object=name, err=complaint)
+            self._log.error(
+                "Malformed object or annotation ignored", kind=self.kind, object=name, err=complaint
+            )
 
     def _report_interrupted(self, interrupted: Interrupted) -> None:
         self._on_interrupted(self.kind)

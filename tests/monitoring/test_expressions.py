@@ -110,6 +110,14 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(rule):
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
 
 
+def test_a_log_line_that_a_runbook_sends_to_is_one_that_is_written():
+    source = "".join(path.read_text() for path in (MANIFESTS.parent / "scheduler").rglob("*.py"))
+    runbooks = " ".join(rule["annotations"]["runbook"] for rule in ALERTS)
+    named = re.findall(r"log line `([^`]+)`", runbooks)
+    assert len(named) >= 3
+    assert [line for line in named if f'"{line}' not in source] == []
+
+
 def test_alerts_have_names_of_their_own():
     assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
 
