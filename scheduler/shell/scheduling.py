@@ -68,8 +68,9 @@ class SchedulingLoop:
         self._inbox.nudge()
 
     def is_stalled(self, after_s: float) -> bool:
-        """Whether a cycle could begin, and the loop has not come round for so long; more than a sweep period."""
-        return self._may_cycle() and self._now_s() - self._turned_at_s > after_s
+        """Whether there is something to do, and the loop has not come round for so long; more than a sweep period."""
+        has_to_turn = len(self._inbox) > 0 or self._may_cycle()
+        return has_to_turn and self._now_s() - self._turned_at_s > after_s
 
     async def run(self) -> None:
         """Until `stop`, and the answers to the binds in flight."""

@@ -40,6 +40,7 @@ _BOUNDED = (
     # As many connections as calls were under way at once.
     "DirectCalls._idle",
     "DirectCalls._open",
+    "_Connection._among",
     # The last refusals, for /debug/explain.
     "Questions._kept",
     # One for each label value and event that there is.

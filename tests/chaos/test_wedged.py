@@ -1,0 +1,105 @@
+"""A scheduler whose loop is stuck says so to whoever can restart it; one whose caches hear nothing is not ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from scheduler.devcluster.kinds import POD
+from scheduler.devcluster.server import DevCluster
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.observe.logs import Logger
+from scheduler.observe.metrics import Metrics
+from scheduler.serving.probes import Listening
+from scheduler.settings.loading import default_settings
+from scheduler.shell.app import Options, Scheduler
+from tests import build
+from tests.chaos.proxy import Wire
+from tests.chaos.virtual import run_virtually
+from tests.integration.daemon import free_port
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Scheduler, DevCluster, Wire, str]]:
+    """A scheduler that has its caches, its wire, and where it answers."""
+    port = free_port()
+    async with DevCluster(nodes=2) as cluster:
+        wire = Wire(cluster.port)
+        await wire.start()
+        credentials = await load_credentials(
+            kubeconfig=None, master=f"http://127.0.0.1:{wire.port}", environ={"HOME": "/nonexistent"}
+        )
+        options = Options(
+            settings=default_settings(),
+            election=None,
+            master=None,
+            listening=Listening("127.0.0.1", port, insecure_http=True),
+            max_in_unschedulable_s=300.0,
+            seed=1,
+            verbosity=0,
+            log_format="text",
+        )
+        now_s = asyncio.get_running_loop().time
+        async with KubeClient(credentials, now_s=now_s) as client:
+            log = Logger(logging.Logger("wedged", level=logging.CRITICAL))
+            scheduler = Scheduler(options, client, Metrics(), log, now_s=now_s)
+            running = asyncio.create_task(scheduler.run())
+            await asyncio.sleep(5.0)
+            yield scheduler, cluster, wire, f"http://127.0.0.1:{port}"
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await wire.stop()
+
+
+async def says(url: str) -> int:
+    """The status of an endpoint."""
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status
+
+
+def test_liveness_falls_when_the_loop_is_stuck_although_http_answers() -> None:
+    """The loop waits for something that never comes, while a pod waits to be taken in."""
+
+    async def play() -> None:
+        async with serving() as (scheduler, cluster, _wire, url):
+            assert await says(f"{url}/livez") == 200
+
+            async def never(timeout_s: float | None) -> None:
+                del timeout_s
+                await asyncio.Event().wait()
+
+            scheduler._inbox.wait = never  # type: ignore[method-assign]  # what a bug in there would do
+            for name in ("first", "second"):
+                pod = build.pod(name, spec={"schedulerName": "affinity-scheduler"})
+                del pod["metadata"]["uid"], pod["status"]
+                cluster.store.create(POD, "default", pod)
+                await asyncio.sleep(5.0)
+            await asyncio.sleep(100.0)
+            assert await says(f"{url}/livez") == 200
+            await asyncio.sleep(100.0)
+            assert await says(f"{url}/livez") == 500
+            assert await says(f"{url}/healthz") == 500
+
+    run_virtually(play())
+
+
+def test_readiness_falls_when_a_cache_hears_nothing_and_liveness_does_not() -> None:
+    """A restart would not bring the server back."""
+
+    async def play() -> None:
+        async with serving() as (_scheduler, _cluster, wire, url):
+            assert await says(f"{url}/readyz") == 200
+            wire.freeze()
+            await asyncio.sleep(300.0)
+            assert await says(f"{url}/readyz") == 500
+            assert await says(f"{url}/livez") == 200
+            wire.thaw()
+            await asyncio.sleep(150.0)
+            assert await says(f"{url}/readyz") == 200
+
+    run_virtually(play())
