@@ -89,6 +89,13 @@ async def test_the_server_takes_the_monitoring_where_the_operator_is(kubectl):
     crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
     kubectl("create", "-f", "-", given=crds)
     kubectl("wait", "--for=condition=Established", "--timeout=20s", "-f", "-", given=crds)
+
+    async def served() -> int:
+        group = ("--cached=false", "--api-group=monitoring.coreos.com", "-o", "name")
+        return len(kubectl("api-resources", *group).split())
+
+    # A definition is Established before discovery tells of its kind.
+    await until(served, lambda found: found == len(definitions()), what="the operator's kinds")
     applied = kubectl("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS / "monitoring")
     assert len(applied.splitlines()) == 4
     kubectl("delete", "--wait=false", "-f", "-", given=crds)
