@@ -49,17 +49,25 @@ async def serving() -> AsyncIterator[tuple[Scheduler, DevCluster, Wire, str]]:
             log = Logger(logging.Logger("wedged", level=logging.CRITICAL))
             scheduler = Scheduler(options, client, Metrics(), log, now_s=now_s)
             running = asyncio.create_task(scheduler.run())
-            await asyncio.sleep(5.0)
-            yield scheduler, cluster, wire, f"http://127.0.0.1:{port}"
+            url = f"http://127.0.0.1:{port}"
+            # Names are looked up in threads, for which the virtual clock does not wait.
+            for _ in range(3000):
+                if await says(f"{url}/readyz") == 200:
+                    break
+                await asyncio.sleep(0.1)
+            yield scheduler, cluster, wire, url
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
         await wire.stop()
 
 
 async def says(url: str) -> int:
-    """The status of an endpoint."""
-    async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        return answer.status
+    """The status of an endpoint, 0 where nobody listens."""
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status
+    except aiohttp.ClientConnectionError:
+        return 0
 
 
 def test_liveness_falls_when_the_loop_is_stuck_although_http_answers() -> None:
