@@ -79,7 +79,9 @@ def ranked_nodes(standings: Standings, nodes: NodeTable, n_most: int) -> tuple[R
 
 
 def read_record(text: str) -> DecisionRecord | None:
-    """The record that an annotation holds; None where it is none of ours, whoever wrote it."""
+    """The record that an annotation holds; None where it is none of ours, whoever wrote it: ours are short."""
+    if len(text) > RECORD_LIMIT_BYTES:
+        return None
     try:
         record = msgspec.json.decode(text, type=DecisionRecord)
     except (msgspec.DecodeError, UnicodeError):

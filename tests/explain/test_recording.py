@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import msgspec
@@ -94,7 +95,16 @@ def test_a_record_stays_within_its_bound_whatever_nodes_are_called(length: int) 
     assert not record.top or record.top[0].node == placement.node_name
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2,"evaluated":1,"feasible":1}', "\ud800", '{"v":1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{}", "[]", '{"v":2,"evaluated":1,"feasible":1}', "\ud800", '{"v":1}'),
+        pytest.param(
+            json.dumps({"v": 1, "evaluated": 1, "feasible": 1, "rejected": {"x" * RECORD_LIMIT_BYTES: 1}}),
+            id="longer than any of ours",
+        ),
+    ],
+)
 def test_an_annotation_that_is_none_of_ours_is_no_record(text: str) -> None:
     """Anybody may write annotations."""
     assert read_record(text) is None
