@@ -115,8 +115,8 @@ def _rule_effort(findings: Sequence[Finding], n_rows: int) -> Efforts:
 
 def _rules_kept(case: Case, row: int, findings: Sequence[Finding]) -> list[Changes]:
     """Each broken rule is kept: by pods that go or come, or a label; or a spread that is exceeded is widened."""
-    needed: list[Change] = []
-    narrowed: list[Change] = []
+    needed: list[Change | None] = []
+    narrowed: list[Change | None] = []
     widened: list[Change] = []
     for finding in findings:
         if not finding.broken[row]:
@@ -133,15 +133,20 @@ def _rules_kept(case: Case, row: int, findings: Sequence[Finding]) -> list[Chang
     alternatives = [(*needed, *narrowed)]
     if widened:
         alternatives.append((*needed, *widened))
-    return [
-        distinct
+    possible = [
+        tuple(dict.fromkeys(change for change in changes if change is not None))
         for changes in alternatives
-        if 0 < len(distinct := tuple(dict.fromkeys(changes))) <= MOST_REMOVED
+        if None not in changes
     ]
+    return [changes for changes in possible if 0 < len(changes) <= MOST_REMOVED]
 
 
-def _going(case: Case, row: int, finding: Finding) -> list[Change]:
-    """The pods that have to go from the row's domain: on the node itself first, then those that matter least."""
+def _going(case: Case, row: int, finding: Finding) -> list[Change | None]:
+    """
+    The pods that have to go from the row's domain: on the node itself first, then those that matter least.
+
+    None stands for a pod that would come back, or that the node needs.
+    """
     n_pods = int(finding.to_go[row])
     if not n_pods:
         return []
@@ -151,7 +156,10 @@ def _going(case: Case, row: int, finding: Finding) -> list[Change]:
         finding.pods_near(row),
         key=lambda pod: (not pod.terminating, _stays(pod), pod.node_name != node_name, pod.priority, pod.key),
     )
-    return [_removed(pod, case.snapshot.nodes.name_of(row_of[pod.uid])) for pod in near[:n_pods]]
+    return [
+        None if _stays(pod) else _removed(pod, case.snapshot.nodes.name_of(row_of[pod.uid]))
+        for pod in near[:n_pods]
+    ]
 
 
 def _topology_label(case: Case, row: int, finding: Finding) -> Change:
@@ -268,7 +276,7 @@ def _removed(pod: Pod, node_name: str) -> RemovePod:
 
 
 def _ports_freed(case: Case, row: int) -> list[Changes]:
-    """Every pod that holds a wanted port leaves."""
+    """Every pod that holds a wanted port leaves; nothing helps where one of them would come back."""
     node_name = case.snapshot.nodes.name_of(row)
     wanted = {(port.protocol, port.port) for port in host_ports(case.pod.spec)}
     holding = [
@@ -276,7 +284,9 @@ def _ports_freed(case: Case, row: int) -> list[Changes]:
         for pod in case.pods_by_row.get(row, ())
         if any((port.protocol, port.port) in wanted for port in host_ports(pod.spec))
     ]
-    return [tuple(_removed(pod, node_name) for pod in holding)] if holding else []
+    if not holding or any(map(_stays, holding)):
+        return []
+    return [tuple(_removed(pod, node_name) for pod in holding)]
 
 
 # Taints and labels.

@@ -302,6 +302,32 @@ def test_nobody_is_told_to_give_a_node_another_name_or_zone(key: str) -> None:
     assert suggestion.changes == (LabelNode("bare", build.ZONE, "za"),)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(
+            build.pod(
+                affinity=build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=web"))])
+            ),
+            id="anti-affinity",
+        ),
+        pytest.param(build.pod(containers=[build.container(host_ports=["9100"])]), id="a host port"),
+        pytest.param(
+            build.pod(spread=[build.spread(build.HOSTNAME, build.selector("app=web"), min_domains=2)]),
+            id="spread",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stays", [True, False])
+def test_nobody_is_told_to_remove_a_pod_that_its_daemon_set_puts_back(asked: build.Json, stays: bool) -> None:
+    owner = build.owned_by("DaemonSet", "exporter") if stays else None
+    holder = web("x", "a", owner=owner, containers=[build.container(host_ports=["9100"])])
+    asked["metadata"]["labels"] = {"app": "web"}
+    answer = Cluster([build.node("a")], [holder]).ask(asked)
+    removed = [change for changes_ in answer.suggestions for change in changes_.changes]
+    assert any(isinstance(change, RemovePod) for change in removed) is not stays
+
+
 def test_a_pod_that_is_being_deleted_says_so() -> None:
     """Nobody would wait for it."""
     cluster = Cluster([build.node("a")])
