@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
+from scheduler.shell.pressure import FLOOR
 from tests import build
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
@@ -39,9 +40,17 @@ async def running(*, elected: bool) -> AsyncIterator[tuple[Instance, DevCluster]
             chance=random.Random(1),
         )
         living = asyncio.create_task(instance.live())
-        await asyncio.sleep(5.0)
-        assert instance.life is not None
-        scheduler = instance.life.scheduler
+        for _ in range(1000):
+            await asyncio.sleep(0.1)
+            scheduler = None if instance.life is None else instance.life.scheduler
+            if (
+                scheduler is not None
+                and scheduler._is_synced()
+                and scheduler._leads()
+                and scheduler._caught_up
+            ):
+                break
+        assert scheduler is not None
         scheduler._client._on_request = scheduler._metrics.on_request
         yield instance, cluster
         living.cancel()
@@ -154,5 +163,31 @@ def test_ten_minutes_of_429_slow_it_down_and_cost_no_leadership() -> None:
             await asyncio.sleep(AFTERWARDS_S)
             assert n_bound(cluster) == n_bindings(cluster) == 30
             assert metric(instance, "affinity_scheduler_events_dropped_total") > 0
+
+    run_virtually(play())
+
+
+def test_binds_that_are_throttled_slow_all_binds_down_and_silence_the_events() -> None:
+    """Only binds are refused: fewer go out at a time, and events, which nobody refused, give way at once."""
+
+    async def play() -> None:
+        async with running(elected=False) as (instance, cluster):
+            cluster.faults.add(
+                Fault(action=Action.RESPOND, path="/binding$", code=429, retry_after_s=10, times=-1)
+            )
+            create(cluster, "p", 10)
+            await asyncio.sleep(60.0)
+            assert instance.life is not None
+            loop = instance.life.scheduler._loop
+            assert loop is not None
+            assert loop._max_binding() == FLOOR
+            assert metric(instance, "affinity_scheduler_events_dropped_total") > 0
+            cluster.faults.clear()
+            await asyncio.sleep(AFTERWARDS_S)
+            assert n_bound(cluster) == 10
+            create(cluster, "later", 100)
+            await asyncio.sleep(AFTERWARDS_S)
+            assert n_bound(cluster) == 110
+            assert loop._max_binding() > FLOOR
 
     run_virtually(play())
