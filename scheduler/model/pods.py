@@ -281,8 +281,8 @@ def _parse_spec(namespace: str, raw: wire.PodSpec, extra: Extra | Problem | None
         else:
             node_rule = both
             pod_affinity = combined_affinity(pod_affinity, extra)
-            own = () if extra.replaces else preferred_nodes or ()
-            preferred_nodes = (*own, *extra.preferred_nodes) or preferred_nodes
+            kept = None if extra.replaces else preferred_nodes
+            preferred_nodes = (*(kept or ()), *extra.preferred_nodes) or kept
     pod_resources = wire.decode_resources(raw.resources)
     volumes = [v for v in raw.volumes or () if v.is_read]
     return PodSpec(

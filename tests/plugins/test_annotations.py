@@ -86,6 +86,18 @@ def test_replace_mode_takes_the_specs_place(cluster: Driver) -> None:
     assert outcome(cluster) == "a"
 
 
+def test_replace_mode_takes_the_place_of_preferred_nodes_too(cluster: Driver) -> None:
+    """Whether the annotation prefers any or not."""
+    for name, disk in (("a", "ssd"), ("b", "hdd")):
+        cluster.node(name, labels={"disk": disk})
+    ssd = build.affinity(node_preferred=[(100, build.node_term("disk in ssd"))])
+    annotations = {"affinity-scheduler.io/affinity": "{}", "affinity-scheduler.io/affinity-mode": "replace"}
+    document = build.pod("p", affinity=ssd)
+    assert cluster.decoded(document).spec.preferred_nodes
+    document["metadata"]["annotations"] = annotations
+    assert cluster.decoded(document).spec.preferred_nodes is None
+
+
 def test_label_keys_take_the_pods_own_values(cluster: Driver) -> None:
     """matchLabelKeys in an annotation need no API server that merges."""
     cluster.node("a")
