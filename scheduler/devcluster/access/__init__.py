@@ -6,5 +6,6 @@ Who asks, and what they may.
     guarding    every request is judged
     rules       which roles and bindings may be stored
 
-`reviews`, beside this folder, answers the same questions over the API. Whoever brings no token is the administrator, unless the cluster was given a token of its own.
+`reviews`, beside this folder, answers the same questions over the API. Whoever brings no token is the administrator,
+unless the cluster was given a token of its own.
 """
