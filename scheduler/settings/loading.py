@@ -88,14 +88,12 @@ def default_settings(feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES) 
     """
     What runs when no file is given: upstream's defaults for one profile named `affinity-scheduler`.
 
-    Two differ. The Lease has our own name, since sharing kube-scheduler's would make a standby for ever. And requests
-    are not limited on our side (upstream: 50 a second, which is all that its throughput could be): the API server's
-    own priority and fairness does that.
+    But requests are not limited on our side (upstream: 50 a second, which is all that its throughput could be): the
+    API server's own priority and fairness does that.
     """
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "leaderElection": {"resourceName": DEFAULT_SCHEDULER_NAME},
         "clientConnection": {"qps": -1},
         "profiles": [{"schedulerName": DEFAULT_SCHEDULER_NAME}],
     }

@@ -9,14 +9,18 @@ from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 
 @dataclass(frozen=True, slots=True)
 class LeaderElection:
-    """Whether and how instances elect the one that schedules; the rest matters only if `leader_elect`."""
+    """
+    Whether and how instances elect the one that schedules; the rest matters only if `leader_elect`.
+
+    Upstream's Lease is `kube-scheduler`: beside a kube-scheduler that would make a standby for ever.
+    """
 
     leader_elect: bool = True
     lease_duration_s: float = 15.0
     renew_deadline_s: float = 10.0
     retry_period_s: float = 2.0
     resource_lock: str = "leases"
-    resource_name: str = "kube-scheduler"
+    resource_name: str = "affinity-scheduler"
     resource_namespace: str = "kube-system"
 
 

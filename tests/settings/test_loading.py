@@ -18,7 +18,7 @@ def test_an_empty_configuration_has_upstreams_defaults():
     settings = parse_settings(HEAD, "f")
     assert settings.parallelism == 16
     assert settings.leader_election == LeaderElection(
-        True, 15.0, 10.0, 2.0, "leases", "kube-scheduler", "kube-system"
+        True, 15.0, 10.0, 2.0, "leases", "affinity-scheduler", "kube-system"
     )
     assert settings.client_connection == ClientConnection(
         "", "", "application/vnd.kubernetes.protobuf", 50.0, 100
