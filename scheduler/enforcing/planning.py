@@ -4,8 +4,9 @@ Which pods go, so that every enforced rule which is due holds: nobody in vain, a
 Affinity: the declaring pod goes, unless it has become the first of its kind by those that go before it.
 
 Anti-affinity is decided by who may stay. From the most to the least deserving, a pod stays if it breaks no rule
-together with those that stay already; the others go. So nobody goes who could come back without breaking a rule, and
-of two pods that cannot both stay the one of lower priority goes. Of equal priority the pod that declares the broken
+together with those that stay already; the others go. So nobody goes who could come back without breaking a rule, as
+long as plans agree: one that is made after an eviction may let others stay, where a limit has come to hold meanwhile.
+Of two pods that cannot both stay the one of lower priority goes. Of equal priority the pod that declares the broken
 rule goes, and among those that do, the youngest: not always the fewest, for one old pod may have three young ones go.
 
 Pods that an eviction would not move stay whatever they break: their controller puts them back on the same node. What
