@@ -160,8 +160,8 @@ def test_the_detector_finds_what_a_recount_finds(given: tuple[Driver, World]) ->
 
 
 # Always the same clusters, since it does not hold for all. Of p0 (at most one in its domain), p2 (at most two) and p5,
-# all selected, p5 goes first for both rules; p2's then holds, so that p0 goes, and p5 could have stayed. Each plan keeps
-# the promise, but the next may let others stay. To be lifted when plans follow one another in one order.
+# all selected, p5 goes first for both rules; p2's then holds, so that p0 goes, and p5 could have stayed. Each plan
+# keeps the promise, but the next may let others stay. To be lifted when plans follow one another in one order.
 @given(clusters(near=False))
 @settings(max_examples=120, deadline=None, derandomize=True)
 def test_nobody_went_who_could_have_stayed(given: tuple[Driver, World]) -> None:
