@@ -11,15 +11,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from scheduler.devcluster.server import DevCluster
 from scheduler.model.annotations import AFFINITY, GRACE
 from tests import build
 from tests.accounts import account_kubeconfig
 from tests.build import ZONE, Json
 from tests.devcluster.contract.client import Api
-from tests.integration.daemon import EXIT_TIMEOUT_S, Daemon, free_port
+from tests.integration.daemon import EXIT_TIMEOUT_S, Daemon, attended, free_port
 from tests.integration.waiting import until
 
 
@@ -103,16 +101,8 @@ async def started(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
     process = await _process(
         "enforce", "--kubeconfig", str(kubeconfig), "--port", str(port), "--max-share", "100%", *arguments
     )
-    async with aiohttp.ClientSession() as session:
-        daemon = Daemon(process, port, session, is_secure="--bind-address" in arguments)
-        reading = asyncio.create_task(daemon.read())
-        try:
-            yield daemon
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-            await reading
+    async with attended(process, port, is_secure="--bind-address" in arguments) as daemon:
+        yield daemon
 
 
 @asynccontextmanager

@@ -109,8 +109,17 @@ async def started(kubeconfig: Path, *arguments: str, port: int | None = None) ->
         *("--kubeconfig", str(kubeconfig), "--port", str(chosen), *arguments),
         stderr=PIPE,
     )
+    async with attended(process, chosen, is_secure="--bind-address" in arguments) as daemon:
+        yield daemon
+
+
+@asynccontextmanager
+async def attended(
+    process: asyncio.subprocess.Process, port: int, *, is_secure: bool
+) -> AsyncIterator[Daemon]:
+    """The process with its log read; killed at the end if it still runs."""
     async with aiohttp.ClientSession() as session:
-        daemon = Daemon(process, chosen, session, is_secure="--bind-address" in arguments)
+        daemon = Daemon(process, port, session, is_secure=is_secure)
         reading = asyncio.create_task(daemon.read())
         try:
             yield daemon
