@@ -4,10 +4,15 @@ Which pods go, so that every enforced rule which is due holds: nobody in vain, a
 Affinity: the declaring pod goes, unless it has become the first of its kind by those that go before it.
 
 Anti-affinity is decided by who may stay. From the most to the least deserving, a pod stays if it breaks no rule
-together with those that stay already; the others go. So nobody goes who could come back without breaking a rule, as
-long as plans agree: one that is made after an eviction may let others stay, where a limit has come to hold meanwhile.
+together with those that stay already; the others go. So nobody goes who could come back without breaking a rule.
 Of two pods that cannot both stay the one of lower priority goes. Of equal priority the pod that declares the broken
-rule goes, and among those that do, the youngest: not always the fewest, for one old pod may have three young ones go.
+rule goes; among those that do, the one that allows the fewest others; and among those, the youngest. That is not
+always the fewest, for one old pod may have three young ones go.
+
+All plans that are made while a rule stays broken have the same order, and a pod that goes decides nothing about the
+others, so each plan is the one before it without the pod that has gone. For that the planner remembers which rules
+of a pod were broken: an eviction may mend them, and a pod that thereby rose above another would have it go in its
+stead, beside those that had gone for the sake of that other one. (A restart in between forgets it.)
 
 Pods that an eviction would not move stay whatever they break: their controller puts them back on the same node. What
 they declare counts against pods of lower priority alone, and only where evicting those is enough.
@@ -67,10 +72,14 @@ class _Part:
     member_of: list[_Domain] = field(default_factory=list)
     declares: list[tuple[_Domain, Violation]] = field(default_factory=list)
 
+    def tightest(self) -> int:
+        """The fewest pods that one of its broken rules allows."""
+        return min((each.rule.question.max_pods for _, each in self.declares), default=_UNLIMITED)
+
 
 class Planner:
     """
-    Plans from the state as it is; changes nothing.
+    Plans from the state as it is, and never changes it.
 
     Args:
         state: the cluster.
@@ -82,6 +91,8 @@ class Planner:
         self._state = state
         self._index = index
         self._is_movable = is_movable
+        #: Of the pods that have part in a broken rule: the tightest of their own, since they first had part in one.
+        self._tightest: dict[str, int] = {}
 
     def plan(self, due: Sequence[Violation]) -> Plan:
         """
@@ -127,6 +138,9 @@ class Planner:
     def _for_anti_affinity(self, due: Iterable[Violation], leaving: set[str]) -> Plan:
         violations = [each for each in due if each.uid not in leaving]
         parts = self._parts(violations, leaving)
+        self._tightest = {
+            uid: min(part.tightest(), self._tightest.get(uid, _UNLIMITED)) for uid, part in parts.items()
+        }
         departures: list[Departure] = []
         stuck: list[Violation] = []
         for part in parts.values():
@@ -149,9 +163,9 @@ class Planner:
         for part in parts:
             pod = part.placed.pod
             if self._is_movable(pod):
-                yield (-pod.priority, 0, bool(part.declares), pod.created, pod.uid), False, part
+                yield (-pod.priority, 0, -self._tightest[pod.uid], pod.created, pod.uid), False, part
             elif part.declares:
-                yield (-pod.priority, 1, False, pod.created, pod.uid), True, part
+                yield (-pod.priority, 1, 0, pod.created, pod.uid), True, part
 
     def _parts(self, violations: Iterable[Violation], leaving: set[str]) -> dict[str, _Part]:
         """Every pod that has part in a broken rule."""

@@ -48,6 +48,12 @@ class Driver:
         self._decoder = PodDecoder()
         self._version = 0
 
+    def __repr__(self) -> str:
+        """What a falsifying example is told with."""
+        metadata = [{**pod["metadata"], **pod["spec"]} for pod in self.pods.values()]
+        told = ("name", "namespace", "labels", "nodeName", "priority", "creationTimestamp", "annotations")
+        return "\n".join(json.dumps({key: each.get(key) for key in told}) for each in metadata)
+
     def node(self, name: str, **keywords: Any) -> None:
         self.enforcer.take_in(NodeSeen(decode_node(json.dumps(build.node(name, **keywords)).encode())))
 

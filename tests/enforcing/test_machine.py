@@ -84,6 +84,28 @@ def test_no_more_than_max_pods_per_domain_stay(cluster: Driver, limit: int, n_go
     assert cluster.enforce() == ["w3", "w2", "w1"][:n_gone]
 
 
+def test_of_equal_priority_the_one_that_allows_the_fewest_goes(cluster: Driver) -> None:
+    limits = {"one": 1, "two": 2, "also-two": 2}
+    for day, (name, limit) in enumerate(limits.items(), start=1):
+        limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": limit}])
+        cluster.pod(name, "a1", limited, labels=WEB, created=f"2026-01-0{day}T00:00:00Z")
+    assert cluster.enforce() == ["one"]
+
+
+def test_an_eviction_that_mends_a_rule_of_another_pod_changes_nobodys_turn(cluster: Driver) -> None:
+    """The database goes first. Both others broke a rule to begin with, so the younger one goes still."""
+    far_from = {name: term(ZONE, selector(f"app={name}")) for name in ("web", "db")}
+    both = rules(far=[far_from["db"], far_from["web"]])
+    cluster.pod("old", "a1", both, labels=WEB, priority=2, created="2026-01-01T00:00:00Z")
+    new = cluster.pod(
+        "new", "a2", rules(far=[far_from["db"]]), labels=WEB, priority=2, created="2026-01-02T00:00:00Z"
+    )
+    database = cluster.pod("database", "a1", labels={"app": "db"})
+    assert evict_of(cluster.look()).pod.uid == database
+    cluster.evicted(database)
+    assert evict_of(cluster.look()).pod.uid == new
+
+
 def test_a_node_without_the_topology_key_is_in_no_domain(cluster: Driver) -> None:
     cluster.node("nowhere")
     cluster.pod("p", "nowhere", APART, labels=WEB)
