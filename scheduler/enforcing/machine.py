@@ -96,6 +96,8 @@ class Enforcer:
         self._spells: dict[tuple[str, Rule], _Spell] = {}
         #: Since when enforced affinity of a pod has no match, whatever became of its labels meanwhile.
         self._lost_s: dict[str, float] = {}
+        #: What these pods asked for by then: a pod that asks anew has a grace period anew. Unknown after a restart.
+        self._lost_question: dict[str, Question] = {}
         #: What was told of a pod, for as long as it lives.
         self._told: dict[str, set[Question]] = {}
         self._backoffs: dict[str, Backoff] = {}
@@ -183,13 +185,17 @@ class Enforcer:
 
     def _keep_time(self, broken: Iterable[Violation], now_s: float) -> None:
         spells: dict[tuple[str, Rule], _Spell] = {}
-        lost: dict[str, float] = {}
+        lost_s: dict[str, float] = {}
+        questions: dict[str, Question] = {}
         for violation in broken:
-            key = (violation.uid, violation.rule)
+            uid, question = violation.uid, violation.rule.question
+            key = (uid, violation.rule)
             spells[key] = self._spells.get(key) or _Spell(now_s, self._origin(violation))
-            if _is_affinity(violation) and violation.rule.question.enforced:
-                lost[violation.uid] = self._lost_s.get(violation.uid, now_s)
-        self._spells, self._lost_s = spells, lost
+            if _is_affinity(violation) and question.enforced:
+                is_same = self._lost_question.get(uid, question) == question
+                lost_s[uid] = self._lost_s.get(uid, now_s) if is_same else now_s
+                questions[uid] = question
+        self._spells, self._lost_s, self._lost_question = spells, lost_s, questions
         self._newcomers = set()
 
     def _origin(self, violation: Violation) -> Origin:

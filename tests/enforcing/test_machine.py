@@ -238,6 +238,15 @@ def test_a_relabelled_pod_keeps_the_time_it_has_waited(cluster: Driver) -> None:
     assert cluster.enforce(10.0) == ["p"]
 
 
+def test_a_pod_that_asks_anew_has_a_grace_period_anew(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB)
+    assert cluster.enforce(50.0) == []
+    cluster.pod("p", "a1", NEAR_WEB)
+    assert cluster.enforce(50.0) == []
+    assert cluster.enforce(59.9) == []
+    assert cluster.enforce(0.1) == ["p"]
+
+
 def test_the_time_without_a_match_survives_a_restart(cluster: Driver) -> None:
     cluster.pod("p", "a1", NEAR_DB)
     cluster.look()
