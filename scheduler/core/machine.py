@@ -114,6 +114,13 @@ class Machine:
         """Binds ordered and not answered."""
         return len(self._binding)
 
+    def whereabouts(self, uid: str) -> str | None:
+        """The node that the API server has shown the pod on; empty while it shows it unbound, None if it shows none."""
+        placed = self.state.placed.get(uid)
+        if placed is not None and not placed.assumed:
+            return self.state.nodes.name_of(placed.row)
+        return "" if uid in self._pending else None
+
     def has_work(self) -> bool:
         """Whether CycleDue would pop a pod."""
         return self.queue.can_pop()

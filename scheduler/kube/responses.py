@@ -194,7 +194,7 @@ def decode_config_map(body: bytes) -> ConfigMap:
     return _decoded(_CONFIG_MAP, body, "a ConfigMap")
 
 
-def decode_place(body: bytes) -> PodPlace:
+def decode_place(body: bytes | msgspec.Raw) -> PodPlace:
     """
     Identity and node of a pod.
 
@@ -246,7 +246,7 @@ def _phrase(status: int) -> str:
         return "Unknown"
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], body: bytes, what: str) -> T:
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
     try:
         return decoder.decode(body)
     except msgspec.DecodeError as error:

@@ -142,6 +142,11 @@ CACHE_DIVERGENCES: Final = Family(
     "Number of objects that a list showed otherwise than the watch had told; each was a lost event.",
     ("kind",),
 )
+UNREADABLE_BINDS: Final = Family(
+    "affinity_scheduler_unreadable_binds_total",
+    "Number of binds whose answer was lost and whose pod may not be read, so that a list or the watch had to tell what "
+    "became of them; the role lacks the verb get on pods.",
+)
 EVENTS_DROPPED: Final = Family(
     "affinity_scheduler_events_dropped_total",
     "Number of Kubernetes events given up: too many were waiting, or the API server refused them.",
@@ -200,6 +205,7 @@ class Metrics:
         self._malformed = self._counts(MALFORMED_OBJECTS)
         self._watch_restarts = self._counts(WATCH_RESTARTS)
         self._divergences = self._counts(CACHE_DIVERGENCES)
+        self._unreadable_binds = self._counts(UNREADABLE_BINDS)
         self._events_dropped = self._counts(EVENTS_DROPPED)
         self._loop_lag = self._histogram(LOOP_LAG).of()
         build = {(version, platform.python_version()): 1}
@@ -282,6 +288,10 @@ class Metrics:
         """So many objects of this kind were not what the server lists, and no watch had told."""
         for _ in range(n_objects):
             self._divergences.add(kind)
+
+    def on_unreadable_bind(self) -> None:
+        """A bind is in doubt, and its pod may not be read."""
+        self._unreadable_binds.add()
 
     def on_event_dropped(self) -> None:
         """A Kubernetes event will not be written."""

@@ -260,6 +260,8 @@ class Scheduler:
             on_throttled=on_throttled,
             on_answered=limit.on_answer,
             may_write=self._leads,
+            whereabouts=self._machine.whereabouts,
+            on_unreadable=self._bind_unreadable,
             now_s=self._now_s,
         )
         conditions = ConditionWriter(binder, clock_s=self._clock_s, on_failed=self._condition_failed)
@@ -367,3 +369,7 @@ class Scheduler:
 
     def _condition_failed(self, order: PatchCondition, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=order.pod.key, err=message)
+
+    def _bind_unreadable(self, pod: str, why: str) -> None:
+        self._metrics.on_unreadable_bind()
+        self._log.error("The pod of a bind without an answer may not be read", pod=pod, err=why)

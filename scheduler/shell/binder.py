@@ -10,6 +10,9 @@ that is in use, repeating it blindly would turn our own success into a conflict.
                               |--on another node--> BoundElsewhere
                               |--gone, or another uid--> PodGone
                               '--unbound--> after 409: Refused; else pause, POST again (bounded)
+
+Who may not GET pods is answered by a list of that one, and where that is refused too by the watch: what it has shown
+of the pod is final, and where it goes on showing it unbound for `UNREADABLE_S`, it is.
 """
 
 from __future__ import annotations
@@ -21,11 +24,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from scheduler.errors import ApiError, Conflict, Invalid, NotFound, ServerFault, Throttled, Unreachable
+from scheduler.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerFault,
+    Throttled,
+    Unreachable,
+)
 from scheduler.kube import requests
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import PodCondition
-from scheduler.kube.responses import PodPlace, decode_place
+from scheduler.kube.responses import PodPlace, decode_page, decode_place
 
 TIMEOUT_S: Final = 10.0
 #: Times that one bind is sent; each but the first after the server was asked and had not done it.
@@ -35,6 +47,9 @@ BACKOFF_S: Final = 0.1
 BACKOFF_CAP_S: Final = 10.0
 #: Longest Retry-After that is honoured.
 RETRY_AFTER_CAP_S: Final = 30.0
+#: A bind that took effect is shown by a watch within so long: the server gives a request a minute, and a watch that
+#: says nothing is opened anew after `kube.client.SILENT_S`, which is not much more.
+UNREADABLE_S: Final = 150.0
 
 #: client-go util/retry, DefaultBackoff (1.36), used by PatchPodStatus.
 PATCH_TRIES: Final = 4
@@ -84,7 +99,9 @@ class Binder:
         client: sends the requests.
         on_throttled: told the seconds of every pause that the server asked for, so that others slow down too.
         on_answered: told the seconds that each bind took, `TIMEOUT_S` at least where its answer was lost.
-        may_write: whether this instance may bind now; asked before a bind, and again once the rate limit lets it go.
+        may_write: whether this instance may write now; asked before a bind, and whenever the rate limit lets one go.
+        whereabouts: the node that the watch has shown the pod of a UID on, empty for none, None once it is gone.
+        on_unreadable: told the pod and the refusal, where one whose bind is in doubt may not be read.
         sleep: waits between attempts.
         chance: draws from [0, 1) for jitter.
         now_s: a monotonic clock.
@@ -97,6 +114,8 @@ class Binder:
         on_throttled: Callable[[float], None] | None = None,
         on_answered: Callable[[float], None] = lambda _: None,
         may_write: Callable[[], bool] = lambda: True,
+        whereabouts: Callable[[str], str | None] = lambda _: "",
+        on_unreadable: Callable[[str, str], None] = lambda _pod, _why: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         now_s: Callable[[], float] = time.monotonic,
@@ -105,6 +124,7 @@ class Binder:
         self._on_throttled = on_throttled
         self._on_answered, self._now_s = on_answered, now_s
         self._may_write = may_write
+        self._whereabouts, self._on_unreadable = whereabouts, on_unreadable
         self._sleep = sleep
         self._chance = chance
 
@@ -142,8 +162,7 @@ class Binder:
                     self._on_answered(max(TIMEOUT_S, self._now_s() - sent_at_s))
                 last = Refused(error.status, error.message)
                 if isinstance(error, Conflict) or error.took_effect_unknown:
-                    place = await self._place(namespace, name)
-                    settled = _settled(place, uid, node_name)
+                    settled = await self._looked_up(namespace, name, uid, node_name)
                     if settled is not None or isinstance(error, Conflict):
                         return settled or last
                 elif not isinstance(error, (Throttled, Unreachable)):
@@ -177,7 +196,7 @@ class Binder:
         last = Refused(0, "not tried")
         for tried in range(1, PATCH_TRIES + 1):
             try:
-                await self._client.request(request, timeout_s=TIMEOUT_S)
+                await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
                 return Patched()
             except ApiError as error:
                 if _is_of_another_pod(error):
@@ -191,18 +210,36 @@ class Binder:
                     await self._sleep(max(pause_s, self._asked_s(error)))
         return last
 
-    async def _place(self, namespace: str, name: str) -> PodPlace | None:
-        """The pod as the server has it, None if it is gone; asked until there is an answer."""
-        request = requests.get_pod(namespace, name)
-        tried = 0
+    async def _looked_up(self, namespace: str, name: str, uid: str, node_name: str) -> BindOutcome | None:
+        """What became of a bind, None if the pod is unbound; asked until there is an answer, or proof on the watch."""
+        tried, since_s = 0, self._now_s()
         while True:
             tried += 1
             try:
-                return decode_place(await self._client.request(request, timeout_s=TIMEOUT_S))
-            except NotFound:
-                return None
+                return _settled(await self._read(namespace, name, is_first=tried == 1), uid, node_name)
             except ApiError as error:
+                shown = self._whereabouts(uid)
+                if shown is None:
+                    return PodGone()
+                if shown:
+                    return _bound_on(shown, node_name)
+                if isinstance(error, (Forbidden, Invalid)) and self._now_s() - since_s > UNREADABLE_S:
+                    return None
                 await self._pause(tried, error)
+
+    async def _read(self, namespace: str, name: str, *, is_first: bool) -> PodPlace | None:
+        """The pod as the server has it, None if it is gone. A list says the same to whoever may not GET."""
+        try:
+            answer = await self._client.request(requests.get_pod(namespace, name), timeout_s=TIMEOUT_S)
+            return decode_place(answer)
+        except NotFound:
+            return None
+        except (Forbidden, Invalid) as refusal:
+            if is_first:
+                self._on_unreadable(f"{namespace}/{name}", str(refusal))
+        answer = await self._client.request(requests.find_pod(namespace, name), timeout_s=TIMEOUT_S)
+        found = decode_page(answer).items
+        return decode_place(found[0]) if found else None
 
     async def _pause(self, tried: int, error: ApiError) -> None:
         doubled_s = min(BACKOFF_S * 2.0 ** min(tried - 1, 16), BACKOFF_CAP_S)
@@ -219,9 +256,11 @@ def _settled(place: PodPlace | None, uid: str, node_name: str) -> BindOutcome | 
     """What a look at the pod says of a bind; None if it is still unbound."""
     if place is None or place.metadata.uid != uid:
         return PodGone()
-    if not place.spec.node_name:
-        return None
-    return Bound() if place.spec.node_name == node_name else BoundElsewhere(place.spec.node_name)
+    return _bound_on(place.spec.node_name, node_name) if place.spec.node_name else None
+
+
+def _bound_on(found: str, node_name: str) -> Bound | BoundElsewhere:
+    return Bound() if found == node_name else BoundElsewhere(found)
 
 
 def _is_of_another_pod(error: ApiError) -> bool:

@@ -15,7 +15,7 @@ from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.shell.app import Scheduler
-from scheduler.shell.binder import Binder
+from scheduler.shell.binder import Binder, PodGone
 from scheduler.state.cluster import ClusterState
 from scheduler.state.node_table import NodeTable, Usage
 from tests.chaos.run import Shape
@@ -41,9 +41,9 @@ class Sabotage:
         return mock.patch.object(self.owner, self.attribute, self.instead)
 
 
-async def _never_placed(_self: Binder, _namespace: str, _name: str) -> None:
+async def _never_looked_up(_self: Binder, _namespace: str, _name: str, _uid: str, _node_name: str) -> PodGone:
     """Nobody looks what became of a bind: it counts as gone."""
-    return
+    return PodGone()
 
 
 def _always_lead(self: Scheduler) -> bool:
@@ -92,7 +92,13 @@ def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
 
 SABOTAGES = (
     Sabotage(
-        "lost answers are not settled", Binder, "_place", _never_placed, Shape.ALONE, Verdict.STRANGE, 2
+        "lost answers are not settled",
+        Binder,
+        "_looked_up",
+        _never_looked_up,
+        Shape.ALONE,
+        Verdict.STRANGE,
+        2,
     ),
     Sabotage("nothing is assumed", ClusterState, "assume", _assume_nothing, Shape.ALONE, Verdict.RULE),
     Sabotage("the Lease is no matter", Scheduler, "_leads", _always_lead, Shape.ELECTED, Verdict.LEASE),

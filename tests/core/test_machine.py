@@ -121,6 +121,19 @@ def test_a_failed_bind_gives_the_room_back_and_retries(cluster: Driver) -> None:
     assert bind_of(cluster.cycle()).node_name == "a"
 
 
+def test_it_tells_what_the_watch_has_shown_of_a_pod_whatever_it_assumes(cluster: Driver) -> None:
+    """What settles a bind in doubt where nothing can be asked."""
+    pod = cluster.pod("p")
+    machine = cluster.machine
+    assert machine.whereabouts(pod.uid) == ""
+    node_name = bind_of(cluster.cycle()).node_name
+    assert machine.whereabouts(pod.uid) == ""
+    cluster.confirm(pod, node_name)
+    assert machine.whereabouts(pod.uid) == node_name
+    cluster.lose(pod)
+    assert machine.whereabouts(pod.uid) is None
+
+
 def test_a_pod_bound_by_somebody_else_is_taken_as_fact(cluster: Driver) -> None:
     """The watch shows another node than ours: the counts follow it, and our failed bind forgets nothing."""
     cluster.node("a")

@@ -171,6 +171,23 @@ async def test_a_refused_bind_gives_the_room_back(
     assert await _attempts(daemon, "error") >= 1
 
 
+async def test_binds_in_doubt_without_the_right_to_read_pods_hold_up_nobody(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
+) -> None:
+    """More of them than may be under way at once, some done and some not: all pods are placed, and it is told why."""
+    await cluster.add_node("a", allocatable={"cpu": "200", "pods": "200"})
+    before = await daemon.metric("affinity_scheduler_unreadable_binds_total")
+    devcluster.faults.add(
+        Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=70),
+        Fault(action=Action.DROP, path=BINDINGS, times=10),
+        Fault(action=Action.RESPOND, verb="get", kind="pods", code=403, times=1_000),
+    )
+    await burst(cluster, 100)
+    await cluster.all_bound(100, timeout_s=LONG_S)
+    assert await daemon.metric("affinity_scheduler_unreadable_binds_total") - before == 80
+    assert daemon.logged("The pod of a bind without an answer may not be read", "a fault was asked for")
+
+
 async def test_the_watch_lags_behind_the_binds(cluster: Cluster, devcluster: DevCluster) -> None:
     """Pods whose bind was answered count although the watch does not show it yet."""
     for number in range(3):

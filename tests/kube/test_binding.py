@@ -5,18 +5,24 @@ import json
 import pytest
 
 from scheduler.kube.requests import PodCondition
-from scheduler.shell.binder import Binder, Bound, BoundElsewhere, Patched, PodGone, Refused
+from scheduler.shell.binder import UNREADABLE_S, Binder, Bound, BoundElsewhere, Patched, PodGone, Refused
 from tests.kube.build import body, pod
 from tests.kube.scripted import Naps, client_of, lost, reply, scripted
 
 POSTED = ("POST", "/api/v1/namespaces/default/pods/p/binding")
 READ = ("GET", "/api/v1/namespaces/default/pods/p")
+LISTED = ("GET", "/api/v1/namespaces/default/pods")
 
 
 def on(node_name, uid="uid-p"):
     return reply(
         json.dumps(pod("p", 5, uid=uid) | {"spec": {"nodeName": node_name} if node_name else {}}).encode()
     )
+
+
+def listed(*node_names, uid="uid-p"):
+    items = [pod("p", 5, uid=uid) | {"spec": {"nodeName": name} if name else {}} for name in node_names]
+    return reply(json.dumps({"metadata": {"resourceVersion": "9"}, "items": items or None}).encode())
 
 
 def refusal(code, reason="X", message="no", **headers):
@@ -84,6 +90,75 @@ async def test_a_bind_always_ends_in_one_answer(answers, outcome, requests):
     async with scripted(*answers) as script:
         assert await bound(script) == outcome
     assert asked(script) == requests
+
+
+FORBIDDEN = refusal(403, "Forbidden", "cannot get pods")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("answers", "outcome", "requests"),
+    [
+        pytest.param([listed("n1")], Bound(), [], id="done"),
+        pytest.param([listed("n2")], BoundElsewhere("n2"), [], id="somebody was faster"),
+        pytest.param([listed()], PodGone(), [], id="gone"),
+        pytest.param([listed("n1", uid="new")], PodGone(), [], id="recreated"),
+        pytest.param([listed(""), reply()], Bound(), [POSTED], id="not done: once more"),
+        pytest.param(
+            [refusal(503), FORBIDDEN, listed("n1")],
+            Bound(),
+            [READ, LISTED],
+            id="no list at first: asked again",
+        ),
+    ],
+)
+async def test_a_bind_in_doubt_whose_pod_may_not_be_read_is_settled_by_a_list(answers, outcome, requests):
+    """Of that one pod, and it is told once that the right to read it is missing."""
+    told: list[tuple[str, str]] = []
+    async with scripted(lost(), FORBIDDEN, *answers) as script:
+        assert await bound(script, on_unreadable=lambda *one: told.append(one)) == outcome
+    assert asked(script) == [POSTED, READ, LISTED, *requests]
+    assert script.asked[2].query == {"fieldSelector": "metadata.name=p"}
+    assert told == [("default/p", "403 Forbidden: cannot get pods")]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("shown", "outcome"),
+    [
+        pytest.param("n1", Bound(), id="on our node"),
+        pytest.param("n2", BoundElsewhere("n2"), id="on another"),
+        pytest.param(None, PodGone(), id="gone"),
+    ],
+)
+async def test_a_bind_in_doubt_is_settled_by_the_watch_where_nothing_may_be_asked(shown, outcome):
+    """It shows the pod unbound for a while, then what became of it."""
+    showing = iter(["", "", shown])
+    async with scripted(lost(), *[FORBIDDEN] * 6) as script:
+        assert (
+            await bound(script, whereabouts=lambda uid: next(showing) if uid == "uid-p" else "?") == outcome
+        )
+    assert asked(script) == [POSTED, *[READ, LISTED] * 3]
+
+
+@pytest.mark.asyncio
+async def test_a_bind_in_doubt_is_sent_again_where_the_watch_alone_answers_and_goes_on_showing_it_unbound():
+    """After minutes it cannot have been done; without that bound it would wait for ever, and 64 of them hold up all."""
+    naps = Naps()
+    async with scripted(lost(), *[FORBIDDEN] * 44, reply()) as script:
+        assert await bound(script, naps=naps, now_s=lambda: sum(naps.taken_s)) == Bound()
+    assert asked(script) == [POSTED, *[READ, LISTED] * 22, POSTED]
+    assert UNREADABLE_S < sum(naps.taken_s) < UNREADABLE_S + 11.0
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_does_not_answer_is_no_server_that_refuses():
+    """However long it takes: the pod keeps its place until the server says what became of it."""
+    naps = Naps()
+    async with scripted(lost(), *[refusal(503)] * 60, on("n1")) as script:
+        assert await bound(script, naps=naps, now_s=lambda: sum(naps.taken_s)) == Bound()
+    assert sum(naps.taken_s) > 3 * UNREADABLE_S
+    assert asked(script) == [POSTED, *[READ] * 61]
 
 
 @pytest.mark.asyncio
@@ -182,6 +257,16 @@ async def test_a_condition_is_tried_again_as_upstream_does(answers, outcome, n_t
         binder = Binder(client, sleep=Naps(), chance=lambda: 0.0)
         patched = await binder.patch_condition(namespace="default", name="p", uid="u", condition=CONDITION)
     assert (patched, len(script.asked)) == (outcome, n_tries)
+
+
+@pytest.mark.asyncio
+async def test_without_the_lease_no_condition_is_sent():
+    """The next leader may have bound the pod, and what we say of it is out of date."""
+    async with scripted(reply()) as script, client_of(script) as client:
+        binder = Binder(client, sleep=Naps(), chance=lambda: 0.0, may_write=lambda: False)
+        outcome = await binder.patch_condition(namespace="default", name="p", uid="u", condition=CONDITION)
+    assert outcome == Refused(0, "the request was not to be sent any more")
+    assert script.asked == []
 
 
 @pytest.mark.asyncio

@@ -75,6 +75,7 @@ def test_what_is_not_upstreams_is_named_as_ours() -> None:
         "watch_restarts_total",
         "cache_divergences_total",
         "events_dropped_total",
+        "unreadable_binds_total",
         "kubelet_refusals_total",
         "left_out_nodes",
         "loop_lag_seconds",
