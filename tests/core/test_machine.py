@@ -123,6 +123,7 @@ def test_a_failed_bind_gives_the_room_back_and_retries(cluster: Driver) -> None:
 
 def test_it_tells_what_the_watch_has_shown_of_a_pod_whatever_it_assumes(cluster: Driver) -> None:
     """What settles a bind in doubt where nothing can be asked."""
+    cluster.node("a")
     pod = cluster.pod("p")
     machine = cluster.machine
     assert machine.whereabouts(pod.uid) == ""
