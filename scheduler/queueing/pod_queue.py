@@ -32,6 +32,8 @@ Rules of the house:
  1. A pod is in one place, and `_move` puts it there.
  2. What orders or indexes a pod (plugins, counts, timestamp, priority) changes only while nothing holds it.
  3. `pop` increments attempts; `put_back` increments one failure count and starts a new timestamp.
+ 4. What may move thousands of pods moves some of them; while `is_behind`, `go_on` moves the next. Whatever changes the
+    queue first finishes what is left, so that it makes no difference who goes on, nor when.
 
 Source: pkg/scheduler/backend/queue/scheduling_queue.go (kubernetes 1.36). Different here: pods are known by
 UID; a gated pod that fails its checks again is not counted again in `incoming` and `unschedulable_by`; a pod
@@ -39,7 +41,7 @@ deleted while active or backing off leaves `unschedulable_by`, where upstream fo
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Final
 
@@ -58,11 +60,11 @@ from scheduler.framework.events import (
 from scheduler.model.pods import Pod
 from scheduler.queueing.backoff import Backoff
 from scheduler.queueing.in_flight import InFlightPods
-from scheduler.queueing.ordered_pods import OrderedPods, active_order, backoff_order, early_pop_order
+from scheduler.queueing.places import READY_OR_SOON, WAITING_FOR_EVENT, Places
 from scheduler.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
 from scheduler.queueing.queued_pod import Place, QueuedPod
 from scheduler.queueing.requeue import Registrations, Requeue, RequeueRules
-from scheduler.queueing.unschedulable_pods import UnschedulablePods
+from scheduler.queueing.steps import Steps
 
 #: The timeout of unschedulable pods is looked at every so often, on multiples of this (upstream's ticker).
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
@@ -96,15 +98,23 @@ class PodQueue:
         self._pop_from_backoff = pop_from_backoff
         #: Every pod that is not OUTSIDE, in-flight ones included.
         self._pods: dict[str, QueuedPod] = {}
-        self._active = OrderedPods(active_order)
-        self._rejected_backoff = OrderedPods(early_pop_order if pop_from_backoff else backoff_order)
-        self._error_backoff = OrderedPods(backoff_order)
-        self._unschedulable = UnschedulablePods()
+        self._places = Places(pop_from_backoff=pop_from_backoff)
         self._in_flight = InFlightPods()
+        #: Moves that an event or the time has ordered.
+        self._steps = Steps()
         #: In-flight pods that left the cluster or were bound: they are not put back.
         self._deleted_in_flight: set[str] = set()
         self._n_arrivals = 0
         self._last_flush_tick = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether pods still have to move because of what was told."""
+        return bool(self._steps)
+
+    def go_on(self) -> None:
+        """A bounded number of them have moved: about 2 ms."""
+        self._steps.go_on()
 
     def get(self, uid: str) -> QueuedPod | None:
         """The pod, wherever it is, or None if it is OUTSIDE."""
@@ -115,16 +125,12 @@ class PodQueue:
         return self._pods.values()
 
     def depths(self) -> dict[str, int]:
-        """Pods per `queue` label of `scheduler_pending_pods`. Cost: O(1)."""
-        return {
-            Place.ACTIVE.value: len(self._active),
-            Place.BACKOFF.value: len(self._rejected_backoff) + len(self._error_backoff),
-            Place.UNSCHEDULABLE.value: len(self._unschedulable.rejected),
-            Place.GATED.value: self._unschedulable.n_gated,
-        }
+        """See `Places.depths`."""
+        return self._places.depths()
 
     def add(self, pod: Pod, now_s: float) -> None:
         """The pending pod is active, or gated. A pod that is known already is updated."""
+        self._steps.finish()
         known = self._pods.get(pod.uid)
         if known is None:
             self._enter(pod, UNSCHEDULABLE_POD_ADD, now_s)
@@ -137,49 +143,54 @@ class PodQueue:
 
         Of a pod in flight only the change is recorded. Not for pods that are assumed or assigned.
         """
+        self._steps.finish()
         queued = self._pods.get(new.uid)
         if queued is None:
             self._enter(new, UNSCHEDULABLE_POD_UPDATE, now_s)
             return
-        self._release(queued)
+        self._places.release(queued)
         queued.pod = new
-        self._hold(queued)
+        self._places.hold(queued)
         if queued.place is Place.IN_FLIGHT:
             self._deleted_in_flight.discard(new.uid)
             for event in _own_events(old, new):
                 self._in_flight.record(event, old, new)
-        elif queued.place in _WAITING_FOR_EVENT:
+        elif queued.place in WAITING_FOR_EVENT:
             self._reconsider_updated(queued, old, now_s)
 
     def delete(self, uid: str) -> None:
         """The pod, gone or assigned, is OUTSIDE; one in flight only after its `done` or `put_back`."""
+        self._steps.finish()
         queued = self._pods.get(uid)
         if queued is None:
             return
         if queued.place is Place.IN_FLIGHT:
             self._deleted_in_flight.add(uid)
             return
-        self._release(queued)
+        self._places.release(queued)
         self._count_rejecters(queued, -1)
         del self._pods[uid]
         queued.place = Place.OUTSIDE
 
     def pop(self, now_s: float) -> QueuedPod | None:
         """
-        The pod to try now, in flight from here to `done` or `put_back`; None if there is none.
+        The pod to try now, in flight from here to `done` or `put_back`; None if there is none, or `is_behind` yet.
 
         Pods whose backoff is over become active before. If none is active, the rejected pod whose backoff
         ends first is popped early (a setting); a pod that failed with an error never is. Cost: O(log n).
         """
-        self._complete_backoffs(now_s)
-        queued = self._active.first()
+        self._steps.finish()
+        self._steps.begin(self._completing_backoffs(now_s))
+        if self._steps:
+            return None
+        queued = self._places.active.first()
         if queued is None and self._pop_from_backoff:
-            queued = self._rejected_backoff.first()
+            queued = self._places.rejected_backoff.first()
             if queued is not None:
                 self.incoming[Place.ACTIVE.value, POP_FROM_BACKOFF_Q] += 1
         if queued is None:
             return None
-        self._release(queued)
+        self._places.release(queued)
         self._count_rejecters(queued, -1)
         queued.attempts += 1
         queued.place = Place.IN_FLIGHT
@@ -187,8 +198,9 @@ class PodQueue:
         return queued
 
     def can_pop(self) -> bool:
-        """Whether `pop` gives a pod without any backoff having to end. Cost: O(1)."""
-        return bool(len(self._active)) or (self._pop_from_backoff and bool(len(self._rejected_backoff)))
+        """Whether `pop` gives a pod, or comes nearer to it, without any backoff having to end. Cost: O(1)."""
+        ready, soon = self._places.active, self._places.rejected_backoff
+        return bool(self._steps or len(ready) or (self._pop_from_backoff and len(soon)))
 
     def done(self, uid: str) -> None:
         """The pod is no longer in flight nor known: its binding cycle has begun, or it is dropped."""
@@ -208,6 +220,7 @@ class PodQueue:
         unschedulable. Nothing is queued if the pod was deleted in flight or is in a queue again. A pod whose
         binding failed was done already: the caller first sets `queued.pod` to the newest copy.
         """
+        self._steps.finish()
         uid = queued.uid
         if uid in self._deleted_in_flight:
             self.done(uid)
@@ -251,17 +264,12 @@ class PodQueue:
         plugins = self._rules.interested_plugins(event)
         if not plugins:
             return
-        changed = old if new is None else new
-        changed_uid = changed.uid if isinstance(changed, Pod) else None
-        for group in self._unschedulable.concerned(plugins, changed_uid):
-            decision = self._rules.decide(next(iter(group)), event, old, new)
-            if decision is not Requeue.SKIP:
-                for queued in [queued for queued in group if only is None or only(queued.pod)]:
-                    self._requeue(queued, decision, event.label, now_s)
         self._in_flight.record(event, old, new)
+        self._steps.begin(self._waking(event, old, new, now_s, only))
 
     def activate(self, uids: Iterable[str], now_s: float) -> None:
         """The pods are active, whatever rejected them, or gated; in-flight ones are to retry after backoff."""
+        self._steps.finish()
         for uid in uids:
             queued = self._pods.get(uid)
             if queued is None or queued.place is Place.ACTIVE:
@@ -277,21 +285,14 @@ class PodQueue:
 
         Cost: O(pods moved).
         """
-        self._complete_backoffs(now_s)
-        tick = floor(now_s / UNSCHEDULABLE_FLUSH_PERIOD_S)
-        if tick == self._last_flush_tick:
-            return
-        self._last_flush_tick = tick
-        rejected = self._unschedulable.rejected
-        while (queued := rejected.first()) and self._overdue_s(queued) < now_s:
-            self._requeue(queued, Requeue.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now_s)
-            queued.after_flush = queued.place is not Place.GATED
+        self._steps.finish()
+        self._steps.begin(self._flushing(now_s))
 
     def next_wake_s(self, now_s: float) -> float | None:
         """When `flush` next has something to move, not before `now_s`; None if it never has."""
-        heads = (self._rejected_backoff.first(), self._error_backoff.first())
+        heads = (self._places.rejected_backoff.first(), self._places.error_backoff.first())
         wakes = [self._backoff.over_s(head) for head in heads if head]
-        if longest := self._unschedulable.rejected.first():
+        if longest := self._places.unschedulable.rejected.first():
             tick = floor(self._overdue_s(longest) / UNSCHEDULABLE_FLUSH_PERIOD_S) + 1
             wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
         return max(now_s, min(wakes)) if wakes else None
@@ -316,7 +317,7 @@ class PodQueue:
         for event in _own_events(old, queued.pod):
             decision = self._rules.decide(queued, event, old, queued.pod)
             self._requeue(queued, decision, event.label, now_s)
-            if queued.place in _READY_OR_SOON:
+            if queued.place in READY_OR_SOON:
                 return
 
     def _requeue(self, queued: QueuedPod, decision: Requeue, label: str, now_s: float) -> None:
@@ -325,15 +326,43 @@ class PodQueue:
         waits = decision is Requeue.AFTER_BACKOFF and self._backoff.is_backing_off(queued, now_s)
         self._move(queued, Place.BACKOFF if waits else Place.ACTIVE, label, now_s)
 
-    def _complete_backoffs(self, now_s: float) -> None:
-        for pods in (self._rejected_backoff, self._error_backoff):
+    def _waking(
+        self, event: ClusterEvent, old: object, new: object, now_s: float, only: Callable[[Pod], bool] | None
+    ) -> Iterator[None]:
+        """One step for each kind of pods that is asked, and for each pod that moves."""
+        changed = old if new is None else new
+        changed_uid = changed.uid if isinstance(changed, Pod) else None
+        plugins = self._rules.interested_plugins(event)
+        for group in self._places.unschedulable.concerned(plugins, changed_uid):
+            decision = self._rules.decide(next(iter(group)), event, old, new)
+            yield
+            if decision is not Requeue.SKIP:
+                for queued in [queued for queued in group if only is None or only(queued.pod)]:
+                    self._requeue(queued, decision, event.label, now_s)
+                    yield
+
+    def _flushing(self, now_s: float) -> Iterator[None]:
+        yield from self._completing_backoffs(now_s)
+        tick = floor(now_s / UNSCHEDULABLE_FLUSH_PERIOD_S)
+        if tick == self._last_flush_tick:
+            return
+        self._last_flush_tick = tick
+        rejected = self._places.unschedulable.rejected
+        while (queued := rejected.first()) and self._overdue_s(queued) < now_s:
+            self._requeue(queued, Requeue.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now_s)
+            queued.after_flush = queued.place is not Place.GATED
+            yield
+
+    def _completing_backoffs(self, now_s: float) -> Iterator[None]:
+        for pods in (self._places.rejected_backoff, self._places.error_backoff):
             while (queued := pods.first()) and not self._backoff.is_backing_off(queued, now_s):
                 self._move(queued, Place.ACTIVE, BACKOFF_COMPLETE, now_s)
+                yield
 
     def _move(self, queued: QueuedPod, to: Place, label: str, now_s: float) -> None:
         """Put `queued` into `to` or GATED. From one of UNSCHEDULABLE and GATED to the other is no arrival."""
         origin = queued.place
-        self._release(queued)
+        self._places.release(queued)
         if self._must_pass(origin, to):
             self._run_pre_enqueue(queued)
             if queued.gating_plugin:
@@ -341,10 +370,10 @@ class PodQueue:
         queued.place = to
         if to is Place.ACTIVE and queued.initial_attempt_s is None:
             queued.initial_attempt_s = now_s
-        self._hold(queued)
-        if to not in _WAITING_FOR_EVENT:
+        self._places.hold(queued)
+        if to not in WAITING_FOR_EVENT:
             self.incoming[to.value, label] += 1
-        elif origin not in _WAITING_FOR_EVENT:
+        elif origin not in WAITING_FOR_EVENT:
             self.incoming[Place.UNSCHEDULABLE.value, label] += 1
 
     def _must_pass(self, origin: Place, to: Place) -> bool:
@@ -361,32 +390,9 @@ class PodQueue:
             queued.rejecting |= {plugin}
             self.unschedulable_by[plugin, queued.profile] += 1
 
-    def _hold(self, queued: QueuedPod) -> None:
-        """Put `queued` into the structure of its place, if its place has one."""
-        if queued.place in _WAITING_FOR_EVENT:
-            self._unschedulable.add(queued)
-        elif queued.place in _READY_OR_SOON:
-            self._ordered(queued).add(queued)
-
-    def _release(self, queued: QueuedPod) -> None:
-        """Take `queued` out of whatever structure holds it."""
-        if queued.place in _WAITING_FOR_EVENT:
-            self._unschedulable.remove(queued)
-        elif queued.place in _READY_OR_SOON:
-            self._ordered(queued).remove(queued.uid)
-
-    def _ordered(self, queued: QueuedPod) -> OrderedPods:
-        if queued.place is Place.ACTIVE:
-            return self._active
-        return self._rejected_backoff if queued.rejecters else self._error_backoff
-
     def _count_rejecters(self, queued: QueuedPod, change: int) -> None:
         for plugin in queued.rejecters:
             self.unschedulable_by[plugin, queued.profile] += change
-
-
-_WAITING_FOR_EVENT: Final = (Place.UNSCHEDULABLE, Place.GATED)
-_READY_OR_SOON: Final = (Place.ACTIVE, Place.BACKOFF)
 
 
 def _own_events(old: Pod, new: Pod) -> list[ClusterEvent]:

@@ -1,14 +1,19 @@
 """The loop: when cycles run, when it sleeps, and how it ends. The machine is a real one with a tiny cluster."""
 
 import asyncio
+import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
 from scheduler.model.instructions import Bind, Instruction
-from scheduler.model.stimuli import BindDone, BindFailed, PodGone
+from scheduler.model.nodes import decode_node
+from scheduler.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone
+from scheduler.queueing.steps import STEPS_AT_ONCE
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.scheduling import SchedulingLoop
+from tests.build import container, node
 from tests.driving import Driver
 from tests.integration.waiting import until
 
@@ -171,5 +176,48 @@ async def test_a_loop_that_misses_its_wake_up_is_stalled() -> None:
     bench.inbox.nudge()
     await bench.turns()
     assert not bench.loop.is_stalled(180.0)
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_an_event_that_wakes_thousands_of_pods_leaves_others_their_turn() -> None:
+    """They wake a few hundred at a time, and none is tried before all of them are awake: the last one goes first."""
+    bench = Bench(max_binding=1)
+    for number in range(2000):
+        large = container(requests={"cpu": "64"})
+        bench.driver.pod(f"p{number}", containers=[large], priority=number // 1999)
+    while bench.driver.machine.has_work():
+        bench.driver.cycle()
+    bench.driver.now_s += 60.0
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    big = decode_node(json.dumps(node("big", allocatable={"cpu": "64"})).encode())
+    await bench.inbox.put([NodeSeen(big), PodGone("nobody")])
+    awake: list[int] = []
+    while not bench.kept.bound():
+        awake.append(bench.driver.machine.queue.depths()["active"])
+        await asyncio.sleep(0)
+    steps = sorted(set(awake))
+    assert len(steps) >= 8
+    assert max(after - before for before, after in pairwise(steps)) <= STEPS_AT_ONCE
+    assert bench.kept.bound() == ["p1999"]
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_a_slice_of_stimuli_ends_after_milliseconds_however_dear_each_is() -> None:
+    """Stimuli that take 1 ms each are handled four at a time, not a hundred."""
+    bench = Bench()
+    gone: list[str] = []
+
+    def handle(name: str, _seconds: float) -> None:
+        gone.append(name)
+        bench.driver.now_s += 0.001
+
+    bench.loop._on_handled = handle
+    await bench.inbox.put(PodGone(f"uid-{number}") for number in range(50))
+    running = asyncio.create_task(bench.loop.run())
+    await asyncio.sleep(0)
+    assert 1 <= len(gone) <= 6
     bench.loop.stop(0.0)
     await running
