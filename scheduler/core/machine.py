@@ -114,6 +114,11 @@ class Machine:
         """Binds ordered and not answered."""
         return len(self._binding)
 
+    @property
+    def n_unconfirmed(self) -> int:
+        """Pods at least, whose bind was answered and which no watch has shown bound."""
+        return max(0, self.state.n_assumed - len(self._binding))
+
     def whereabouts(self, uid: str) -> str | None:
         """The node that the API server has shown the pod on; empty while it shows it unbound, None if it shows none."""
         placed = self.state.placed.get(uid)

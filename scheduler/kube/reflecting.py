@@ -76,6 +76,8 @@ class Reflector(Generic[T]):
         self._silent_s = silent_s
         self._sleep = sleep
         self._now_s = now_s
+        #: Breaks the open watch.
+        self._break: Callable[[], None] = _nothing_to_break
         #: When the server last said anything about the collection, if only that nothing changed.
         self.heard_at_s = now_s()
 
@@ -103,6 +105,10 @@ class Reflector(Generic[T]):
             if following is None:
                 raise InvariantViolation("the list-watch protocol has no next step", (repr(step),))
             step = following
+
+    def reopen(self) -> None:
+        """The open watch, if there is one, is broken, and taken up where it was on a connection of its own."""
+        self._break()
 
     async def compare(self, second_look_s: float = SECOND_LOOK_S) -> tuple[int, list[Change[T]]] | None:
         """
@@ -167,7 +173,8 @@ class Reflector(Generic[T]):
     async def _followed(self, request: Request) -> AsyncGenerator[Event, None]:
         opened_s = self._now_s()
         try:
-            async with aclosing(self._client.stream(request, silent_s=self._silent_s)) as batches:
+            stream = self._client.stream(request, silent_s=self._silent_s, on_open=self._set_break)
+            async with aclosing(stream) as batches:
                 async for lines in batches:
                     yield LinesArrived(lines)
                     if len(lines) == LINES_AT_ONCE:
@@ -177,4 +184,13 @@ class Reflector(Generic[T]):
         except ApiError as error:
             yield Failed(error)
             return
+        finally:
+            self._break = _nothing_to_break
         yield StreamEnded(self._now_s() - opened_s)
+
+    def _set_break(self, break_it: Callable[[], None]) -> None:
+        self._break = break_it
+
+
+def _nothing_to_break() -> None:
+    """No watch is open."""

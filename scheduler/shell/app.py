@@ -292,6 +292,15 @@ class Scheduler:
                 upkeep.audit(self._informers, self._log, on_divergence=self._metrics.on_divergence),
                 name="audit",
             ),
+            group.create_task(
+                upkeep.demand(
+                    self._pods_informer(),
+                    self._log,
+                    n_owed=lambda: self._machine.n_unconfirmed,
+                    now_s=self._now_s,
+                ),
+                name="demand",
+            ),
             group.create_task(self._recorder.run(), name="events"),
             group.create_task(conditions.run(), name="conditions"),
             *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
@@ -324,10 +333,12 @@ class Scheduler:
     def _leads(self) -> bool:
         return self._leadership is None or self._leadership.holds
 
+    def _pods_informer(self) -> Informer:
+        return next(informer for informer in self._informers if informer.kind == "Pod")
+
     async def _catch_up(self) -> None:
         """No cycle begins before this new leader knows what the one before it has bound."""
-        pods = next(informer for informer in self._informers if informer.kind == "Pod")
-        await upkeep.catch_up(pods, self._inbox, self._log)
+        await upkeep.catch_up(self._pods_informer(), self._inbox, self._log)
         self._caught_up = True
         self._inbox.nudge()
 

@@ -48,7 +48,7 @@ BACKOFF_CAP_S: Final = 10.0
 #: Longest Retry-After that is honoured.
 RETRY_AFTER_CAP_S: Final = 30.0
 #: A bind that took effect is shown by a watch within so long: the server gives a request a minute, and a watch that
-#: says nothing is opened anew after `kube.client.SILENT_S`, which is not much more.
+#: says nothing is opened anew after `kube.client.SILENT_S`, a minute and a quarter.
 UNREADABLE_S: Final = 150.0
 
 #: client-go util/retry, DefaultBackoff (1.36), used by PatchPodStatus.

@@ -145,6 +145,10 @@ class Informer:
         """For how long the server has said nothing about the kind; it does about once a minute."""
         return self._now_s() - self._reflector.heard_at_s
 
+    def reopen(self) -> None:
+        """The watch goes on from where it is on a new connection."""
+        self._reflector.reopen()
+
     async def run(self) -> None:
         """Hands every change on, in order, until cancelled. Failures of the server are retried by the reflector."""
         async with aclosing(self._reflector.batches()) as batches:

@@ -14,6 +14,10 @@ from scheduler.shell.informers import Informer
 from scheduler.state.audit import Recount
 from scheduler.state.cluster import ClusterState
 
+#: A watch that owes the news of an answered bind and says nothing at all for so long is dead; watches are late by
+#: milliseconds.
+_OWED_S: Final = 10.0
+_OWED_LOOK_S: Final = 2.0
 #: Pause before a new leader asks again for what it may have missed.
 _CATCH_UP_RETRY_S: Final = 0.1
 #: How often caches are compared with a list, give or take a fifth.
@@ -37,6 +41,27 @@ async def catch_up(pods: Informer, inbox: Inbox, log: Logger) -> None:
         log.info(0, "The watch is late; taken from a list", kind=pods.kind, n=n_late)
     while len(inbox):  # noqa: ASYNC110 - the reader is at it, and takes turns with this
         await asyncio.sleep(0)
+
+
+async def demand(
+    pods: Informer, log: Logger, *, n_owed: Callable[[], int], now_s: Callable[[], float]
+) -> None:
+    """
+    Opens the watch of pods anew where it is silent although it owes something; until cancelled.
+
+    Long before `kube.client.SILENT_S`, and just when a dead watch does harm: while pods are placed.
+    """
+    owing_since_s: float | None = None
+    while True:
+        await asyncio.sleep(_OWED_LOOK_S)
+        if not pods.synced or not n_owed():
+            owing_since_s = None
+        elif owing_since_s is None:
+            owing_since_s = now_s()
+        elif min(now_s() - owing_since_s, pods.silent_s()) > _OWED_S:
+            log.info(0, "The watch does not show what was bound; opened anew", kind=pods.kind, n=n_owed())
+            owing_since_s = None
+            pods.reopen()
 
 
 async def audit(

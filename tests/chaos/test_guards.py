@@ -8,7 +8,8 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from scheduler.devcluster.kinds import NODE
+from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.kinds import NODE, POD
 from scheduler.devcluster.server import DevCluster
 from scheduler.kube.changes import Key
 from scheduler.model.nodes import decode_node
@@ -18,6 +19,7 @@ from scheduler.state.audit import differences
 from tests import build
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
+from tests.chaos.test_outages import metric
 from tests.chaos.virtual import run_virtually
 
 
@@ -40,6 +42,11 @@ async def running() -> AsyncIterator[tuple[Instance, Scheduler, DevCluster]]:
         yield instance, instance.life.scheduler, cluster
         living.cancel()
         await asyncio.gather(living, return_exceptions=True)
+
+
+def pending(name: str) -> build.Json:
+    """A pod for the instance to place."""
+    return build.pod(name, spec={"schedulerName": "ours"})
 
 
 def test_a_quiet_cluster_is_no_reason_to_worry() -> None:
@@ -69,6 +76,55 @@ def test_a_cache_that_hears_nothing_is_stale_until_it_does() -> None:
             instance.wire.thaw()
             await asyncio.sleep(130.0)
             assert scheduler._is_fresh()
+
+    run_virtually(play())
+
+
+def test_a_watch_that_dies_without_a_word_is_noticed_within_little_more_than_a_minute() -> None:
+    """Open, and silent for hours: what happened meanwhile is known once a bookmark is overdue."""
+
+    async def play() -> None:
+        async with running() as (_, scheduler, cluster):
+            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="nodes", delay_s=10_000.0))
+            await asyncio.sleep(1.0)
+            cluster.store.create(NODE, "", build.node("late"))
+            await asyncio.sleep(80.0)
+            assert scheduler._machine.state.node("late") is not None
+
+    run_virtually(play())
+
+
+def test_a_watch_that_owes_what_was_bound_is_opened_anew_within_seconds() -> None:
+    """The API server says that the pod is bound, and the watch says nothing at all."""
+
+    async def play() -> None:
+        async with running() as (_, scheduler, cluster):
+            cluster.faults.add(Fault(action=Action.DELAY, path=r"/binding$", delay_s=1.0))
+            cluster.store.create(POD, "default", pending("p"))
+            await asyncio.sleep(0.5)
+            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=10_000.0))
+            await asyncio.sleep(5.0)
+            assert scheduler._machine.n_unconfirmed == 1
+            await asyncio.sleep(10.0)
+            assert scheduler._machine.n_unconfirmed == 0
+            (placed,) = scheduler._machine.state.placed.values()
+            assert placed.pod.node_name
+
+    run_virtually(play())
+
+
+def test_a_watch_that_is_late_or_owes_nothing_is_left_alone() -> None:
+    """Binds that are shown, long after one another and seconds after their answer, break no watch."""
+
+    async def play() -> None:
+        async with running() as (instance, _, cluster):
+            for number in range(5):
+                cluster.faults.add(Fault(action=Action.DELAY, path=r"/binding$", delay_s=1.0))
+                cluster.store.create(POD, "default", pending(f"p{number}"))
+                await asyncio.sleep(0.5)
+                cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=8.0))
+                await asyncio.sleep(40.0)
+            assert metric(instance, "affinity_scheduler_watch_restarts_total") == 0
 
     run_virtually(play())
 

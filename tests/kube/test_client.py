@@ -1,6 +1,8 @@
 """The transport against a server that follows a script."""
 
 import asyncio
+import gc
+import socket
 from contextlib import aclosing
 
 import pytest
@@ -224,6 +226,51 @@ async def test_a_hundred_calls_in_flight_leave_room_for_a_watch():
         assert await lines_of(client) == [b"line"]
         script.stopping.set()
         assert [type(error) for error in await asyncio.gather(*calls)] == [ServerFault] * 3
+
+
+@pytest.mark.asyncio
+async def test_a_stream_can_be_broken_from_outside():
+    """The reader, which would wait for minutes, is told so at once; breaking it later harms nobody."""
+    breaks = []
+    async with scripted(stream(b"a", then="silent")) as script, client_of(script) as client:
+        async with aclosing(client.stream(WATCH, on_open=breaks.append)) as batches:
+            assert await anext(batches) == [b"a"]
+            asyncio.get_running_loop().call_soon(breaks[0])
+            with pytest.raises(Unreachable):
+                async with asyncio.timeout(5):
+                    await anext(batches)
+        breaks[0]()
+
+
+@pytest.mark.asyncio
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system's kernel asks in its own time")
+async def test_the_kernel_asks_the_other_side_of_a_silent_stream():
+    """A connection that leads nowhere ends within 30 s, long before the silence itself tells."""
+    async with (
+        scripted(stream(b"a", then="silent")) as script,
+        client_of(script) as client,
+        aclosing(client.stream(WATCH)) as batches,
+    ):
+        await anext(batches)
+        port = int(script.url.rpartition(":")[2])
+        (connected,) = (one for one in gc.get_objects() if _leads_to(one, port))
+        options = [
+            connected.getsockopt(level, option)
+            for level, option in (
+                (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPCNT),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL),
+            )
+        ]
+    assert options == [1, 15, 3, 5]
+
+
+def _leads_to(one, port):
+    try:
+        return isinstance(one, socket.socket) and one.getpeername()[1:2] == (port,)
+    except OSError:
+        return False
 
 
 @pytest.mark.asyncio
