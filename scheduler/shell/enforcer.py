@@ -320,7 +320,7 @@ class _Daemon:
                 await self._restore()
             if not self._restored:
                 await asyncio.sleep(_RELOAD_S if self._leads() else 0.2)
-        await self._record.keep(lambda: self._enforcer.lost_since() if self._frozen else {})
+        await self._record.keep(self._enforcer.lost_since)
 
     async def _restore(self) -> None:
         try:

@@ -68,7 +68,8 @@ class GraceRecord:
         self._clock_s, self._now_s = clock_s, now_s
         #: As last read or written; None where there is no such object.
         self._version: str | None = None
-        self._saved: dict[str, float] = {}
+        #: What it says, as we wrote it; None where somebody else wrote what it says.
+        self._saved: dict[str, float] | None = {}
         self._saved_at_s = 0.0
 
     async def load(self) -> dict[str, float]:
@@ -83,6 +84,8 @@ class GraceRecord:
         except NotFound:
             return {}
         record = self._decoded(read)
+        if record is None or record.lost_since:
+            self._saved = None
         now_s, epoch_s = self._now_s(), self._clock_s()
         if record is None or epoch_s - record.saved_at > STALE_S:
             return {}

@@ -95,6 +95,17 @@ async def test_nothing_is_written_while_nothing_changes() -> None:
 
 
 @pytest.mark.asyncio
+async def test_what_a_predecessor_wrote_is_written_over_although_nobody_waits_any_more() -> None:
+    """Else a pod that loses its match again later could be taken for one that has waited since then."""
+    async with scene() as given:
+        await given.record().save({"a": 20.0})
+        successor = given.record()
+        await successor.load()
+        await successor.save({})
+        assert await given.record().load() == {}
+
+
+@pytest.mark.asyncio
 async def test_a_stale_record_is_ignored() -> None:
     async with scene() as given:
         await given.record().save({"a": 20.0})
