@@ -1,37 +1,26 @@
 """
-Every Prometheus series of the scheduler, declared once; names, labels, buckets and help are kube-scheduler's.
+The Prometheus series of scheduling, declared once; names, labels, buckets and help are kube-scheduler's.
 
 What the rooms that decide keep as plain numbers (queue depths, arrivals, cache sizes) is read when Prometheus asks;
 what happens outside of them is told to `Metrics`, whose methods the shell hands out as hooks. Dashboards and alerts
 made for kube-scheduler work; our own additions begin with `affinity_scheduler_`.
 
-Source: pkg/scheduler/metrics/metrics.go, component-base/metrics/prometheus/restclient (kubernetes 1.36). Different
+Source: pkg/scheduler/metrics/metrics.go (kubernetes 1.36); what is not about scheduling is in `process`. Different
 here: `event_handling_duration_seconds` names our stimuli, and see `instrument` for `plugin_execution_duration_seconds`.
 """
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
-
-from prometheus_client import (
-    CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
 
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
 from scheduler.observe.instrument import CycleObserver
-from scheduler.observe.series import Counts, Family, Histogram, Numbers, Reading, exponential
+from scheduler.observe.process import InformedMetrics
+from scheduler.observe.series import Family, Numbers, exponential
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
-
-#: What `Metrics.render` returns. Always this: OpenMetrics through the library would hold the loop for 30 ms.
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 SCHEDULE_ATTEMPTS: Final = Family(
     "scheduler_schedule_attempts_total",
@@ -116,27 +105,6 @@ CACHE_SIZE: Final = Family(
     "[ALPHA] Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
     ("type",),
 )
-REST_REQUESTS: Final = Family(
-    "rest_client_requests_total",
-    "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
-    ("code", "method", "host"),
-)
-REST_DURATION: Final = Family(
-    "rest_client_request_duration_seconds",
-    "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
-    ("verb", "host"),
-    (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
-)
-MALFORMED_OBJECTS: Final = Family(
-    "affinity_scheduler_malformed_objects_total",
-    "Number of objects the API server sent that are ignored, or an annotation of theirs, since it could not be read.",
-    ("kind",),
-)
-WATCH_RESTARTS: Final = Family(
-    "affinity_scheduler_watch_restarts_total",
-    "Number of times that listing or watching a kind was interrupted by an error and begun again.",
-    ("kind",),
-)
 CACHE_DIVERGENCES: Final = Family(
     "affinity_scheduler_cache_divergences_total",
     "Number of objects that a list showed otherwise than the watch had told; each was a lost event.",
@@ -147,20 +115,10 @@ UNREADABLE_BINDS: Final = Family(
     "Number of binds whose answer was lost and whose pod may not be read, so that a list or the watch had to tell what "
     "became of them; the role lacks the verb get on pods.",
 )
-EVENTS_DROPPED: Final = Family(
-    "affinity_scheduler_events_dropped_total",
-    "Number of Kubernetes events given up: too many were waiting, or the API server refused them.",
-)
 LOOP_LAG: Final = Family(
     "affinity_scheduler_loop_lag_seconds",
     "How late the event loop ran a task that was due: what others made it wait.",
     bounds=exponential(0.001, 2, 12),
-)
-LEADER: Final = Family(
-    "leader_election_master_status",
-    "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. "
-    "'name' is the string used to identify the lease. Please make sure to group by name.",
-    ("name",),
 )
 KUBELET_REFUSALS: Final = Family(
     "affinity_scheduler_kubelet_refusals_total",
@@ -170,11 +128,6 @@ LEFT_OUT: Final = Family(
     "affinity_scheduler_left_out_nodes",
     "Number of pairs of pod spec and node that are left out at the moment, since the kubelet refused such a pod.",
 )
-BUILD_INFO: Final = Family(
-    "affinity_scheduler_build_info",
-    "Always 1; the labels are the versions of the scheduler and of Python.",
-    ("version", "python_version"),
-)
 
 #: The values of a family without labels.
 _ALONE: Final[tuple[str, ...]] = ()
@@ -182,15 +135,11 @@ _ALONE: Final[tuple[str, ...]] = ()
 _MAX_ATTEMPTS: Final = 15
 
 
-class Metrics:
-    """The series of one scheduler. Nothing is global: two schedulers in a process have a registry each."""
+class Metrics(InformedMetrics):
+    """The series of one scheduler."""
 
     def __init__(self, *, version: str = "unknown") -> None:
-        #: Everything, as any prometheus_client encoder takes it; `render` gives the same, faster.
-        self.registry = CollectorRegistry()
-        self._scalars = CollectorRegistry()
-        self.registry.register(self._scalars)
-        self._histograms: list[Histogram] = []
+        super().__init__(version=version)
         self._attempts = self._counts(SCHEDULE_ATTEMPTS)
         self._attempt_duration = self._histogram(ATTEMPT_DURATION)
         self._algorithm_duration = self._histogram(ALGORITHM_DURATION)
@@ -200,38 +149,19 @@ class Metrics:
         self._point_duration = self._histogram(EXTENSION_POINT_DURATION)
         self._plugin_duration = self._histogram(PLUGIN_DURATION)
         self._event_handling = self._histogram(EVENT_HANDLING_DURATION)
-        self._requests = self._counts(REST_REQUESTS)
-        self._request_duration = self._histogram(REST_DURATION)
-        self._malformed = self._counts(MALFORMED_OBJECTS)
-        self._watch_restarts = self._counts(WATCH_RESTARTS)
         self._divergences = self._counts(CACHE_DIVERGENCES)
         self._unreadable_binds = self._counts(UNREADABLE_BINDS)
-        self._events_dropped = self._counts(EVENTS_DROPPED)
         self._loop_lag = self._histogram(LOOP_LAG).of()
-        build = {(version, platform.python_version()): 1}
-        self._scalars.register(Reading(BUILD_INFO, lambda: build))
-        ProcessCollector(registry=self._scalars)
-        PlatformCollector(registry=self._scalars)
-        GCCollector(registry=self._scalars)
-
-    def render(self) -> bytes:
-        """All series in Prometheus' text format 0.0.4 (`CONTENT_TYPE`). Cost: 10 µs a histogram, 4 µs a number."""
-        histograms = "".join([histogram.text() for histogram in self._histograms])
-        return histograms.encode() + generate_latest(self._scalars)
 
     def watch_state(self, queue: PodQueue, state: ClusterState) -> None:
         """What queue and cluster state count is part of every scrape from now on. Call once."""
-        self._scalars.register(Reading(PENDING_PODS, queue.depths))
-        self._scalars.register(Reading(QUEUE_INCOMING, lambda: queue.incoming))
-        self._scalars.register(Reading(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by))
-        self._scalars.register(Reading(CACHE_SIZE, lambda: _cache_sizes(state)))
+        self._reading(PENDING_PODS, queue.depths)
+        self._reading(QUEUE_INCOMING, lambda: queue.incoming)
+        self._reading(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by)
+        self._reading(CACHE_SIZE, lambda: _cache_sizes(state))
         refusals = state.kubelet_refusals
-        self._scalars.register(Reading(KUBELET_REFUSALS, lambda: {_ALONE: refusals.n_refused}))
-        self._scalars.register(Reading(LEFT_OUT, lambda: {_ALONE: refusals.n_closed}))
-
-    def watch_leadership(self, name: str, leads: Callable[[], bool]) -> None:
-        """Whether this instance holds the Lease is part of every scrape from now on. Call once."""
-        self._scalars.register(Reading(LEADER, lambda: {name: int(leads())}))
+        self._reading(KUBELET_REFUSALS, lambda: {_ALONE: refusals.n_refused})
+        self._reading(LEFT_OUT, lambda: {_ALONE: refusals.n_closed})
 
     def cycle_observer(
         self, profiles: Mapping[str, Profile], *, seed: int, sampled: float = 0.1
@@ -245,7 +175,7 @@ class Metrics:
             sampled=sampled,
             seed=seed,
         )
-        self._scalars.register(Reading(PLUGIN_EVALUATION, observer.evaluations))
+        self._reading(PLUGIN_EVALUATION, observer.evaluations)
         return observer
 
     def on_attempt(self, attempt: Attempted, now_s: float) -> None:
@@ -266,24 +196,6 @@ class Metrics:
         """One change of the cluster was taken in."""
         self._event_handling.of(event).observe(seconds)
 
-    def on_request(self, verb: str, method: str, code: str, host: str, seconds: float) -> None:
-        """
-        The API server answered, or did not (`<error>`).
-
-        The `verb` label is the HTTP method, as upstream's; a watch counts as a request but has no latency.
-        """
-        self._requests.add(code, method, host)
-        if verb != "watch":
-            self._request_duration.of(method, host).observe(seconds)
-
-    def on_malformed(self, kind: str) -> None:
-        """An object of this kind could not be read."""
-        self._malformed.add(kind)
-
-    def on_watch_restart(self, kind: str) -> None:
-        """Listing or watching this kind begins again after an error."""
-        self._watch_restarts.add(kind)
-
     def on_divergence(self, kind: str, n_objects: int) -> None:
         """So many objects of this kind were not what the server lists, and no watch had told."""
         for _ in range(n_objects):
@@ -293,24 +205,9 @@ class Metrics:
         """A bind is in doubt, and its pod may not be read."""
         self._unreadable_binds.add()
 
-    def on_event_dropped(self) -> None:
-        """A Kubernetes event will not be written."""
-        self._events_dropped.add()
-
     def on_loop_lag(self, seconds: float) -> None:
         """A task of the event loop ran so much later than it was due."""
         self._loop_lag.observe(seconds)
-
-    def _counts(self, family: Family) -> Counts:
-        counts = Counts(family)
-        self._scalars.register(counts)
-        return counts
-
-    def _histogram(self, family: Family) -> Histogram:
-        histogram = Histogram(family)
-        self.registry.register(histogram)
-        self._histograms.append(histogram)
-        return histogram
 
 
 def _cache_sizes(state: ClusterState) -> Numbers:

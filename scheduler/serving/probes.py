@@ -26,7 +26,7 @@ from scheduler.errors import SettingsError
 from scheduler.kube.client import KubeClient, RequestHook
 from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.observe.logs import Logger, quoted
-from scheduler.observe.metrics import CONTENT_TYPE
+from scheduler.observe.process import CONTENT_TYPE
 from scheduler.serving.debugging import PATH, Debugging, Explain, is_loopback
 from scheduler.serving.gate import ALWAYS_ALLOWED, AT_ONCE, Gate
 from scheduler.serving.listener import Listener

@@ -58,7 +58,7 @@ class Options:
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
     """Answers until SIGTERM or SIGINT; a second one ends at once. Raises SettingsError for what a person can mend."""
     log = configure(verbosity=options.verbosity, form=options.log_format)
-    metrics = WebhookMetrics()
+    metrics = WebhookMetrics(version=product_version())
     endpoint = Endpoint(
         {
             "mutate": partial(mutate, merges_fields=options.merges_fields),
@@ -71,16 +71,14 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
     if options.cert_file is not None and options.key_file is not None:
         files = FileKeeper(options.cert_file, options.key_file, listener, log=log)
         files.load()
-        async with gate_for(
-            options.listening, None, environ, log=log, on_request=metrics.on_api_request
-        ) as gate:
+        async with gate_for(options.listening, None, environ, log=log, on_request=metrics.on_request) as gate:
             return await _Webhook(options, listener, files, metrics, log, gate).run()
     credentials = await load_credentials(
         kubeconfig=options.kubeconfig, master=options.master, environ=environ
     )
     async with (
-        gate_for(options.listening, credentials, environ, log=log, on_request=metrics.on_api_request) as gate,
-        KubeClient(credentials, on_request=metrics.on_api_request) as client,
+        gate_for(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as gate,
+        KubeClient(credentials, on_request=metrics.on_request) as client,
     ):
         store = ClusterStore(client, namespace=options.namespace, name=options.name)
         secret = SecretKeeper(store, [options.host], listener, log=log, clock_s=time.time)

@@ -10,7 +10,7 @@ import yaml
 
 from scheduler.cli import enforce, run, webhook
 from scheduler.model.annotations import AFFINITY, Extra, parse_extra
-from scheduler.observe import enforcement
+from scheduler.observe import enforcement, process
 from scheduler.observe.series import Family
 from scheduler.webhook import metrics
 from scheduler.webhook.shapes import Declared, declared
@@ -82,7 +82,7 @@ def test_every_flag_is_one_of_the_programs(page: Path) -> None:
 def test_every_series_is_one_that_is_served() -> None:
     families = {
         each.name
-        for module in (enforcement, metrics)
+        for module in (enforcement, metrics, process)
         for each in vars(module).values()
         if isinstance(each, Family)
     }

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler.observe import enforcement, metrics
+from scheduler.observe import enforcement, metrics, process
 from scheduler.observe.series import Family
 from scheduler.webhook import metrics as webhook_metrics
 from tests.manifests.files import BASE, MANIFESTS, documents, kustomization, one, resources
@@ -31,7 +31,7 @@ QUERIES = [*of_dashboard(), *of_alerts()]
 def exported() -> dict[str, set[str]]:
     """The labels of every series by name: ours as they are declared, the process's own as they are written."""
     labels = {"up": set(TARGET)}
-    modules = (metrics, enforcement, webhook_metrics)
+    modules = (metrics, process, enforcement, webhook_metrics)
     for family in (each for module in modules for each in vars(module).values()):
         if isinstance(family, Family):
             names = (

@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 
 from scheduler.model.instructions import Attempted
 from scheduler.model.stimuli import BindDone
-from scheduler.observe import metrics
+from scheduler.observe import metrics, process
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.series import Family
 from tests.build import container
@@ -51,7 +51,8 @@ _UPSTREAM = [
 
 
 def _declared() -> dict[str, Family]:
-    return {family.name: family for family in vars(metrics).values() if isinstance(family, Family)}
+    declared = (*vars(metrics).values(), *vars(process).values())
+    return {family.name: family for family in declared if isinstance(family, Family)}
 
 
 @pytest.mark.parametrize(("name", "kind", "labels", "buckets"), _UPSTREAM, ids=[row[0] for row in _UPSTREAM])
