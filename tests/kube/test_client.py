@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
 from scheduler.kube import calls as calls_module
-from scheduler.kube.client import KubeClient, product_version
+from scheduler.kube.client import LINES_AT_ONCE, KubeClient, product_version
 from scheduler.kube.credentials import Credentials, Endpoint, Identity
 from scheduler.kube.requests import JSON, Request, Resource, bind, get_pod, list_page, watch
 from tests.kube.build import body
@@ -282,3 +282,31 @@ async def test_closing_the_client_ends_its_streams():
         await client.close()
         with pytest.raises(Unreachable):
             await anext(batches)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("line_bytes", "at_most"),
+    [pytest.param(10, LINES_AT_ONCE, id="many lines"), pytest.param(50_000, 8, id="long lines")],
+)
+async def test_lines_that_arrived_together_are_handed_over_in_pieces(line_bytes, at_most):
+    """Another task has its turn between any two of them."""
+    turns = 0
+
+    async def count_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    async with scripted(stream(*[b"x" * line_bytes] * 250)) as script, client_of(script) as client:
+        before: list[int] = []
+        lengths: list[int] = []
+        async for lines in client.stream(WATCH):
+            before.append(turns)
+            lengths.append(len(lines))
+    counting.cancel()
+    assert sum(lengths) == 250
+    assert max(lengths) <= at_most
+    assert len(set(before)) == len(before)

@@ -3,9 +3,10 @@
 import pytest
 
 from scheduler.errors import Forbidden, Gone, Invalid, ServerFault, Throttled, Unreachable
-from scheduler.kube.changes import Interrupted, Key, Malformed, Synced
+from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced
 from scheduler.kube.requests import LIVE_PODS
 from scheduler.kube.watching import (
+    ITEMS_AT_ONCE,
     Due,
     Failed,
     LinesArrived,
@@ -365,3 +366,32 @@ def test_error_bodies_in_streams_keep_the_servers_words():
     machine = synced(watching())
     [[interrupted], _] = play(machine, LinesArrived([line("ERROR", status(500, "X", "disk full"))]))
     assert str(interrupted.error) == "500 X: disk full"
+
+
+def test_a_page_is_taken_in_a_piece_at_a_time():
+    """Others have their turn between two pieces; the next page is asked for after the last one."""
+    machine = watching()
+    pods = [pod(f"p{n}", n) for n in range(2 * ITEMS_AT_ONCE + 1)]
+    told = play(machine, Due(), PageArrived(page(*pods, token="next")), Due(), Due())
+    whole = [up(f"p{n}", n) for n in range(2 * ITEMS_AT_ONCE + 1)]
+    pieces = [whole[:ITEMS_AT_ONCE], whole[ITEMS_AT_ONCE:-1], whole[-1:]]
+    assert told == [
+        ("ask", ""),
+        pieces[0],
+        ("pause", 0.0),
+        pieces[1],
+        ("pause", 0.0),
+        pieces[2],
+        ("ask", "next"),
+    ]
+
+
+def test_a_relist_in_pieces_is_told_in_one_batch():
+    machine = synced(watching(), pod("lost", 1), *(pod(f"p{n}", 1) for n in range(ITEMS_AT_ONCE)))
+    play(machine, Failed(Gone(410, "Expired", "too old")))
+    assert play(machine, PageArrived(page(*(pod(f"p{n}", 2) for n in range(ITEMS_AT_ONCE))))) == [
+        ("pause", 0.0)
+    ]
+    [batch, _] = play(machine, Due())
+    assert [change for change in batch if isinstance(change, Deleted)] == [down("lost")]
+    assert len(batch) == ITEMS_AT_ONCE + 2
