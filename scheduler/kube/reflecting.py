@@ -36,7 +36,7 @@ from scheduler.kube.watching import (
     Watching,
 )
 
-#: Pause between pages of a comparison, and between its two lists: nobody waits for it.
+#: Pause between pages of a comparison, and between its two lists, where nobody waits for it.
 PAGE_PAUSE_S = 0.1
 SECOND_LOOK_S = 30.0
 #: A page of 500 pods comes within a second or two; a server that needs longer is in trouble.
@@ -110,7 +110,9 @@ class Reflector(Generic[T]):
         """The open watch, if there is one, is broken, and taken up where it was on a connection of its own."""
         self._break()
 
-    async def compare(self, second_look_s: float = SECOND_LOOK_S) -> tuple[int, list[Change[T]]] | None:
+    async def compare(
+        self, second_look_s: float = SECOND_LOOK_S, *, page_pause_s: float = PAGE_PAUSE_S
+    ) -> tuple[int, list[Change[T]]] | None:
         """
         How many objects were not what a list says, though the watch had a while to bring them; what mends that.
 
@@ -123,20 +125,20 @@ class Reflector(Generic[T]):
         if not self._machine.is_settled():
             return None
         comparison = Comparison(self._machine.known)
-        async for raw in self._listed():
+        async for raw in self._listed(page_pause_s):
             comparison.first(raw)
         comparison.end_first()
         if comparison.n_suspects:
             await self._sleep(second_look_s)
-            async for raw in self._listed():
+            async for raw in self._listed(page_pause_s):
                 comparison.second(raw)
         if not self._machine.is_settled():
             return None
         changes: list[Change[T]] = []
         return comparison.mend(changes), changes
 
-    async def _listed(self) -> AsyncGenerator[msgspec.Raw, None]:
-        """Every object of the collection, page by page, slowly."""
+    async def _listed(self, page_pause_s: float) -> AsyncGenerator[msgspec.Raw, None]:
+        """Every object of the collection, page by page, with pauses."""
         token = ""
         while True:
             request = list_page(self._resource, continue_token=token)
@@ -146,7 +148,7 @@ class Reflector(Generic[T]):
             token = page.metadata.continue_token
             if not token:
                 return
-            await self._sleep(PAGE_PAUSE_S)
+            await self._sleep(page_pause_s)
 
     async def _events(self, step: Pause | Ask | Follow) -> AsyncGenerator[Event, None]:
         match step:

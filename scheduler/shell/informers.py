@@ -167,7 +167,7 @@ class Informer:
         How many objects it took from a list; None where the watch lists by itself, so ask again. One list where the
         watch is not late, else two, `_LATE_S` apart. Raises ApiError where the server did not list.
         """
-        return await self._mend(await self._reflector.compare(_LATE_S))
+        return await self._mend(await self._reflector.compare(_LATE_S, page_pause_s=0.0))
 
     async def audit(self) -> int | None:
         """How many objects were not what the server lists; they are now. Else as `catch_up`, with more patience."""

@@ -114,17 +114,41 @@ def test_a_watch_that_owes_what_was_bound_is_opened_anew_within_seconds() -> Non
 
 
 def test_a_watch_that_is_late_or_owes_nothing_is_left_alone() -> None:
-    """Binds that are shown, long after one another and seconds after their answer, break no watch."""
+    """Long silent, since nothing happened; then seconds late with a bind."""
 
     async def play() -> None:
-        async with running() as (instance, _, cluster):
-            for number in range(5):
-                cluster.faults.add(Fault(action=Action.DELAY, path=r"/binding$", delay_s=1.0))
-                cluster.store.create(POD, "default", pending(f"p{number}"))
-                await asyncio.sleep(0.5)
-                cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=8.0))
-                await asyncio.sleep(40.0)
+        async with running() as (instance, scheduler, cluster):
+            waiting = build.pod("p", spec={"schedulerName": "ours"}, node_selector={"late": "yes"})
+            cluster.store.create(POD, "default", waiting)
+            await asyncio.sleep(40.0)
+            cluster.faults.add(Fault(action=Action.DELAY, path=r"/binding$", delay_s=1.0))
+            cluster.store.create(NODE, "", build.node("late", labels={"late": "yes"}))
+            await asyncio.sleep(0.5)
+            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=8.0))
+            await asyncio.sleep(7.0)
+            assert scheduler._machine.n_unconfirmed == 1
+            await asyncio.sleep(60.0)
+            assert scheduler._machine.n_unconfirmed == 0
             assert metric(instance, "affinity_scheduler_watch_restarts_total") == 0
+
+    run_virtually(play())
+
+
+def test_a_new_leader_does_not_pause_between_the_pages_that_it_waits_for() -> None:
+    """The audit does, which nobody waits for."""
+
+    async def play() -> None:
+        async with running() as (_, scheduler, cluster):
+            for number in range(1_001):
+                cluster.store.create(POD, "default", build.pod(f"p{number}", node="node-0001"))
+            await asyncio.sleep(1.0)
+            pods = scheduler._pods_informer()
+            began_s = asyncio.get_running_loop().time()
+            assert await pods.catch_up() == 0
+            caught_up_s = asyncio.get_running_loop().time()
+            assert caught_up_s - began_s < 0.1
+            assert await pods.audit() == 0
+            assert asyncio.get_running_loop().time() - caught_up_s >= 0.2
 
     run_virtually(play())
 

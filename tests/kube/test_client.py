@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import socket
+from collections.abc import Callable
 from contextlib import aclosing
 
 import pytest
@@ -231,7 +232,7 @@ async def test_a_hundred_calls_in_flight_leave_room_for_a_watch():
 @pytest.mark.asyncio
 async def test_a_stream_can_be_broken_from_outside():
     """The reader, which would wait for minutes, is told so at once; breaking it later harms nobody."""
-    breaks = []
+    breaks: list[Callable[[], None]] = []
     async with scripted(stream(b"a", then="silent")) as script, client_of(script) as client:
         async with aclosing(client.stream(WATCH, on_open=breaks.append)) as batches:
             assert await anext(batches) == [b"a"]
