@@ -34,21 +34,33 @@ class Debugging:
         is_open: whether nobody is asked who they are; then the request must be to this machine by a name of its own,
             since a page that a browser here has loaded reaches loopback too, under the page's name.
         now_s: a monotonic clock.
+        knows_all: whether the cluster is known; until then an answer would be about a part of it.
     """
 
-    def __init__(self, explain: Explain, *, is_open: bool, now_s: Callable[[], float]) -> None:
-        self._explain = explain
+    def __init__(
+        self,
+        explain: Explain,
+        *,
+        is_open: bool,
+        now_s: Callable[[], float],
+        knows_all: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._explain, self._knows_all = explain, knows_all
         self._is_open = is_open
         self._now_s = now_s
         self._rests_until_s = -math.inf
 
     async def handle(self, request: web.Request) -> web.Response:
-        """The answer, or why there is none: 400, 403, 404 or 429 and a line of text."""
+        """The answer, or why there is none: 400, 403, 404, 429 or 503 and a line of text."""
         if self._is_open and not is_loopback(_host(request.host)):
             return _said(403, "only for this machine, by the name localhost or a loopback address")
         namespace, pod = request.query.get("namespace", ""), request.query.get("pod", "")
         if bool(namespace) != bool(pod) or max(len(namespace), len(pod)) > _NAME_LIMIT:
             return _said(400, "expected ?namespace=NAMESPACE&pod=NAME, or neither of them")
+        if not self._knows_all():
+            response = _said(503, "nodes, namespaces and pods are still being listed, please try again later")
+            response.headers["Retry-After"] = "1"
+            return response
         started_s = self._now_s()
         if started_s < self._rests_until_s:
             response = _said(429, "another question was just answered, please try again later")

@@ -113,6 +113,7 @@ class Probes:
         ready: what /readyz checks, by name, in order.
         live: what /livez and /healthz check besides that the process answers, likewise.
         explain: answers /debug/explain, which is not there without it, nor where anybody from anywhere may ask.
+        knows_all: whether it can be answered yet.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Probes:
         ready: Mapping[str, Check],
         live: Mapping[str, Check] = _NOTHING,
         explain: Explain | None = None,
+        knows_all: Check = lambda: True,
     ) -> None:
         if listening.is_secure and gate is None:
             raise ValueError("a port that leaves the pod needs a gate")
@@ -134,7 +136,7 @@ class Probes:
         app = application(render=render, configz=configz, live=live, ready=ready)
         is_open = not listening.is_secure
         if explain is not None and not (is_open and not is_loopback(listening.address)):
-            debugging = Debugging(explain, is_open=is_open, now_s=time.monotonic)
+            debugging = Debugging(explain, is_open=is_open, now_s=time.monotonic, knows_all=knows_all)
             app.router.add_get(PATH, debugging.handle)
         self._tls = server_context() if listening.is_secure else None
         if listening.is_secure and gate is not None:

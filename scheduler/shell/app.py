@@ -229,6 +229,7 @@ class Scheduler:
                 "shutdown": lambda: not self._stopping,
             },
             explain=self._questions.answer,
+            knows_all=self._is_synced,
         )
         await probes.start()
         # Logged this late, so that input which a person has to mend is the only line there is.

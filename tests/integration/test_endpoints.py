@@ -38,7 +38,7 @@ async def busy(server: Cluster) -> AsyncIterator[Daemon]:
 
 
 async def test_it_is_alive_before_it_is_ready(server: Cluster) -> None:
-    """/readyz is false until the first lists are in, and says so; then it is true."""
+    """/readyz is false until the first lists are in, and says so; then it is true. So long nothing is explained."""
     assert server.devcluster is not None
     server.devcluster.faults.add(Fault(action=Action.RESPOND, kind="nodes", code=503, times=-1))
     async with started(Path(server.kubeconfig)) as daemon:
@@ -48,8 +48,10 @@ async def test_it_is_alive_before_it_is_ready(server: Cluster) -> None:
         assert status == 500
         assert "[-]sched-handler-sync failed: reason withheld" in text
         assert (await daemon.get("/healthz"))[0] == 200
+        assert (await daemon.get("/debug/explain"))[0] == 503
         server.devcluster.faults.clear()
         await until(daemon.is_ready, what="readiness")
+        assert (await daemon.get("/debug/explain"))[0] == 200
         assert await daemon.stop() == 0
 
 

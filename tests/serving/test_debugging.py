@@ -61,6 +61,21 @@ async def test_a_question_names_one_pod_or_none(query: str, status: int, body: s
         assert (response.status, await response.text()) == (status, body)
 
 
+async def test_what_is_known_in_part_is_not_told() -> None:
+    """While the first lists arrive a pod could seem unknown, or to have no node at all."""
+    knows = False
+    debugging = Debugging(answer, is_open=True, now_s=Clock(), knows_all=lambda: knows)
+    app = web.Application()
+    app.router.add_get(PATH, debugging.handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as client:
+        async with client.get(PATH) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            assert "still being listed" in await response.text()
+        knows = True
+        async with client.get(PATH) as response:
+            assert response.status == 200
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_nothing_but_reading_is_served(method: str) -> None:
     async with served() as client, client.request(method, PATH) as response:
