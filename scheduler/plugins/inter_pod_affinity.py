@@ -38,7 +38,7 @@ from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
 from scheduler.state.snapshot import Snapshot
-from scheduler.state.sums import KeptSums
+from scheduler.state.sums import KeptSums, Weighted
 
 NAME: Final = "InterPodAffinity"
 
@@ -138,17 +138,13 @@ class InterPodAffinity:
         """Per node the pods in its domains whose anti-affinity keeps this one out; None where there are none at all."""
         if candidate.pod.namespace in self._exempt:
             return None
-        terms = [(term, 1) for term in snapshot.forbidding_terms(candidate.label_set)]
-        against = _summed(self._forbidding, candidate, snapshot, terms)
-        for term in snapshot.limiting_terms(candidate.label_set):
-            if term.selection.n_pods < term.room:
-                continue  # without counting them: a hostile limit is high, and there may be thousands
-            selected = snapshot.selected(term.selection.matcher)
-            full = term.full(selected, snapshot.column(term.topology_key), snapshot.n_rows)
-            if full is not None:
+        terms: list[Weighted] = [(term, 1) for term in snapshot.forbidding_terms(candidate.label_set)]
+        limits = candidate.label_set.limits
+        if limits:
+            terms += [(limit, 1) for limit in limits]
+            if any(limit.marks for limit in limits):
                 self._kept_out_by_limits.add(candidate.pod.spec)
-                against = full.astype(np.int64) if against is None else against + full
-        return against
+        return _summed(self._forbidding, candidate, snapshot, terms)
 
     def _scoring_terms(self, candidate: Candidate, snapshot: Snapshot) -> Iterator[tuple[DeclaredTerm, int]]:
         """Terms of running pods that select the pod, with signed weights."""
@@ -219,12 +215,12 @@ class InterPodAffinity:
 
 
 def _summed(
-    kept: KeptSums, candidate: Candidate, snapshot: Snapshot, terms: Sequence[tuple[DeclaredTerm, int]]
+    kept: KeptSums, candidate: Candidate, snapshot: Snapshot, terms: Sequence[Weighted]
 ) -> Amounts | None:
     """Per node the weighted terms of its domains; None where they reach no node, as where there are none."""
     if not terms:
         return None
-    return kept.of(candidate.label_set, snapshot.column).updated(terms, snapshot.n_rows)
+    return kept.of(candidate.label_set, snapshot.column, terms, snapshot.n_rows)
 
 
 def _asked(pod: Pod, exempt: frozenset[str]) -> _Asked:

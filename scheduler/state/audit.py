@@ -97,6 +97,7 @@ def _summed_differences(state: ClusterState, selection: Selection) -> Iterator[s
     if selection.counts is not None and selection.live_counts is not None:
         yield from _compared(selection, "pods", dict(selection.counts.items()), every)
         yield from _compared(selection, "live pods", dict(selection.live_counts.items()), live)
+    yield from _limit_differences(state, selection, every)
 
 
 def _node_differences(state: ClusterState) -> Iterator[str]:
@@ -146,7 +147,8 @@ def _port_differences(state: ClusterState) -> Iterator[str]:
 def _selection_differences(state: ClusterState) -> Iterator[str]:
     namespace_labels = state.selections.namespace_labels
     for selection in state.selections.selections():
-        if selection.counts is None or selection.live_counts is None:
+        is_counted = selection.counts is not None and selection.live_counts is not None
+        if not is_counted and not selection.limiting_terms:
             continue
         every: Counter[int] = Counter()
         live: Counter[int] = Counter()
@@ -155,8 +157,45 @@ def _selection_differences(state: ClusterState) -> Iterator[str]:
             if selection.matcher.matches(pod.namespace, pod.labels, namespace_labels.get(pod.namespace)):
                 every[placed.row] += 1
                 live[placed.row] += not pod.terminating
-        yield from _compared(selection, "pods", dict(selection.counts.items()), every)
-        yield from _compared(selection, "live pods", dict(selection.live_counts.items()), live)
+        if selection.counts is not None and selection.live_counts is not None:
+            yield from _compared(selection, "pods", dict(selection.counts.items()), every)
+            yield from _compared(selection, "live pods", dict(selection.live_counts.items()), live)
+        yield from _limit_differences(state, selection, every)
+
+
+def _limit_differences(state: ClusterState, selection: Selection, every: Mapping[int, int]) -> Iterator[str]:
+    """
+    Of the limits per domain that select by it.
+
+    Args: every: its pods per row, recounted.
+    """
+    for label_set in selection.label_sets:
+        for term in selection.limiting_terms:
+            if term.limit not in label_set.limits:
+                yield f"{selection.matcher}: {dict(label_set.labels)} does not know of a limit"
+    for limit in (term.limit for term in selection.limiting_terms if term.limit is not None):
+        declared = _per_domain(state, limit.topology_key, dict(limit.declaring.items()))
+        per_domain = _per_domain(state, limit.topology_key, every)
+        selected = {domain: per_domain[domain] for domain in declared}
+        full = {domain for domain, count in selected.items() if count >= limit.room}
+        on_marks = _per_domain(state, limit.topology_key, dict(limit.counts.items()))
+        for what, kept, recounted in (
+            ("declaring pods", limit.declared, dict(declared)),
+            ("selected pods", limit.selected, selected),
+            ("full domains", limit.marks.keys(), full),
+            ("marks", on_marks, dict.fromkeys(full, 1)),
+        ):
+            if kept != recounted:
+                yield f"{selection.matcher}: {what} by {limit.topology_key}: {kept} kept, {recounted} recounted"
+
+
+def _per_domain(state: ClusterState, key: str, by_row: Mapping[int, int]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row, count in by_row.items():
+        node = state.nodes.nodes[row]
+        if node is not None and key in node.labels and count:
+            found[node.labels[key]] += count
+    return found
 
 
 def _compared(

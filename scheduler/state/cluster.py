@@ -51,7 +51,7 @@ class ClusterState:
         self.nodes = NodeTable()
         self.masks = NodeMasks(self.nodes)
         self.selections = SelectionIndex(max_counted)
-        self.declared = DeclaredTerms(self.selections, exempt_namespaces)
+        self.declared = DeclaredTerms(self.selections, self.nodes, exempt_namespaces)
         self.workloads = Workloads()
         self.kubelet_refusals = KubeletRefusals()
         #: Every placed or assumed pod by UID.
@@ -62,11 +62,19 @@ class ClusterState:
 
     def upsert_node(self, node: Node) -> None:
         """The node is there with these facts; pods that waited for it count from now on."""
+        known = self.node(node.name)
         self.nodes.upsert(node)
+        if known is None or known.labels != node.labels:
+            row = self.nodes.row_by_name[node.name]
+            self.declared.limits.relabel(row, known.labels if known else {}, node.labels)
 
     def remove_node(self, name: str) -> None:
         """The node is gone; pods still on it count nowhere until it returns."""
-        self.nodes.remove(name)
+        known = self.node(name)
+        if known is not None:
+            row = self.nodes.row_by_name[name]
+            self.nodes.remove(name)
+            self.declared.limits.relabel(row, known.labels, {})
 
     def node(self, name: str) -> Node | None:
         """The live node of that name."""
@@ -83,7 +91,7 @@ class ClusterState:
         self._relabel_namespace(name, None)
 
     def _relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        self.selections.relabel_namespace(name, labels)
+        self.declared.limits.rematch(self.selections.relabel_namespace(name, labels))
         for placed in self.placed.values():
             # Whether such a pod counts among those that it limits may have changed. O(placed pods), like few others.
             if placed.pod.namespace == name and self.declared.has_limits(placed.pod.spec):
@@ -209,6 +217,8 @@ class ClusterState:
         self.n_assumed += assumed
         self.nodes.take(placed.row, placed.usage)
         self.selections.place(placed.label_set, placed.row, live=not pod.terminating, delta=1)
+        if placed.label_set.limits:
+            self.declared.limits.select(placed.label_set, placed.row, 1)
         placed.declared = self.declared.place(placed.label_set, pod.spec, placed.row)
 
     def _lift(self, placed: PlacedPod) -> None:
@@ -216,6 +226,8 @@ class ClusterState:
         self.n_assumed -= placed.assumed
         self.declared.lift(placed.declared, placed.row)
         self.selections.place(placed.label_set, placed.row, live=not placed.pod.terminating, delta=-1)
+        if placed.label_set.limits:
+            self.declared.limits.select(placed.label_set, placed.row, -1)
         self.nodes.give_back(placed.row, placed.usage)
 
 

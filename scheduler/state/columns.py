@@ -21,6 +21,9 @@ _REMEMBERED_CHANGES: Final = 16
 #: Topology keys for which counts keep their sums per node, 40 KB each at 5,000 nodes. Pods have one to three.
 _KEPT_KEYS: Final = 8
 
+#: Rows for each of which an array takes as much memory as a dict for one row with pods.
+_SPARSE_SHARE: Final = 16
+
 
 class LabelColumn:
     """
@@ -173,6 +176,18 @@ class RowCounts:
             self._sparse[row] = count
         else:
             del self._sparse[row]
+
+    def at(self, row: int) -> int:
+        """Pods on the row. O(1)."""
+        if self._sparse is not None:
+            return self._sparse.get(row, 0)
+        return self._dense.item(row) if row < len(self._dense) else 0
+
+    def few(self, n_rows: int) -> Iterable[tuple[int, int]] | None:
+        """(row, pods) of every row that has some, where they are so few that an array would be larger; else None."""
+        if self._sparse is None or len(self._sparse) * _SPARSE_SHARE > n_rows:
+            return None
+        return self._sparse.items()
 
     def changes_since(self, version: int) -> list[tuple[int, int]] | None:
         """(row, delta) of each change after `version`, oldest first; None where they are too many to know."""

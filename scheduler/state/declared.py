@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 
 from scheduler.model.pods import PodSpec
 from scheduler.model.terms import AffinityTerm, usable
-from scheduler.state.arrays import Mask
-from scheduler.state.columns import LabelColumn, RowCounts
+from scheduler.state.columns import RowCounts
+from scheduler.state.domain_limits import DomainLimit, DomainLimits
 from scheduler.state.matching import PodMatcher, declared_rule
+from scheduler.state.node_table import NodeTable
 from scheduler.state.selection import LabelSet, Selection, SelectionIndex
 
 
@@ -27,10 +28,6 @@ class TermKind(Enum):
     REQUIRED_ANTI = "required anti-affinity"
     PREFERRED = "preferred affinity"
     PREFERRED_ANTI = "preferred anti-affinity"
-
-
-#: Version of its own counts; the counts of whom it selects, and its column, each with its version; number of rows.
-_Stamp = tuple[int, RowCounts, int, LabelColumn, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -45,32 +42,8 @@ class DeclaredTerm:
     max_pods: int = 1
     selects_itself: bool = False
     counts: RowCounts = field(default_factory=RowCounts)
-    #: What `full` answered last, and what it was read from.
-    _kept: tuple[_Stamp, Mask | None] | None = None
-
-    @property
-    def room(self) -> int:
-        """Selected pods from which on a domain is full for one more: a declaring pod does not count against itself."""
-        return self.max_pods - 1 + int(self.selects_itself)
-
-    def full(self, selected: RowCounts, column: LabelColumn, n_rows: int) -> Mask | None:
-        """
-        Nodes in whose domain one more selected pod would be one too many for a pod that declares the term.
-
-        Args:
-            selected: the pods that its selection selects.
-            column: of its topology key.
-            n_rows: nodes.
-
-        Returns: bool array of shape (n_rows,), not to be written to; None where there is no such node.
-        Cost: O(1) where nothing has moved, else O(n_rows).
-        """
-        stamp = (self.counts.version, selected, selected.version, column, column.version, n_rows)
-        if self._kept is None or self._kept[0] != stamp:
-            declared = self.counts.per_node(column, n_rows)
-            found = (declared > 0) & (selected.per_node(column, n_rows) >= self.room)
-            self._kept = (stamp, found if found.any() else None)
-        return self._kept[1]
+    #: The domains that it has filled; None where it lets none but one pod be.
+    limit: DomainLimit | None = None
 
 
 #: Kind, who is selected, topology key, weight, limit, and (where the limit is above 1) whether the declarer counts.
@@ -80,8 +53,12 @@ TermKey = tuple[TermKind, PodMatcher, str, int, int, bool]
 class DeclaredTerms:
     """All terms that at least one placed pod declares."""
 
-    def __init__(self, selections: SelectionIndex, exempt_namespaces: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, selections: SelectionIndex, nodes: NodeTable, exempt_namespaces: frozenset[str] = frozenset()
+    ) -> None:
+        """No pod declares anything."""
         self._selections = selections
+        self.limits = DomainLimits(selections, nodes)
         self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, DeclaredTerm] = {}
         #: What pods of a spec declare, where that depends on the spec alone; outlived terms are noticed at use.
@@ -96,14 +73,18 @@ class DeclaredTerms:
                 self._by_spec[spec] = declared
         for term in declared:
             term.counts.add(row, 1)
+        if limits := [term.limit for term in declared if term.limit is not None]:
+            self.limits.declare(limits, row)
         return declared
 
     def lift(self, declared: tuple[DeclaredTerm, ...], row: int) -> None:
         """The pod that declared these terms left the row."""
+        if limits := [term.limit for term in declared if term.limit is not None]:
+            self.limits.withdraw(limits, row)
         for term in declared:
             term.counts.add(row, -1)
             if term.counts.total == 0 and self._terms.pop(_key(term), None) is not None:
-                _listed(term).remove(term)
+                self._unlist(term)
 
     def keys(self, label_set: LabelSet, spec: PodSpec) -> Iterator[TermKey]:
         """The key of each term that the pod declares; a list that does not parse declares nothing."""
@@ -134,9 +115,22 @@ class DeclaredTerms:
             kind, matcher, topology_key, weight, max_pods, selects_itself = key
             selection = self._selections.selection(matcher)
             term = DeclaredTerm(kind, topology_key, weight, selection, max_pods, selects_itself)
-            _listed(term).append(term)
+            self._list(term)
             self._terms[key] = term
         return term
+
+    def _list(self, term: DeclaredTerm) -> None:
+        _listed(term).append(term)
+        if term.max_pods > 1:
+            # A declaring pod does not count against itself.
+            room = term.max_pods - 1 + int(term.selects_itself)
+            term.limit = DomainLimit(term.topology_key, room, term.selection, term.counts)
+            self.limits.add(term.limit)
+
+    def _unlist(self, term: DeclaredTerm) -> None:
+        _listed(term).remove(term)
+        if term.limit is not None:
+            self.limits.drop(term.limit)
 
     def all(self) -> dict[TermKey, DeclaredTerm]:
         """Every declared term by its key, for the audit."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from scheduler.model.labels import Requirement
 from scheduler.state.columns import RowCounts
@@ -20,6 +20,7 @@ from scheduler.state.matching import NamespaceRule, PodMatcher
 
 if TYPE_CHECKING:
     from scheduler.state.declared import DeclaredTerm
+    from scheduler.state.domain_limits import DomainLimit
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V", bound=Hashable)
@@ -42,6 +43,8 @@ class LabelSet:
     terminating_rows: dict[int, int] = field(default_factory=dict)
     #: Every selection that matches, counted or not, in the order of their making; the values mean nothing.
     selections: dict[Selection, None] = field(default_factory=dict)
+    #: The limits per domain that running pods declare with those selections; the values mean nothing.
+    limits: dict[DomainLimit, None] = field(default_factory=dict)
     #: Sweep at which a decision last asked for it.
     used_at: int = 0
 
@@ -74,6 +77,14 @@ class Selection:
         if self.counts is not None:
             return self.counts.total
         return sum(label_set.n_pods for label_set in self.label_sets)
+
+
+class Rematched(NamedTuple):
+    """A selection selects the label set from now on, or not any more."""
+
+    selection: Selection
+    label_set: LabelSet
+    selects: bool
 
 
 class SelectionIndex:
@@ -113,6 +124,9 @@ class SelectionIndex:
             if self._matches(selection, new):
                 new.selections[selection] = None
                 selection.label_sets.add(new)
+                for term in selection.limiting_terms:
+                    if term.limit is not None:
+                        new.limits[term.limit] = None
         return new
 
     def selection(self, matcher: PodMatcher) -> Selection:
@@ -157,16 +171,23 @@ class SelectionIndex:
                 if live:
                     selection.live_counts.add(row, delta)
 
-    def relabel_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> None:
-        """The namespace now has these labels (None: it is gone); what is selected by namespace labels follows."""
+    def relabel_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> list[Rematched]:
+        """
+        The namespace now has these labels (None: it is gone); what is selected by namespace labels follows.
+
+        Returns: every label set and selection that came together or parted.
+        """
         affected = [s for s in self._selections.values() if s.matcher.reads_namespace_labels]
         if labels is None:
             self.namespace_labels.pop(namespace, None)
         else:
             self.namespace_labels[namespace] = labels
-        for label_set in self._sets_by_namespace.get(namespace, ()):
-            for selection in affected:
-                self._rematch(selection, label_set)
+        return [
+            Rematched(selection, label_set, label_set in selection.label_sets)
+            for label_set in self._sets_by_namespace.get(namespace, ())
+            for selection in affected
+            if self._rematch(selection, label_set)
+        ]
 
     def sweep(self) -> None:
         """
@@ -201,10 +222,11 @@ class SelectionIndex:
             label_set.namespace, label_set.labels, self.namespace_labels.get(label_set.namespace)
         )
 
-    def _rematch(self, selection: Selection, label_set: LabelSet) -> None:
+    def _rematch(self, selection: Selection, label_set: LabelSet) -> bool:
+        """Whether that changed anything."""
         was, now = label_set in selection.label_sets, self._matches(selection, label_set)
         if was == now:
-            return
+            return False
         if now:
             selection.label_sets.add(label_set)
             label_set.selections[selection] = None
@@ -213,6 +235,7 @@ class SelectionIndex:
             del label_set.selections[selection]
         if selection.counts is not None and selection.live_counts is not None:
             _count(label_set, selection.counts, selection.live_counts, sign=1 if now else -1)
+        return True
 
     def _candidates_for(self, label_set: LabelSet) -> Iterable[Selection]:
         for pair in label_set.labels.items():

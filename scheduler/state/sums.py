@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from scheduler.state.arrays import Amounts
-from scheduler.state.columns import ABSENT, LabelColumn
-from scheduler.state.declared import DeclaredTerm
+from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
 from scheduler.state.selection import LabelSet
-
-
-@dataclass(slots=True)
-class _Part:
-    """How far one term is contained in the sum."""
-
-    column: LabelColumn
-    column_version: int
-    counts_version: int
-    #: Declaring pods on nodes that have the topology key.
-    n_reaching: int
-
 
 #: Label sets whose sums are kept, 40 KB each at 5,000 nodes: pods of a stateful set have one each.
 MAX_KEPT: Final = 1024
+
+#: Terms in all of them, 0.1 KB each: pods may declare thousands that select everybody.
+MAX_KEPT_TERMS: Final = 500_000
+
+#: Domains of one column that are added one by one, 5 µs each; more of them are gathered at once, 20 µs.
+_FEW_DOMAINS: Final = 4
+
+
+class Declared(Protocol):
+    """Something that pods declare for the domains of a topology key, and how often they do so on each row."""
+
+    @property
+    def topology_key(self) -> str: ...  # noqa: D102  (said above)
+
+    @property
+    def counts(self) -> RowCounts: ...  # noqa: D102  (said above)
+
+
+#: What is declared, and its weight.
+Weighted = tuple[Declared, int]
 
 
 class KeptSums:
@@ -39,14 +45,32 @@ class KeptSums:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def of(self, label_set: LabelSet, column_of: Callable[[str], LabelColumn]) -> TermSums:
-        """The sums of the label set, empty ones where none are kept; past `MAX_KEPT` the oldest go."""
+    @property
+    def n_terms(self) -> int:
+        """Terms in all sums that are kept. O(sums)."""
+        return sum(len(sums) for sums in self._kept.values())
+
+    def of(
+        self,
+        label_set: LabelSet,
+        column_of: Callable[[str], LabelColumn],
+        terms: Sequence[Weighted],
+        n_rows: int,
+    ) -> Amounts | None:
+        """What `TermSums.updated` says of the label set. Past the limits the sums that were made first go."""
         sums = self._kept.get(label_set)
         if sums is None:
             while len(self._kept) >= MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
+                self._forget_one()
             sums = self._kept[label_set] = TermSums(column_of)
-        return sums
+        found = sums.updated(terms, n_rows)
+        if len(terms) * MAX_KEPT > MAX_KEPT_TERMS:
+            while len(self._kept) > 1 and self.n_terms > MAX_KEPT_TERMS:
+                self._forget_one()
+        return found
+
+    def _forget_one(self) -> None:
+        del self._kept[next(iter(self._kept))]
 
 
 class TermSums:
@@ -59,74 +83,112 @@ class TermSums:
 
     def __init__(self, column_of: Callable[[str], LabelColumn]) -> None:
         self._column_of = column_of
-        self._parts: dict[DeclaredTerm, _Part] = {}
+        #: How far each term is contained in the sum: the version of its counts; of each column the version.
+        self._contained: dict[Declared, int] = {}
+        self._columns: dict[str, tuple[LabelColumn, int]] = {}
         self._total: Amounts = np.zeros(0, dtype=np.int64)
+        #: Declaring pods on nodes that have the topology key.
         self._n_reaching = 0
 
-    def updated(self, terms: Sequence[tuple[DeclaredTerm, int]], n_rows: int) -> Amounts | None:
+    def __len__(self) -> int:
+        return len(self._contained)
+
+    def updated(self, terms: Sequence[Weighted], n_rows: int) -> Amounts | None:
         """
         The sum over `terms`, each times its weight; None where no term is declared on a node that has its key.
 
         int64 array of shape (n_rows,), not to be written to, valid until the next stimulus. It may be 0 everywhere and
         still not be None: upstream tells the two apart.
-        Cost: O(terms) look-ups of 0.1 µs, O(n_rows) per change of a term; all are added anew where nodes changed.
+        Cost: O(terms) look-ups of 0.1 µs, 0.5 µs per term that changed, O(n_rows) per topology key of those; all are
+        added anew where nodes changed, O(rows on which they are declared).
         """
         if not self._follow(terms, n_rows):
             self._build(terms, n_rows)
         return self._total if self._n_reaching else None
 
-    def _follow(self, terms: Sequence[tuple[DeclaredTerm, int]], n_rows: int) -> bool:
+    def _follow(self, terms: Sequence[Weighted], n_rows: int) -> bool:
         """Adds what changed since the last time; False where that is not known for every term."""
-        if len(self._total) != n_rows:
+        moved = any(column.version != version for column, version in self._columns.values())
+        if moved or len(self._total) != n_rows:
             return False
-        behind: list[tuple[DeclaredTerm, int, _Part | None]] = []
+        contained = self._contained
+        behind: list[tuple[Declared, int, int]] = []
         n_known = 0
         for term, weight in terms:
-            part = self._parts.get(term)
-            if part is None:
-                behind.append((term, weight, None))
+            version = contained.get(term)
+            if version is None:
+                behind.append((term, weight, 0))
                 continue
             n_known += 1
-            if part.column_version != part.column.version:
-                return False
-            if part.counts_version != term.counts.version:
-                behind.append((term, weight, part))
-        if n_known != len(self._parts):
+            if version != term.counts.version:
+                behind.append((term, weight, version))
+        if n_known != len(contained):
             return False
-        for term, weight, part in behind:
-            changes = term.counts.changes_since(0 if part is None else part.counts_version)
-            if changes is None:
+        changes = _Changes()
+        for term, weight, version in behind:
+            rows = term.counts.changes_since(version)
+            if rows is None:
                 return False
-            self._add(term, weight, self._new_part(term) if part is None else part, changes)
+            self._contain(term, weight, rows, changes)
+        self._apply(changes)
         return True
 
-    def _new_part(self, term: DeclaredTerm) -> _Part:
-        column = self._column_of(term.topology_key)
-        part = self._parts[term] = _Part(column, column.version, 0, 0)
-        return part
-
-    def _add(self, term: DeclaredTerm, weight: int, part: _Part, changes: Iterable[tuple[int, int]]) -> None:
-        ids = part.column.ids[: len(self._total)]
-        for row, delta in changes:
-            domain = ids[row]
-            if domain == ABSENT:
-                continue
-            if part.column.is_unique:
-                self._total[row] += delta * weight
-            else:
-                np.add(self._total, delta * weight, out=self._total, where=ids == domain)
-            part.n_reaching += delta
-            self._n_reaching += delta
-        part.counts_version = term.counts.version
-
-    def _build(self, terms: Iterable[tuple[DeclaredTerm, int]], n_rows: int) -> None:
-        self._parts = {}
+    def _build(self, terms: Iterable[Weighted], n_rows: int) -> None:
+        self._contained, self._columns = {}, {}
         self._total = np.zeros(n_rows, dtype=np.int64)
         self._n_reaching = 0
+        changes = _Changes()
+        many: dict[LabelColumn, Amounts] = {}
         for term, weight in terms:
-            part = self._new_part(term)
-            part.counts_version = term.counts.version
+            rows = term.counts.few(n_rows)
+            if rows is not None:
+                self._contain(term, weight, rows, changes)
+                continue
+            column = self._contain(term, weight, (), changes)
             counts = term.counts.rows(n_rows)
-            part.n_reaching = int(counts[part.column.ids[:n_rows] != ABSENT].sum())
-            self._total += weight * term.counts.per_node(part.column, n_rows)
-            self._n_reaching += part.n_reaching
+            self._n_reaching += int(counts[column.ids[:n_rows] != ABSENT].sum())
+            if column not in many:
+                many[column] = np.zeros(n_rows, dtype=np.int64)
+            many[column] += weight * counts
+        for column, amounts in many.items():
+            self._total += column.sums(amounts).take(column.ids[:n_rows])
+        self._apply(changes)
+
+    def _contain(
+        self, term: Declared, weight: int, rows: Iterable[tuple[int, int]], changes: _Changes
+    ) -> LabelColumn:
+        """The term is contained with these (row, pods) more: at once where rows are domains, else with `changes`."""
+        self._contained[term] = term.counts.version
+        key = term.topology_key
+        known = self._columns.get(key)
+        if known is None:
+            column = self._column_of(key)
+            self._columns[key] = (column, column.version)
+        else:
+            column = known[0]
+        for row, n_pods in rows:
+            domain = column.ids.item(row)
+            if domain == ABSENT:
+                continue
+            self._n_reaching += n_pods
+            if column.is_unique:
+                self._total[row] += n_pods * weight
+            else:
+                amounts = changes.setdefault(column, {})
+                amounts[domain] = amounts.get(domain, 0) + n_pods * weight
+        return column
+
+    def _apply(self, changes: _Changes) -> None:
+        for column, amounts in changes.items():
+            ids = column.ids[: len(self._total)]
+            if len(amounts) <= _FEW_DOMAINS:
+                for domain, amount in amounts.items():
+                    np.add(self._total, amount, out=self._total, where=ids == domain)
+            else:
+                by_domain = np.zeros(column.n_ids, dtype=np.int64)
+                by_domain[list(amounts)] = list(amounts.values())
+                self._total += by_domain.take(ids)
+
+
+#: Amounts to be added, by column and domain.
+_Changes = dict[LabelColumn, dict[int, int]]

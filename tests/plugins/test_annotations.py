@@ -270,7 +270,7 @@ def test_a_newcomer_that_would_raise_somebodys_count_is_kept_out(cluster: Driver
     assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
 
 
-def test_limits_far_above_what_there_is_are_not_even_counted(cluster: Driver) -> None:
+def test_limits_of_running_pods_take_no_array_for_whom_they_select(cluster: Driver) -> None:
     """A tenant may declare thousands of them."""
     cluster.node("a", labels={ZONE: "a"})
     for number in range(20):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
 from scheduler.model.pods import PodDecoder
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
+from scheduler.state.columns import RowCounts
 from scheduler.state.matching import NamespaceRule, PodMatcher
-from scheduler.state.sums import MAX_KEPT, KeptSums
+from scheduler.state.sums import MAX_KEPT, MAX_KEPT_TERMS, KeptSums
 from tests import build
 
 DEFAULT = NamespaceRule(frozenset({"default"}), NOTHING)
@@ -67,9 +69,25 @@ def test_sums_are_kept_for_a_bounded_number_of_label_sets() -> None:
     state, kept = ClusterState(), KeptSums()
     label_sets = [state.selections.label_set("default", {"index": str(n)}) for n in range(MAX_KEPT + 100)]
     for label_set in label_sets:
-        kept.of(label_set, state.nodes.column)
+        kept.of(label_set, state.nodes.column, (), 0)
     assert len(kept) == MAX_KEPT
-    assert kept.of(label_sets[-1], state.nodes.column) is kept.of(label_sets[-1], state.nodes.column)
+
+
+def test_sums_of_thousands_of_terms_are_kept_for_fewer_label_sets() -> None:
+    """Running pods may declare thousands of terms that select everybody: memory is terms times label sets."""
+
+    @dataclass(eq=False)
+    class Term:
+        topology_key: str
+        counts: RowCounts
+
+    state, kept = ClusterState(), KeptSums()
+    terms = [(Term("zone", RowCounts()), 1) for _ in range(MAX_KEPT_TERMS // 10)]
+    for number in range(15):
+        label_set = state.selections.label_set("default", {"index": str(number)})
+        kept.of(label_set, state.nodes.column, terms, 0)
+    assert len(kept) == 10
+    assert kept.n_terms <= MAX_KEPT_TERMS
 
 
 def test_selecting_by_postings_says_what_matching_says() -> None:

@@ -1,0 +1,113 @@
+"""
+Thousands of terms of running pods that all select one pod, by as many selections: a step or two for each, whatever
+they say. Counted in calls of functions, not in time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from scheduler.model.instructions import Bind
+from scheduler.model.stimuli import PodSeen
+from tests import build
+from tests.driving import NAME, Driver
+
+N_NODES, N_WEB = 200, 600
+#: Terms of one annotation, and pods that carry one.
+N_TERMS, N_HOSTILE = 64, 24
+LIMITS: dict[str, dict[str, int]] = {
+    "plain": {},
+    "full": {"maxPodsPerDomain": 2},
+    "almost full": {"maxPodsPerDomain": N_WEB // 2},
+    "far from full": {"maxPodsPerDomain": 100_000},
+}
+#: Calls per term in a pod's life; 12 are measured at its first decision, 1 at the next.
+CALLS = 25.0
+
+
+class Town:
+    """Pods with app=web on every node, and hostile ones whose terms select them."""
+
+    def __init__(self, limit: dict[str, int], *, weighted: bool = False, n_hostile: int = N_HOSTILE) -> None:
+        self.driver = Driver()
+        self._weighted = weighted
+        for number in range(N_NODES):
+            self.driver.node(f"n{number}", labels={build.ZONE: f"z{number % 3}"})
+        for number in range(N_WEB):
+            self.driver.pod(f"web-{number}", labels={"app": "web"}, node=f"n{number % N_NODES}")
+        for number in range(n_hostile):
+            self._hostile(number, limit)
+
+    def _hostile(self, number: int, limit: dict[str, int]) -> None:
+        terms = [
+            {**build.term(key, build.selector("app=web", f"!x-{number}-{one}")), **limit}
+            for one in range(N_TERMS)
+            for key in ((build.ZONE, build.HOSTNAME)[one % 2],)
+        ]
+        asked: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        if self._weighted:
+            weighted = [{"weight": 1, "podAffinityTerm": term} for term in terms]
+            asked = {"preferredDuringSchedulingIgnoredDuringExecution": weighted}
+        document = build.pod(f"hostile-{number}", node=f"n{number}", spec={"schedulerName": NAME})
+        document["metadata"]["annotations"] = {
+            "affinity-scheduler.io/affinity": json.dumps({"podAntiAffinity": asked})
+        }
+        self.driver.handle(PodSeen(self.driver.decoded(document)))
+
+    def calls_of_a_life(self, name: str) -> int:
+        """Of a pod with app=web that comes, is tried, is bound where it fits, and goes."""
+        document = build.pod(name, labels={"app": "web"}, spec={"schedulerName": NAME})
+        n_calls = 0
+
+        def count(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal n_calls
+            n_calls += event in ("call", "c_call")
+
+        pod = self.driver.decoded(document)
+        sys.setprofile(count)
+        try:
+            self.driver.handle(PodSeen(pod))
+            bound = [order for order in self.driver.cycle() if isinstance(order, Bind)]
+            if bound:
+                self.driver.confirm(pod, bound[0].node_name)
+            self.driver.lose(pod)
+        finally:
+            sys.setprofile(None)
+        return n_calls
+
+    def n_arrays(self) -> int:
+        """Terms whose pods are kept as one number per node, though each is declared by one pod."""
+        state = self.driver.state
+        return sum(term.counts.few(N_NODES) is None for term in state.declared.all().values())
+
+
+@pytest.fixture(scope="module")
+def alone() -> int:
+    """Calls of a life that meets no term."""
+    town = Town({}, n_hostile=0)
+    town.calls_of_a_life("first")
+    return town.calls_of_a_life("second")
+
+
+@pytest.mark.parametrize("what", [*LIMITS, "preferred"])
+def test_each_term_of_others_costs_a_few_steps(what: str, alone: int) -> None:
+    """At first, again, after a node's labels moved, after a node came; and no term takes an array for itself."""
+    town = Town(LIMITS.get(what, {}), weighted=what == "preferred")
+    moves: list[tuple[str, dict[str, Any]]] = [
+        ("first", {}),
+        ("again", {}),
+        ("moved", {"name": "n0", "labels": {build.ZONE: "z1"}}),
+        ("came", {"name": "new", "labels": {build.ZONE: "z2"}}),
+    ]
+    for moment, node in moves:
+        if node:
+            town.driver.node(**node)
+        calls = town.calls_of_a_life(moment)
+        assert calls - alone < CALLS * N_TERMS * N_HOSTILE, moment
+    assert town.n_arrays() == 0
+    town.driver.audit()
