@@ -7,20 +7,17 @@ import asyncio
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from scheduler.cli import serving_flags
+from scheduler.cli import server_flags, serving_flags
 from scheduler.cli.asking.columns import aligned
 from scheduler.enforcing.limiting import Limits
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
-from scheduler.settings.resolved import LeaderElection, Settings
 from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.enforcer import BrokenRule, Options, look_once, serve
-from scheduler.shell.leadership import ElectionSettings
 
 #: Beside the scheduler's 10259.
 _PORT: Final = 10260
@@ -34,14 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="the scheduler's configuration, for its exemptNamespaces"
     )
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
-    )
-    parser.add_argument(
-        "--master", metavar="URL", help="address of the API server, overrides the kubeconfig's"
-    )
+    server_flags.add_server(parser)
     parser.add_argument("--dry-run", action="store_true", help="log and count who would go, and evict nobody")
     parser.add_argument(
         "--once",
@@ -61,16 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--leader-elect", choices=("true", "false"), default="true", help="default %(default)s"
     )
-    parser.add_argument(
-        "-v",
-        "--v",
-        dest="verbosity",
-        type=int,
-        default=2,
-        metavar="LEVEL",
-        help="log verbosity, 0 to 10 (default %(default)s)",
-    )
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+    server_flags.add_logging(parser)
     serving_flags.add_arguments(parser, port=_PORT)
 
 
@@ -138,13 +119,14 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    if not 0 <= args.verbosity <= 10:
-        raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
     gates = parse_feature_gates("")
     settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    election = None
+    if args.leader_elect == "true":
+        election = server_flags.election(settings.leader_election, namespace=args.namespace, name=args.name)
     return Options(
-        settings=_with_kubeconfig(settings, args.kubeconfig),
-        election=_election(settings.leader_election, args) if args.leader_elect == "true" else None,
+        settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
+        election=election,
         namespace=args.namespace,
         name=args.name,
         limits=_limits(args),
@@ -152,7 +134,7 @@ def _options(args: argparse.Namespace) -> Options:
         dry_run=args.dry_run,
         master=args.master,
         listening=serving_flags.listening(args),
-        verbosity=args.verbosity,
+        verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
     )
 
@@ -182,20 +164,3 @@ def _share(text: str) -> float:
     if not text.endswith("%") or not 0 <= percent <= 100:
         raise SettingsError("--max-share", "", text, "a percentage from 0% to 100%")
     return percent / 100
-
-
-def _election(settings: LeaderElection, args: argparse.Namespace) -> ElectionSettings:
-    """A Lease of its own, with the durations of the scheduler's."""
-    return ElectionSettings(
-        namespace=args.namespace,
-        name=args.name,
-        lease_duration_s=settings.lease_duration_s,
-        renew_deadline_s=settings.renew_deadline_s,
-        retry_period_s=settings.retry_period_s,
-    )
-
-
-def _with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
-    if not kubeconfig:
-        return settings
-    return replace(settings, client_connection=replace(settings.client_connection, kubeconfig=kubeconfig))

@@ -7,22 +7,19 @@ import asyncio
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
-from scheduler.cli import serving_flags
+from scheduler.cli import server_flags, serving_flags
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
-from scheduler.settings.resolved import LeaderElection, Settings
+from scheduler.settings.resolved import LeaderElection
 from scheduler.shell.app import Options, serve
 from scheduler.shell.leadership import ElectionSettings
 
 #: kube-scheduler's port.
 _PORT: Final = 10259
-#: A deadline shorter than this many retry periods would be missed by jitter alone (client-go, JitterFactor).
-_RETRIES_IN_DEADLINE: Final = 1.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="KubeSchedulerConfiguration v1; without it, one profile named affinity-scheduler",
     )
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
-    )
-    parser.add_argument(
-        "--master", metavar="URL", help="address of the API server, overrides the kubeconfig's"
-    )
+    server_flags.add_server(parser)
     parser.add_argument(
         "--feature-gates", default="", metavar="A=true,B=false", help="feature gates to switch on or off"
     )
@@ -52,15 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=None, metavar="N", help="draw ties between nodes repeatably"
     )
-    parser.add_argument(
-        "-v",
-        "--v",
-        dest="verbosity",
-        type=int,
-        default=2,
-        metavar="LEVEL",
-        help="log verbosity, 0 to 10 (default %(default)s)",
-    )
+    server_flags.add_logging(parser)
     parser.add_argument(
         "--leader-elect",
         choices=("true", "false"),
@@ -73,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="asyncio",
         help="auto takes uvloop where it is installed; with TLS it may end uncleanly (default %(default)s)",
     )
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
     parser.add_argument(
         "--decision-annotations",
         choices=("true", "false"),
@@ -87,16 +68,14 @@ def run(args: argparse.Namespace) -> int:
     """Schedule until SIGTERM or SIGINT. Exit code 0 after an orderly stop; raises SettingsError for bad input."""
     gates = parse_feature_gates(args.feature_gates)
     settings = load_settings(args.config, gates) if args.config else default_settings(gates)
-    if not 0 <= args.verbosity <= 10:
-        raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
     options = Options(
-        settings=_with_kubeconfig(settings, args.kubeconfig),
+        settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=_election(settings.leader_election, args.leader_elect),
         master=args.master,
         listening=serving_flags.listening(args),
         max_in_unschedulable_s=_duration_s(args.pod_max_in_unschedulable_pods_duration),
         seed=args.seed,
-        verbosity=args.verbosity,
+        verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
         decision_annotations=args.decision_annotations == "true",
     )
@@ -124,27 +103,7 @@ def _election(settings: LeaderElection, flag: str | None) -> ElectionSettings | 
     """The Lease to be elected on; the flag overrides the file, as kube-scheduler's does."""
     if flag == "false" or (flag is None and not settings.leader_elect):
         return None
-    if settings.renew_deadline_s <= _RETRIES_IN_DEADLINE * settings.retry_period_s:
-        raise SettingsError(
-            "leaderElection",
-            "renewDeadline",
-            f"{settings.renew_deadline_s:g}s",
-            f"more than {_RETRIES_IN_DEADLINE} times the retryPeriod of {settings.retry_period_s:g}s",
-        )
-    return ElectionSettings(
-        namespace=settings.resource_namespace,
-        name=settings.resource_name,
-        lease_duration_s=settings.lease_duration_s,
-        renew_deadline_s=settings.renew_deadline_s,
-        retry_period_s=settings.retry_period_s,
-    )
-
-
-def _with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
-    """The flag counts where the file names none; kube-scheduler ignores it with --config, which only surprises."""
-    if not kubeconfig:
-        return settings
-    return replace(settings, client_connection=replace(settings.client_connection, kubeconfig=kubeconfig))
+    return server_flags.election(settings, namespace=settings.resource_namespace, name=settings.resource_name)
 
 
 def _duration_s(text: str) -> float:

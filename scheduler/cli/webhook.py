@@ -7,7 +7,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Final
 
-from scheduler.cli import serving_flags
+from scheduler.cli import server_flags, serving_flags
 from scheduler.errors import SettingsError
 from scheduler.serving.probes import Listening
 
@@ -32,16 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_rules(parser)
     _add_certificate(parser)
-    parser.add_argument(
-        "-v",
-        "--v",
-        dest="verbosity",
-        type=int,
-        default=2,
-        metavar="LEVEL",
-        help="log verbosity, 0 to 10; 4 shows every answer (default %(default)s)",
-    )
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+    server_flags.add_logging(parser, note="; 4 shows every answer")
     serving_flags.add_arguments(parser, port=_PORT, has_certificate=False)
 
 
@@ -85,22 +76,13 @@ def _add_certificate(parser: argparse.ArgumentParser) -> None:
         "configurations are then left alone",
     )
     parser.add_argument("--tls-private-key-file", metavar="FILE", help="its key")
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
-    )
-    parser.add_argument(
-        "--master", metavar="URL", help="address of the API server, overrides the kubeconfig's"
-    )
+    server_flags.add_server(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Answer until SIGTERM or SIGINT. Exit code 0 after an orderly stop; raises SettingsError for bad input."""
     if not 1 <= args.webhook_port <= 65535:
         raise SettingsError("--webhook-port", "", str(args.webhook_port), "a port from 1 to 65535")
-    if not 0 <= args.verbosity <= 10:
-        raise SettingsError("-v", "", str(args.verbosity), "a verbosity from 0 to 10")
     listening = serving_flags.listening(args, has_certificate=False)
     serving_flags.certificate(args)
     try:
@@ -134,6 +116,6 @@ def _options(args: argparse.Namespace, listening: Listening) -> Options:
         key_file=key_file,
         kubeconfig=args.kubeconfig,
         master=args.master,
-        verbosity=args.verbosity,
+        verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
     )

@@ -229,3 +229,12 @@ async def test_once_prints_a_table_and_tells_by_its_exit_code(cluster: Shop) -> 
 )
 async def test_bad_input_is_one_line(arguments: list[str], line: str) -> None:
     assert await output("enforce", *arguments) == (2, "", f"{line}\n")
+
+
+async def test_durations_of_the_lease_that_cannot_work_are_one_line(tmp_path: Path) -> None:
+    durations = "{leaseDuration: 15s, renewDeadline: 2s, retryPeriod: 2s}"
+    file = tmp_path / "scheduler.yaml"
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    file.write_text(f"{head}leaderElection: {durations}\n")
+    line = "leaderElection: renewDeadline: found 2s, expected more than 1.2 times the retryPeriod of 2s\n"
+    assert await output("enforce", "--config", str(file)) == (2, "", line)

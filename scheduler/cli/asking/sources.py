@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
+from scheduler.cli import server_flags
 from scheduler.cli.asking.files import Manifests, read_manifests, read_snapshot
 from scheduler.cli.asking.listing import (
     DEFAULT_NAMESPACE,
@@ -59,11 +60,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """The parser reads how to reach a cluster."""
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
-    )
+    server_flags.add_kubeconfig(parser)
     parser.add_argument(
         "--context", metavar="NAME", help="context of the kubeconfig; default: the current one"
     )

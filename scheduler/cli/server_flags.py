@@ -1,0 +1,78 @@
+"""Flags of every command that talks to an API server, and of those that do it for as long as they run."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Final
+
+from scheduler.errors import SettingsError
+from scheduler.settings.resolved import LeaderElection, Settings
+from scheduler.shell.leadership import ElectionSettings
+
+#: A deadline shorter than this many retry periods would be missed by jitter alone (client-go, JitterFactor).
+_RETRIES_IN_DEADLINE: Final = 1.2
+
+
+def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
+    """Make `parser` read --kubeconfig."""
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
+    )
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """Make `parser` read --kubeconfig and --master."""
+    add_kubeconfig(parser)
+    parser.add_argument(
+        "--master", metavar="URL", help="address of the API server, overrides the kubeconfig's"
+    )
+
+
+def add_logging(parser: argparse.ArgumentParser, *, note: str = "") -> None:
+    """Make `parser` read -v and --log-format; `note`: what the levels show."""
+    parser.add_argument(
+        "-v",
+        "--v",
+        dest="verbosity",
+        type=int,
+        default=2,
+        metavar="LEVEL",
+        help=f"log verbosity, 0 to 10{note} (default %(default)s)",
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+
+
+def verbosity(args: argparse.Namespace) -> int:
+    """What -v says. Raises SettingsError."""
+    level: int = args.verbosity
+    if not 0 <= level <= 10:
+        raise SettingsError("-v", "", str(level), "a verbosity from 0 to 10")
+    return level
+
+
+def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
+    """The flag counts where the file names none; kube-scheduler ignores it with --config, which only surprises."""
+    if not kubeconfig:
+        return settings
+    return replace(settings, client_connection=replace(settings.client_connection, kubeconfig=kubeconfig))
+
+
+def election(settings: LeaderElection, *, namespace: str, name: str) -> ElectionSettings:
+    """The Lease of this name, with the durations of the settings. Raises SettingsError where they cannot work."""
+    if settings.renew_deadline_s <= _RETRIES_IN_DEADLINE * settings.retry_period_s:
+        raise SettingsError(
+            "leaderElection",
+            "renewDeadline",
+            f"{settings.renew_deadline_s:g}s",
+            f"more than {_RETRIES_IN_DEADLINE} times the retryPeriod of {settings.retry_period_s:g}s",
+        )
+    return ElectionSettings(
+        namespace=namespace,
+        name=name,
+        lease_duration_s=settings.lease_duration_s,
+        renew_deadline_s=settings.renew_deadline_s,
+        retry_period_s=settings.retry_period_s,
+    )
