@@ -94,7 +94,9 @@ class Life:
         label_set = self.state.selections.label_set(space, {"app": app})
         limits = [(limit, 1) for limit in label_set.limits]
         sums = self.kept.of(label_set, snapshot.column, limits, snapshot.n_rows)
-        return set() if sums is None else {self.state.nodes.name_of(row) for row in sums.nonzero()[0]}
+        return (
+            set() if sums is None else {self.state.nodes.name_of(row) for row in sums.nonzero()[0].tolist()}
+        )
 
     def recounted(self, space: str, app: str) -> set[str]:
         """The same from the pods, one by one."""
