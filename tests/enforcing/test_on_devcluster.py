@@ -232,7 +232,8 @@ async def test_bad_input_is_one_line(arguments: list[str], line: str) -> None:
 
 
 async def test_durations_of_the_lease_that_cannot_work_are_one_line(tmp_path: Path) -> None:
-    durations = "{leaseDuration: 15s, renewDeadline: 2s, retryPeriod: 2s}"
+    """Where the scheduler holds no election they may be anything, but the enforcer reads them for its own."""
+    durations = "{leaderElect: false, leaseDuration: 15s, renewDeadline: 2s, retryPeriod: 2s}"
     file = tmp_path / "scheduler.yaml"
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     file.write_text(f"{head}leaderElection: {durations}\n")
