@@ -55,8 +55,6 @@ _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
 _STALLED_S: Final = 180.0
 #: A cache without a word from the server for so long is no cache: bookmarks come once a minute.
 _SILENT_S: Final = 240.0
-#: How often the event loop's lateness is measured: cheap, and twice within Prometheus' shortest usual interval.
-_LAG_PERIOD_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +199,8 @@ class Scheduler:
         self._stopping = False
         #: Whether the binds of an earlier leader are known.
         self._caught_up = leadership is None
+        #: Whether a list may have been asked for before this instance was the leader.
+        self._has_listed = False
         self._frozen = False
 
     @property
@@ -216,6 +216,7 @@ class Scheduler:
 
     async def run(self) -> int:
         """Until stopped, or until the Lease is lost. Returns the exit code."""
+        upkeep.spare_old_objects()
         probes = Probes(
             self._options.listening,
             gate=self._gate,
@@ -285,7 +286,7 @@ class Scheduler:
             on_handled=self._metrics.on_event_handled,
         )
         background = [
-            group.create_task(self._watch_lag(), name="loop lag"),
+            group.create_task(upkeep.watch_lag(self._metrics.on_loop_lag, self._now_s), name="loop lag"),
             group.create_task(
                 upkeep.recount(self._state, self._log, is_busy=self._machine.has_work), name="recount"
             ),
@@ -304,12 +305,20 @@ class Scheduler:
             ),
             group.create_task(self._recorder.run(), name="events"),
             group.create_task(conditions.run(), name="conditions"),
-            *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
+            group.create_task(upkeep.collect(), name="garbage"),
+            *(group.create_task(self._follow(i), name=f"informer {i.kind}") for i in self._informers),
         ]
+
+        def on_elected() -> None:
+            if self._has_listed:
+                background.append(group.create_task(self._catch_up(), name="catching up"))
+            else:
+                self._caught_up = True
+
         if self._leadership is not None:
             background.append(
                 group.create_task(
-                    self._leadership.run(lambda: background.append(group.create_task(self._catch_up()))),
+                    self._leadership.run(on_elected),
                     name="leader election",
                 )
             )
@@ -337,26 +346,26 @@ class Scheduler:
     def _pods_informer(self) -> Informer:
         return next(informer for informer in self._informers if informer.kind == "Pod")
 
+    async def _follow(self, informer: Informer) -> None:
+        """Lists begin when the Lease was asked for, so that one who leads from the start has nothing to catch up on."""
+        if self._leadership is not None:
+            await self._leadership.tried.wait()
+        self._has_listed = True
+        await informer.run()
+
     async def _catch_up(self) -> None:
         """No cycle begins before this new leader knows what the one before it has bound."""
         await upkeep.catch_up(self._pods_informer(), self._inbox, self._log)
         self._caught_up = True
         self._inbox.nudge()
 
-    async def _watch_lag(self) -> None:
-        """Measures how late the event loop is, for as long as it runs."""
-        while True:
-            due_s = self._now_s() + _LAG_PERIOD_S
-            await asyncio.sleep(_LAG_PERIOD_S)
-            self._metrics.on_loop_lag(max(0.0, self._now_s() - due_s))
-
     def _is_synced(self) -> bool:
         if not all(informer.synced for informer in self._informers):
             return False
         if not self._frozen and not len(self._inbox):
             self._frozen = True
-            # The first lists live as long as the process; without this every full collection walks them again.
-            # Not collected before: that alone holds the loop for 0.2 s at 5,000 nodes, and there is little to find.
+            # The first lists live as long as the process. Not collected before: that alone holds the loop for 0.2 s at
+            # 5,000 nodes, and there is little to find.
             gc.freeze()
         return self._frozen
 

@@ -84,6 +84,8 @@ class Leadership:
         self._seen_at_s = 0.0
         #: Until when we may act as the leader; None while we are a candidate.
         self._until_s: float | None = None
+        #: Set once the first attempt is over, and whoever was to be told of a success was told.
+        self.tried = asyncio.Event()
 
     @property
     def holds(self) -> bool:
@@ -98,9 +100,11 @@ class Leadership:
             LeadershipLost: no renewal succeeded within the deadline, or somebody else holds the Lease.
         """
         while not await self._try():
+            self.tried.set()
             await self._sleep(self._look_again_s())
         self._log.info(0, "Became leader", lease=self._settings.name, identity=self._identity)
         on_elected()
+        self.tried.set()
         while True:
             await self._sleep(self._settings.retry_period_s)
             if not await self._try() and not self.holds:

@@ -1,8 +1,9 @@
-"""What a running scheduler does to stay right, beside its work: doubts its caches, and doubts its counts."""
+"""What a running scheduler does to stay right, beside its work: doubts its caches and counts, and collects garbage."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -24,6 +25,14 @@ _CATCH_UP_RETRY_S: Final = 0.1
 _AUDIT_PERIOD_S: Final = 600.0
 #: Pause between slices of the recount: of a thousand selections each is looked at twice an hour.
 _RECOUNT_PERIOD_S: Final = 2.0
+#: How often the event loop's lateness is measured: cheap, and twice within Prometheus' shortest usual interval.
+_LAG_PERIOD_S: Final = 5.0
+#: Net allocations between collections of the young, and of those that survived one: 3 ms for the dearest.
+_YOUNG: Final = (5_000, 5)
+_NEVER: Final = 1_000_000_000
+_COLLECT_PERIOD_S: Final = 60.0
+#: Objects that are looked through all at once: 4 ms.
+_MAX_COLLECTED: Final = 20_000
 #: Differences that are told.
 _MAX_TOLD: Final = 10
 
@@ -99,3 +108,35 @@ async def recount(state: ClusterState, log: Logger, *, is_busy: Callable[[], boo
             for text in found[:_MAX_TOLD]:
                 log.error("Counts differ from a recount", difference=text)
             raise InvariantViolation(f"{len(found)} counts differ from a recount", tuple(found[:_MAX_TOLD]))
+
+
+async def watch_lag(on_lag: Callable[[float], None], now_s: Callable[[], float]) -> None:
+    """Tells every now and then by how many seconds the event loop is late; until cancelled."""
+    while True:
+        due_s = now_s() + _LAG_PERIOD_S
+        await asyncio.sleep(_LAG_PERIOD_S)
+        on_lag(max(0.0, now_s() - due_s))
+
+
+def spare_old_objects() -> None:
+    """
+    From now on the garbage collector looks at nothing by itself that has survived it twice.
+
+    A full collection holds everything up for 0.27 s where 150,000 pods run, and finds nothing: what lives for long here
+    is freed when nobody refers to it any more.
+    """
+    gc.set_threshold(*_YOUNG, _NEVER)
+
+
+async def collect() -> None:
+    """Once a minute what has become old is collected or, where there is much of it, left alone; until cancelled."""
+    while True:
+        await asyncio.sleep(_COLLECT_PERIOD_S)
+        retire()
+
+
+def retire() -> None:
+    """What exists is out of the collector's way; looked through before, unless that took more than a few ms."""
+    if len(gc.get_objects(generation=2)) <= _MAX_COLLECTED:
+        gc.collect()
+    gc.freeze()

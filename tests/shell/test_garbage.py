@@ -1,0 +1,64 @@
+"""The garbage collector never holds up the loop for long: it looks at what is young, and rarely at what is old."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler.shell import upkeep
+
+
+class _Ring:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def _collector() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+def test_garbage_that_became_old_is_collected_where_there_is_little() -> None:
+    ring = _Ring()
+    gone = weakref.ref(ring)
+    gc.collect(1)
+    del ring
+    gc.collect(1)
+    assert gone() is not None, "it is old by now"
+    upkeep.retire()
+    assert gone() is None
+
+
+def test_where_much_is_old_it_is_not_looked_through() -> None:
+    much = [[number] for number in range(2 * upkeep._MAX_COLLECTED)]
+    gc.collect(1)
+    collected: list[int] = []
+
+    def note(_phase: str, found: dict[str, int]) -> None:
+        collected.append(found["generation"])
+
+    gc.callbacks.append(note)
+    try:
+        upkeep.retire()
+    finally:
+        gc.callbacks.remove(note)
+    assert 2 not in collected
+    assert len(much) > len(gc.get_objects(generation=2))
+
+
+def test_a_crowd_of_new_objects_sets_off_no_full_collection() -> None:
+    upkeep.spare_old_objects()
+    before = gc.get_stats()[2]["collections"]
+    crowd = [[number] for number in range(500_000)]
+    assert len(crowd) == 500_000
+    assert gc.get_stats()[2]["collections"] == before
