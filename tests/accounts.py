@@ -73,6 +73,9 @@ class Record:
 
 RECORD = Record()
 
+METRICS_READER = MANIFESTS / "monitoring" / "metrics-reader.yaml"
+EXPLAIN_READER = MANIFESTS / "explain" / "role.yaml"
+
 
 def install(cluster: DevCluster, component: str, record: Record = RECORD) -> str:
     """Account, roles and bindings of the manifests are there, and the record is told; a token of the account."""
@@ -86,16 +89,16 @@ def install(cluster: DevCluster, component: str, record: Record = RECORD) -> str
     return cluster.token_of(where.namespace, where.account)
 
 
-def other(cluster: DevCluster, name: str, *, reads: bool) -> str:
-    """A token of a new ServiceAccount of nobody's; it may read metrics as manifests/monitoring has it, or not."""
-    (reader,) = documents(MANIFESTS / "monitoring" / "metrics-reader.yaml")
+def other(cluster: DevCluster, name: str, role: Path | None = None) -> str:
+    """A token of a new ServiceAccount of nobody's, to which the ClusterRole of a manifest is bound, if any."""
     cluster.store.create(SERVICE_ACCOUNT, "default", {"metadata": {"name": name}})
-    if reads:
-        if cluster.store.find(CLUSTER_ROLE, "", reader["metadata"]["name"]) is None:
-            create(cluster, reader)
+    if role is not None:
+        (bound,) = documents(role)
+        if cluster.store.find(CLUSTER_ROLE, "", bound["metadata"]["name"]) is None:
+            create(cluster, bound)
         binding = {
             "metadata": {"name": name},
-            "roleRef": {"kind": "ClusterRole", "name": reader["metadata"]["name"]},
+            "roleRef": {"kind": "ClusterRole", "name": bound["metadata"]["name"]},
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
         }
         cluster.store.create(CLUSTER_ROLE_BINDING, "", binding)

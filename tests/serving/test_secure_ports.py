@@ -73,9 +73,10 @@ async def outside(component: str, folder: Path) -> AsyncIterator[Outside]:
                 accounts.create(cluster, each)
         kubeconfig = accounts.account_kubeconfig(cluster, component, folder)
         tokens = {
-            "prometheus": accounts.other(cluster, "prometheus", reads=True),
-            "stranger": accounts.other(cluster, "stranger", reads=False),
-            "gone": accounts.other(cluster, "gone", reads=True),
+            "prometheus": accounts.other(cluster, "prometheus", accounts.METRICS_READER),
+            "stranger": accounts.other(cluster, "stranger"),
+            "gone": accounts.other(cluster, "gone", accounts.METRICS_READER),
+            "person": accounts.other(cluster, "person", accounts.EXPLAIN_READER),
             "nobody": "nobody-knows-it",
         }
         cluster.store.delete(SERVICE_ACCOUNT, "default", "gone")
@@ -166,6 +167,13 @@ async def test_a_connection_lends_its_next_request_nothing(port: Outside) -> Non
     statuses = [int(each) for each in re.findall(rb"HTTP/1\.1 (\d+) ", answers)]
     assert statuses[1::2] == [200, 403, 403, 200, 401]
     assert statuses[::2] == [403, 403, 403, 403, 401, 200]
+
+
+async def test_an_explanation_is_for_those_who_may_list_the_cluster(port: Outside) -> None:
+    """The scheduler's alone; the others have none."""
+    served = port.component == "scheduler"
+    for who, status in {"person": 200, "prometheus": 403, "": 403}.items():
+        assert (await port.get("/debug/explain", who))[0] == (status if served else 404)
 
 
 async def test_metrics_are_those_of_the_program(port: Outside) -> None:
