@@ -46,6 +46,8 @@ class DomainLimit:
     selected: dict[str, int] = field(default_factory=dict)
     #: The row of each full domain that `counts` has.
     marks: dict[str, int] = field(default_factory=dict)
+    #: See `members`.
+    number: int = -1
 
     def declare(self, domain: str, row: int, n_pods: int, members: Members) -> None:
         """So many more pods of the row, which is in the domain, declare the term. Counts the pods of a new domain."""
@@ -101,9 +103,10 @@ class DomainLimits:
 
     def add(self, limit: DomainLimit) -> None:
         """The limit is declared from now on. O(label sets that it selects)."""
+        self._selections.roll_of_limits.enter(limit)
         self._by_key.setdefault(limit.topology_key, {})[limit] = None
         for label_set in limit.selection.label_sets:
-            label_set.limits[limit] = None
+            label_set.limits.add(limit)
 
     def drop(self, limit: DomainLimit) -> None:
         """No pod declares the limit any more. O(label sets that it selects)."""
@@ -112,7 +115,8 @@ class DomainLimits:
         if not limits:
             del self._by_key[limit.topology_key]
         for label_set in limit.selection.label_sets:
-            del label_set.limits[limit]
+            label_set.limits.discard(limit)
+        self._selections.roll_of_limits.leave(limit)
 
     def declare(self, limits: Iterable[DomainLimit], row: int) -> None:
         """A pod that declares these came to the row. O(limits); O(selected pods) for the first in a domain."""
@@ -166,9 +170,9 @@ class DomainLimits:
                 if (limit := term.limit) is None:
                     continue
                 if selects:
-                    label_set.limits[limit] = None
+                    label_set.limits.add(limit)
                 else:
-                    del label_set.limits[limit]
+                    label_set.limits.discard(limit)
                 for row, n_pods in label_set.rows.items():
                     domain = self._labels(row).get(limit.topology_key)
                     limit.select(domain, row, n_pods if selects else -n_pods)

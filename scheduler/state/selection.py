@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from scheduler.model.labels import Requirement
 from scheduler.state.columns import RowCounts
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.state.members import Members, Roll
 
 if TYPE_CHECKING:
     from scheduler.state.declared import DeclaredTerm
@@ -36,17 +37,18 @@ class LabelSet:
 
     namespace: str
     labels: Mapping[str, str]
+    #: Every selection that matches, counted or not, and the limits per domain that running pods declare with those.
+    selections: Members[Selection]
+    limits: Members[DomainLimit]
     #: Pods per node row, and in all.
     rows: dict[int, int] = field(default_factory=dict)
     n_pods: int = 0
     #: Those of them that are terminating.
     terminating_rows: dict[int, int] = field(default_factory=dict)
-    #: Every selection that matches, counted or not, in the order of their making; the values mean nothing.
-    selections: dict[Selection, None] = field(default_factory=dict)
-    #: The limits per domain that running pods declare with those selections; the values mean nothing.
-    limits: dict[DomainLimit, None] = field(default_factory=dict)
     #: Sweep at which a decision last asked for it.
     used_at: int = 0
+    #: See `members`.
+    number: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +56,7 @@ class Selection:
     """The pods that one matcher selects. Counts exist from the first decision that asks for them."""
 
     matcher: PodMatcher
-    label_sets: set[LabelSet] = field(default_factory=set)
+    label_sets: Members[LabelSet]
     #: All selected pods per row, terminating ones included: what affinity counts.
     counts: RowCounts | None = None
     #: Selected pods that are not terminating: what spread counts (kubernetes#87621).
@@ -65,6 +67,8 @@ class Selection:
     limiting_terms: list[DeclaredTerm] = field(default_factory=list)
     scoring_terms: list[DeclaredTerm] = field(default_factory=list)
     used_at: int = 0
+    #: See `members`.
+    number: int = -1
 
     @property
     def is_declared(self) -> bool:
@@ -106,6 +110,9 @@ class SelectionIndex:
         #: Selections with counts, asked longest ago first.
         self._counted: OrderedDict[Selection, None] = OrderedDict()
         self._sweep = 0
+        self._roll_of_label_sets: Roll[LabelSet] = Roll()
+        self._roll_of_selections: Roll[Selection] = Roll()
+        self.roll_of_limits: Roll[DomainLimit] = Roll()
 
     def label_set(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
         """The label set, matched with every selection. O(labels + matches) when new, else O(labels)."""
@@ -114,7 +121,9 @@ class SelectionIndex:
         if known is not None:
             known.used_at = self._sweep
             return known
-        new = LabelSet(namespace, labels, used_at=self._sweep)
+        matching, limits = Members(self._roll_of_selections), Members(self.roll_of_limits)
+        new = LabelSet(namespace, labels, matching, limits, used_at=self._sweep)
+        self._roll_of_label_sets.enter(new)
         self._label_sets[key] = new
         for pair in labels.items():
             self._sets_by_pair.setdefault(pair, set()).add(new)
@@ -122,11 +131,11 @@ class SelectionIndex:
         self._sets_by_namespace.setdefault(namespace, set()).add(new)
         for selection in self._candidates_for(new):
             if self._matches(selection, new):
-                new.selections[selection] = None
+                new.selections.add(selection)
                 selection.label_sets.add(new)
                 for term in selection.limiting_terms:
                     if term.limit is not None:
-                        new.limits[term.limit] = None
+                        new.limits.add(term.limit)
         return new
 
     def selection(self, matcher: PodMatcher) -> Selection:
@@ -135,13 +144,14 @@ class SelectionIndex:
         if known is not None:
             known.used_at = self._sweep
             return known
-        new = Selection(matcher, used_at=self._sweep)
+        label_sets = Members(self._roll_of_label_sets, self._selected_by(matcher))
+        new = Selection(matcher, label_sets, used_at=self._sweep)
+        self._roll_of_selections.enter(new)
         self._selections[matcher] = new
         for postings, key in self._places_of(matcher):
             postings.setdefault(key, {})[new] = None
-        new.label_sets = self._selected_by(matcher)
-        for label_set in new.label_sets:
-            label_set.selections[new] = None
+        for label_set in label_sets:
+            label_set.selections.add(new)
         return new
 
     def counted(self, matcher: PodMatcher) -> tuple[RowCounts, RowCounts]:
@@ -229,10 +239,10 @@ class SelectionIndex:
             return False
         if now:
             selection.label_sets.add(label_set)
-            label_set.selections[selection] = None
+            label_set.selections.add(selection)
         else:
             selection.label_sets.discard(label_set)
-            del label_set.selections[selection]
+            label_set.selections.discard(selection)
         if selection.counts is not None and selection.live_counts is not None:
             _count(label_set, selection.counts, selection.live_counts, sign=1 if now else -1)
         return True
@@ -316,11 +326,16 @@ class SelectionIndex:
         for postings, key in self._places_of(selection.matcher):
             _discard(postings, key, selection)
         for label_set in selection.label_sets:
-            del label_set.selections[selection]
+            label_set.selections.discard(selection)
+        selection.label_sets.clear()
+        self._roll_of_selections.leave(selection)
 
     def _forget_label_set(self, label_set: LabelSet) -> None:
         for selection in label_set.selections:
             selection.label_sets.discard(label_set)
+        label_set.selections.clear()
+        label_set.limits.clear()
+        self._roll_of_label_sets.leave(label_set)
         for pair in label_set.labels.items():
             _discard(self._sets_by_pair, pair, label_set)
             _discard(self._sets_by_key, pair[0], label_set)

@@ -123,7 +123,7 @@ def test_selecting_by_postings_says_what_matching_says() -> None:
     for matcher in matchers:
         found = state.selections.selection(matcher).label_sets
         labels_of = state.selections.namespace_labels
-        assert found == {
+        assert set(found) == {
             one
             for one in state.selections.label_sets()
             if matcher.matches(one.namespace, one.labels, labels_of.get(one.namespace))
