@@ -81,7 +81,15 @@ def _kept(kind: str, raw: msgspec.Raw) -> bytes:
 
 
 def _write(path: Path, body: bytes) -> None:
-    """The file is there whole, or as it was. Readable by its owner alone: it describes a cluster."""
+    """
+    The file is there whole, or as it was. Readable by its owner alone: it describes a cluster.
+
+    A pipe or a device is written to, and a link is left what it is.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(body)
+        return
+    path = path.resolve()
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

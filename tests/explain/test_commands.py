@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import re
 import stat
@@ -311,6 +312,26 @@ async def test_a_snapshot_holds_no_secret_and_is_for_its_owner_alone(
     assert {len(json.loads(text)[section]) for section in ("nodes", "pods")} == {6, 4}
     assert stat.S_IMODE((tmp_path / "s.json").stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
+
+
+@pytest.mark.asyncio
+async def test_a_snapshot_goes_through_a_pipe_and_to_where_a_link_leads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither is put in a file's place: whoever reads the pipe would wait for ever."""
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    target.touch()
+    async with served(tmp_path) as (_, kubeconfig):
+        reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
+        for path in (pipe, link):
+            code, *_ = await called(capsys, "snapshot", "-o", str(path), "--kubeconfig", kubeconfig)
+            assert code == 0
+        async with asyncio.timeout(10):
+            piped = await reading
+    assert (pipe.is_fifo(), link.is_symlink()) == (True, True)
+    assert len(json.loads(piped)["nodes"]) == len(json.loads(target.read_text())["nodes"]) == 6
 
 
 @pytest.mark.asyncio
