@@ -1,7 +1,7 @@
 """
 Recounts everything from the placed pods and compares: the invariant that the whole design stands on.
 
-Runs at the teardown of every test that has a cluster, and in slices in the background of a running scheduler.
+Runs at the teardown of every test that has a cluster; `recounting` does the same in pieces in a running scheduler.
 """
 
 from __future__ import annotations
@@ -24,80 +24,6 @@ def differences(state: ClusterState) -> list[str]:
         *_selection_differences(state),
         *_declared_differences(state),
     ]
-
-
-class Recount:
-    """
-    The same comparison in slices, for a running scheduler.
-
-    A round begins with all that is counted from the pods themselves; then comes one selection at a time, compared with
-    what its label sets add up to. Args: state: may move between two slices, not during one.
-    """
-
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
-        #: Selections that this round has not come to.
-        self._left: list[Selection] = []
-
-    def step(self) -> list[str]:
-        """
-        The differences of the next slice, one line each. Never ends: a new round follows the last slice.
-
-        Cost: O(pods + rows), 1 µs each, once in a round; O(label sets) for a selection.
-        """
-        if not self._left:
-            self._left = list(self._state.selections.selections())
-            state = self._state
-            return [
-                *_node_differences(state),
-                *_port_differences(state),
-                *_label_set_differences(state),
-                *_declared_differences(state),
-            ]
-        selection = self._left.pop()
-        if self._state.selections.find(selection.matcher) is not selection:
-            return []  # swept since the round began: nobody keeps its counts any more
-        return list(_summed_differences(self._state, selection))
-
-
-def _label_set_differences(state: ClusterState) -> Iterator[str]:
-    rows: dict[int, Counter[int]] = {}
-    terminating: dict[int, Counter[int]] = {}
-    for placed in state.placed.values():
-        rows.setdefault(id(placed.label_set), Counter())[placed.row] += 1
-        if placed.pod.terminating:
-            terminating.setdefault(id(placed.label_set), Counter())[placed.row] += 1
-    for label_set in state.selections.label_sets():
-        for what, kept, counted in (
-            ("pods", label_set.rows, rows),
-            ("terminating pods", label_set.terminating_rows, terminating),
-        ):
-            recounted = dict(counted.get(id(label_set), Counter()))
-            if kept != recounted:
-                name = f"{label_set.namespace} {dict(label_set.labels)}"
-                yield f"{name}: {what} per row {kept} kept, {recounted} recounted"
-        if label_set.n_pods != sum(label_set.rows.values()):
-            yield f"{label_set.namespace} {dict(label_set.labels)}: {label_set.n_pods} pods kept, {label_set.rows}"
-
-
-def _summed_differences(state: ClusterState, selection: Selection) -> Iterator[str]:
-    """Of one selection: whether it has the label sets that it matches, and the sum of their counts."""
-    labels = state.selections.namespace_labels
-    every: Counter[int] = Counter()
-    live: Counter[int] = Counter()
-    for label_set in state.selections.label_sets():
-        namespace = label_set.namespace
-        is_selected = selection.matcher.matches(namespace, label_set.labels, labels.get(namespace))
-        if is_selected != (label_set in selection.label_sets):
-            yield f"{selection.matcher}: {namespace} {dict(label_set.labels)} is wrongly in or out"
-        if is_selected:
-            every.update(label_set.rows)
-            live.update(label_set.rows)
-            live.subtract(label_set.terminating_rows)
-    if selection.counts is not None and selection.live_counts is not None:
-        yield from _compared(selection, "pods", dict(selection.counts.items()), every)
-        yield from _compared(selection, "live pods", dict(selection.live_counts.items()), live)
-    yield from _limit_differences(state, selection, every)
 
 
 def _node_differences(state: ClusterState) -> Iterator[str]:
@@ -160,10 +86,10 @@ def _selection_differences(state: ClusterState) -> Iterator[str]:
         if selection.counts is not None and selection.live_counts is not None:
             yield from _compared(selection, "pods", dict(selection.counts.items()), every)
             yield from _compared(selection, "live pods", dict(selection.live_counts.items()), live)
-        yield from _limit_differences(state, selection, every)
+        yield from limit_differences(state, selection, every)
 
 
-def _limit_differences(state: ClusterState, selection: Selection, every: Mapping[int, int]) -> Iterator[str]:
+def limit_differences(state: ClusterState, selection: Selection, every: Mapping[int, int]) -> Iterator[str]:
     """
     Of the limits per domain that select by it.
 

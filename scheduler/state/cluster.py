@@ -13,8 +13,9 @@ recounted is recounted by `state.audit` and equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from scheduler.errors import InvariantViolation
@@ -41,6 +42,9 @@ class PlacedPod:
     assumed: bool
 
 
+_NO_PODS: Final[Mapping[str, PlacedPod]] = {}
+
+
 class ClusterState:
     """Everything known about the cluster, as columns and counts."""
 
@@ -56,6 +60,8 @@ class ClusterState:
         self.kubelet_refusals = KubeletRefusals()
         #: Every placed or assumed pod by UID.
         self.placed: dict[str, PlacedPod] = {}
+        #: The same by row: UID -> pod. No row without pods.
+        self._on_row: dict[int, dict[str, PlacedPod]] = {}
         #: Pods in `placed` that await their confirmation by the API server.
         self.n_assumed = 0
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
@@ -181,8 +187,12 @@ class ClusterState:
         self.nodes.sweep()
 
     def pods_on(self, row: int) -> Iterable[Pod]:
-        """Pods on the row. O(all placed pods): for explanations and tests, not for a cycle."""
-        return [placed.pod for placed in self.placed.values() if placed.row == row]
+        """Pods on the row. O(those)."""
+        return [placed.pod for placed in self.placed_on(row)]
+
+    def placed_on(self, row: int) -> Collection[PlacedPod]:
+        """What is placed on the row; a view, to be read before the next change."""
+        return self._on_row.get(row, _NO_PODS).values()
 
     def usage_of(self, pod: Pod) -> Usage:
         """What the pod takes from its node; shared by all pods of a spec unless one is being resized."""
@@ -214,6 +224,10 @@ class ClusterState:
             assumed=assumed,
         )
         self.placed[pod.uid] = placed
+        on_row = self._on_row.get(placed.row)
+        if on_row is None:
+            on_row = self._on_row[placed.row] = {}
+        on_row[pod.uid] = placed
         self.n_assumed += assumed
         self.nodes.take(placed.row, placed.usage)
         self.selections.place(placed.label_set, placed.row, live=not pod.terminating, delta=1)
@@ -222,7 +236,12 @@ class ClusterState:
         placed.declared = self.declared.place(placed.label_set, pod.spec, placed.row)
 
     def _lift(self, placed: PlacedPod) -> None:
-        del self.placed[placed.pod.uid]
+        uid = placed.pod.uid
+        del self.placed[uid]
+        on_row = self._on_row[placed.row]
+        del on_row[uid]
+        if not on_row:
+            del self._on_row[placed.row]
         self.n_assumed -= placed.assumed
         self.declared.lift(placed.declared, placed.row)
         self.selections.place(placed.label_set, placed.row, live=not placed.pod.terminating, delta=-1)

@@ -10,8 +10,9 @@ import pytest
 from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.pods import PodDecoder
 from scheduler.model.terms import usable
-from scheduler.state.audit import Recount, differences
+from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
+from scheduler.state.recounting import Recount
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import KeptSums
 from tests import build
