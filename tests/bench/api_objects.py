@@ -15,6 +15,7 @@ import msgspec
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Planned, Scene
 from tests.bench.servers import Server
+from tests.bench.templates import as_new
 from tests.build import Json
 
 _CONCURRENCY: Final = 32
@@ -226,9 +227,3 @@ async def objects_of(server: Server) -> AsyncIterator[Objects]:
 
 def _named(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-
-
-def as_new(document: Json) -> Json:
-    """The object as a client creates it: without what the server fills in."""
-    meta = {field: value for field, value in document["metadata"].items() if field != "uid"}
-    return {**{field: value for field, value in document.items() if field != "status"}, "metadata": meta}

@@ -16,12 +16,13 @@ import msgspec
 
 from tests import build
 from tests.bench import templates
-from tests.bench.api_objects import Objects, as_new, objects_of
+from tests.bench.api_objects import Objects, objects_of
 from tests.bench.checks import broken_rules
 from tests.bench.measuring import peak_bytes
 from tests.bench.scene import Planned, Scene
 from tests.bench.schedulers import Contender, running
 from tests.bench.servers import Server, ServerName, started
+from tests.bench.templates import as_new
 
 _CHURN_PERIOD_S = 1.0
 

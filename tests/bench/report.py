@@ -153,9 +153,19 @@ def _capacity(results: Results) -> str:
 
 def _holds(results: Results) -> str:
     return _block(
-        "longest hold of the event loop, ms of wall time (target 10)",
-        "|phase longest above-10 |task",
-        ([row.phase, f"{row.longest_ms:.1f}", row.n_above_10_ms, row.what] for row in results.holds),
+        "longest hold of the event loop, ms of CPU (target 10), the collector's part, and ms of wall time",
+        "phase longest gc above-10 wall task",
+        (
+            [
+                row.phase,
+                f"{row.longest_ms:.1f}",
+                f"{row.gc_ms:.1f}",
+                row.n_above_10_ms,
+                f"{row.longest_wall_ms:.1f}",
+                row.what,
+            ]
+            for row in results.holds
+        ),
     )
 
 

@@ -140,5 +140,6 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
             results.http += measure_http(asked.scene(shape), server, against)
     if asked.full and not asked.shapes:
         say("loop holds")
-        size = Size(asked.n_nodes or 5000, 1000, n_idle_max=_HOLD_IDLE)
+        n_nodes = asked.n_nodes or 5000
+        size = Size(n_nodes, 1000, n_crowd=30 * n_nodes, n_idle_max=_HOLD_IDLE)
         results.holds += measure_holds(build_scene(SHAPE_BY_NAME["unschedulable"], size))

@@ -163,3 +163,9 @@ def node(index: int, *, zones: Sequence[str] = (), taints: Sequence[str] = ()) -
     labels = {ZONE: zones[index % len(zones)]} if zones else {}
     room = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     return build.node(f"node-{index:06}", labels=labels, allocatable=room, taints=taints)
+
+
+def as_new(document: Json) -> Json:
+    """The object as a client creates it: without what the server fills in."""
+    meta = {field: value for field, value in document["metadata"].items() if field != "uid"}
+    return {**{field: value for field, value in document.items() if field != "status"}, "metadata": meta}
