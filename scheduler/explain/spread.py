@@ -46,9 +46,9 @@ def _finding(case: Case, constraint: Constraint, with_keys: Mask) -> Finding:
     eligible = _eligible(case, constraint, with_keys)
     counted = np.where(eligible, _counted(case, constraint), 0)
     in_domain = column.sums(counted)
-    domains = column.present(eligible)
-    n_domains = int(np.count_nonzero(domains))
-    fewest = 0 if n_domains < constraint.min_domains or not n_domains else int(in_domain[domains].min())
+    domains = column.domains(eligible)
+    is_empty = len(domains) < max(1, constraint.min_domains)
+    fewest = 0 if is_empty else int(in_domain[domains].min())
     own = int(constraint.selects(pod))
     ids = column.ids[: snapshot.n_rows]
     excess = (in_domain + own - fewest - constraint.max_skew)[ids]
@@ -67,7 +67,7 @@ def _finding(case: Case, constraint: Constraint, with_keys: Mask) -> Finding:
         to_go=np.where(skewed, excess, 0),
         find_pods=lambda: _pods(case, constraint, eligible),
         most=fewest + constraint.max_skew - own,
-        skew=Skew(constraint.max_skew, constraint.min_domains, n_domains, fewest, bool(own)),
+        skew=Skew(constraint.max_skew, constraint.min_domains, len(domains), fewest, bool(own)),
     )
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -28,7 +30,7 @@ from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requireme
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
 from scheduler.model.terms import HOSTNAME_KEY, Problem, SpreadConstraint
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amounts, Counts, Mask, Rows
 from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.snapshot import Snapshot
@@ -45,6 +47,12 @@ _WORKLOADS: Final = (
     Resource.REPLICA_SET,
     Resource.STATEFUL_SET,
 )
+
+#: The largest number below 0.5.
+_BELOW_HALF: Final = math.nextafter(0.5, 0.0)
+
+#: float64, per node row or per domain.
+Points = npt.NDArray[np.floating]
 
 DefaultSelector = Callable[[Pod], Selector | None]
 
@@ -242,77 +250,63 @@ def _counted(pod: Pod, snapshot: Snapshot, constraint: Constraint) -> RowCounts:
     return snapshot.selected_live(PodMatcher(((own_namespace, constraint.selector),)))
 
 
-def _with_all_keys(snapshot: Snapshot, constraints: Sequence[Constraint]) -> Mask:
-    mask = snapshot.alive.copy()
-    for constraint in constraints:
-        mask &= snapshot.column(constraint.topology_key).ids[: snapshot.n_rows] != ABSENT
-    return mask
+def _keys(constraints: Sequence[Constraint]) -> tuple[str, ...]:
+    return tuple(constraint.topology_key for constraint in constraints)
 
 
-def _included(pod: Pod, snapshot: Snapshot, constraint: Constraint, among: Mask) -> Mask:
-    """Those of the nodes that the constraint's inclusion policies let in."""
-    mask = among
-    if constraint.honor_node_affinity and not pod.spec.node_rule.is_trivial:
-        mask = mask & snapshot.matching(pod.spec.node_rule)
-    if constraint.honor_node_taints:
-        mask = mask & snapshot.tolerated(pod.spec.tolerations)
-    return mask
+def _counting(pod: Pod, snapshot: Snapshot, constraint: Constraint, keys: tuple[str, ...]) -> Mask:
+    """Nodes that make domains and hold counted pods: with all keys, and let in by the inclusion policies."""
+    rule, tolerations = pod.spec.node_rule, pod.spec.tolerations
+    return snapshot.eligible(
+        keys,
+        rule if constraint.honor_node_affinity and not rule.is_trivial else None,
+        tolerations if constraint.honor_node_taints else None,
+    )
 
 
-def _domains(counts: RowCounts, column: LabelColumn, eligible: Mask) -> tuple[Amounts, Mask]:
+def _within_skew(per_domain: Amounts, domains: Rows, constraint: Constraint, own: int) -> Mask:
     """
-    Counted pods in each domain, and which domains there are; only eligible nodes make domains, and their pods count.
-
-    Arrays of shape (n_ids,), not to be written to. O(n_rows), or what `RowCounts.per_domain` costs where every node
-    that has the key is eligible, as is usual.
-    """
-    n_rows = len(eligible)
-    if np.count_nonzero(eligible) == column.n_labelled:
-        return counts.per_domain(column, n_rows), column.in_use()
-    return column.sums(np.where(eligible, counts.rows(n_rows), 0)), column.present(eligible)
-
-
-def _within_skew(per_domain: Amounts, domains: Mask, constraint: Constraint, own: int) -> Mask:
-    """
-    Domains that would lead the emptiest one by at most maxSkew: bool array of shape (n_ids,).
+    Domains that would lead the emptiest one by at most maxSkew: bool array of shape (n_ids,), entry ABSENT False.
 
     `own` is 1 if the incoming pod is selected itself. A node that is not eligible is judged by its domain's count from
     eligible nodes, 0 if it has none. With fewer domains than minDomains the emptiest domain counts as empty.
     """
-    n_domains = int(np.count_nonzero(domains))
-    floor = 0 if n_domains < constraint.min_domains or not n_domains else int(per_domain[domains].min())
-    return np.less_equal(per_domain + (own - floor), constraint.max_skew)
+    is_empty = len(domains) < max(1, constraint.min_domains)
+    floor = 0 if is_empty else int(per_domain.take(domains).min())
+    within: Mask = per_domain <= constraint.max_skew + floor - own
+    within[ABSENT] = False
+    return within
 
 
 class _SpreadFilter:
     """The hard constraints of one pod over all nodes."""
 
     def __init__(self, pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint]) -> None:
-        self._snapshot = snapshot
-        with_keys = _with_all_keys(snapshot, constraints)
-        #: Per constraint: nodes that have its key, and nodes within its skew.
-        self._verdicts: list[tuple[Mask, Mask]] = []
+        self._n_rows = snapshot.n_rows
+        keys = _keys(constraints)
+        #: Per constraint: each node's domain, and the domains within its skew.
+        self._verdicts: list[tuple[Rows, Mask]] = []
         for constraint in constraints:
             column = snapshot.column(constraint.topology_key)
-            eligible = _included(pod, snapshot, constraint, with_keys)
-            per_domain, domains = _domains(_counted(pod, snapshot, constraint), column, eligible)
+            eligible = _counting(pod, snapshot, constraint, keys)
+            counts = _counted(pod, snapshot, constraint)
+            per_domain, domains = counts.per_domain(column, self._n_rows, eligible)
             within = _within_skew(per_domain, domains, constraint, int(constraint.selects(pod)))
-            ids = column.ids[: snapshot.n_rows]
-            self._verdicts.append((ids != ABSENT, within[ids]))
+            self._verdicts.append((column.ids[: self._n_rows], within))
 
     def fits(self) -> Mask:
         """Nodes that have every key and keep every skew."""
-        mask = np.ones(self._snapshot.n_rows, dtype=np.bool_)
-        for has_key, within in self._verdicts:
-            mask &= has_key & within
-        return mask
+        fitting, *others = (within.take(ids) for ids, within in self._verdicts)
+        for within in others:
+            fitting &= within
+        return fitting
 
     def refusals(self) -> Refusals:
         """The first constraint that fails decides the reason."""
-        codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
-        for has_key, within in reversed(self._verdicts):
-            codes[~within] = 2
-            codes[~has_key] = 1
+        codes = np.zeros(self._n_rows, dtype=np.intp)
+        for ids, within in reversed(self._verdicts):
+            codes[~within[ids]] = 2
+            codes[ids == ABSENT] = 1
         return Refusals(codes, (NO_LABEL, SKEWED))
 
 
@@ -330,59 +324,87 @@ class _SpreadScorer:
     ) -> None:
         self._pod = pod
         self._snapshot = snapshot
+        self._feasible = feasible
         self._constraints = constraints
-        with_keys = _with_all_keys(snapshot, constraints)
-        #: Nodes that make domains and hold counted pods, before the policies.
-        self._counting = with_keys if needs_all_keys else snapshot.alive
+        self._keys = _keys(constraints) if needs_all_keys else ()
+        candidates = snapshot.eligible(self._keys)
+        scored = Feasible(feasible.mask & candidates)
         #: Feasible nodes that are not ignored for lack of a key.
-        self._scored = feasible.mask & with_keys if needs_all_keys else feasible.mask
+        self._scored = feasible if scored.n == feasible.n else scored
+        #: The same as a mask: the kept one where all candidates are feasible, so that what is kept with it is known.
+        self._ranked = candidates if scored.n == np.count_nonzero(candidates) else scored.mask
 
     def raw(self) -> Amounts:
         """The sum over constraints, rounded once, half away from zero. int64 array of shape (n_rows,)."""
-        total = np.zeros(self._snapshot.n_rows, dtype=np.float64)
-        for constraint in self._constraints:
-            self._add(constraint, total)
-        whole = np.floor(total)
-        return (whole + (total - whole >= 0.5)).astype(np.int64)
+        parts = [self._part(constraint) for constraint in self._constraints]
+        if len(parts) > 1:
+            return rounded(
+                reduce(add, [points if ids is None else points.take(ids) for points, ids in parts])
+            )
+        points, ids = parts[0]
+        return rounded(points) if ids is None else rounded(points).take(ids)
 
-    def _add(self, constraint: Constraint, total: npt.NDArray[np.float64]) -> None:
-        """Adds one constraint's part; a node without the key gets nothing, not even maxSkew - 1."""
+    def _part(self, constraint: Constraint) -> tuple[Points, Rows | None]:
+        """
+        One constraint's part, per node, or per domain and with each node's domain.
+
+        A node without the key gets nothing, not even maxSkew - 1.
+        """
         column = self._snapshot.column(constraint.topology_key)
-        ids = column.ids[: self._snapshot.n_rows]
         counts = _counted(self._pod, self._snapshot, constraint)
-        if constraint.topology_key == HOSTNAME_KEY:
-            # Per node itself, policies not applied, even where two nodes share a hostname (scoring.go, Score).
-            per_node: Amounts = counts.rows(self._snapshot.n_rows).astype(np.int64)
-            size = int(np.count_nonzero(self._scored))
-        else:
-            per_node, size = self._per_domain(constraint, column, counts)
-        weight = math.log(size + 2)
-        part = per_node.astype(np.float64) * weight + float(constraint.max_skew - 1)
-        total += np.where(ids != ABSENT, part, 0.0)
+        ids = column.ids[: self._snapshot.n_rows]
+        if constraint.topology_key != HOSTNAME_KEY:
+            per_domain, size = self._per_domain(constraint, column, counts)
+            points = _points(per_domain, size, constraint)
+            points[ABSENT] = 0.0
+            return points, ids
+        # Per node itself, policies not applied, even where two nodes share a hostname (scoring.go, Score).
+        points = _points(counts.rows(self._snapshot.n_rows), self._scored.n, constraint)
+        return (points if self._has_every_node(column) else np.where(ids != ABSENT, points, 0.0)), None
 
     def _per_domain(
         self, constraint: Constraint, column: LabelColumn, counts: RowCounts
     ) -> tuple[Amounts, int]:
-        """Counted pods in each node's domain, and the number of domains among the scored nodes."""
-        ids = column.ids[: self._snapshot.n_rows]
-        counting = _included(self._pod, self._snapshot, constraint, self._counting)
-        counted = np.where(counting, counts.rows(self._snapshot.n_rows), 0)
-        per_domain = column.sums(counted)
-        registered = np.zeros(column.n_ids, dtype=np.bool_)
-        registered[ids[self._scored]] = True
+        """Counted pods in each domain, and the number of domains among the scored nodes."""
+        n_rows = self._snapshot.n_rows
+        counting = _counting(self._pod, self._snapshot, constraint, self._keys)
+        per_domain, domains = counts.per_domain(column, n_rows, counting)
+        if counting is not self._ranked:
+            domains = column.domains(self._ranked)
+        if self._has_every_node(column):
+            return per_domain, len(domains)
+        lacking = column.ids[:n_rows] == ABSENT
+        if not (lacking & self._ranked).any():
+            return per_domain, len(domains)
+        # Without the label a node counts as having an empty value (possible with System defaults only).
         empty_value = column.id_by_value.get("")
-        if empty_value is not None and registered[ABSENT]:
-            # Without the label a node counts as having an empty value (possible with System defaults only).
-            per_domain[empty_value] += int(counted[ids == ABSENT].sum())
-            registered[empty_value] = True
-            registered[ABSENT] = False
-        return per_domain[ids], int(np.count_nonzero(registered))
+        if empty_value is None:
+            return per_domain, len(domains) + 1
+        per_domain = per_domain.copy()
+        per_domain[empty_value] += int(counts.rows(n_rows)[counting & lacking].sum())
+        return per_domain, len({*domains.tolist(), empty_value})
+
+    def _has_every_node(self, column: LabelColumn) -> bool:
+        """Whether no scored node can lack the label."""
+        return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
 
     def normalized(self, raw: Amounts) -> Amounts:
         """The emptiest gets 100, the fullest 100 * lowest / highest, ignored nodes 0 (scoring.go, NormalizeScore)."""
-        scored = raw[self._scored]
-        if len(scored) == 0:
+        if self._scored.n == 0:
             return np.zeros_like(raw)
-        lowest, highest = int(scored.min()), int(scored.max())
+        lowest, highest = self._scored.lowest(raw), self._scored.highest(raw)
         scores = np.full_like(raw, 100) if highest == 0 else 100 * (highest + lowest - raw) // highest
-        return np.where(self._scored, scores, 0)
+        return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
+
+
+def _points(amounts: Amounts | Counts, size: int, constraint: Constraint) -> Points:
+    return amounts * math.log(size + 2) + float(constraint.max_skew - 1)
+
+
+def rounded(points: Points) -> Amounts:
+    """
+    To the nearest integers, halves up: int64 array of the same shape, which must not be negative.
+
+    Adding 0.5 itself would round the largest number below 0.5 up.
+    """
+    return (points + _BELOW_HALF).astype(np.int64)

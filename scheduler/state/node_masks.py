@@ -78,6 +78,27 @@ class NodeMasks:
         )
         return self._keep(key, verdicts[self._nodes.taint_set])
 
+    def eligible(
+        self, keys: tuple[str, ...], rule: NodeRule | None, tolerations: tuple[Toleration, ...] | None
+    ) -> Mask:
+        """
+        Live nodes that have every label of `keys`, satisfy the rule and tolerate what has to be, where there is any.
+
+        The same array until nodes change, so that what is derived from it can be kept beside it. O(1) when kept.
+        """
+        key = (keys, rule, tolerations)
+        kept = self._get(key)
+        if kept is not None:
+            return kept
+        mask = self._nodes.alive.copy()
+        for label in keys:
+            mask &= self._nodes.column(label).ids[: self._nodes.n_rows] != ABSENT
+        if rule is not None:
+            mask &= self.matching(rule)
+        if tolerations is not None:
+            mask &= self.tolerated(tolerations)
+        return self._keep(key, mask)
+
     def _satisfying(self, requirement: NodeRequirement) -> Mask:
         column = self._nodes.column(requirement.key)
         ids = column.ids[: self._nodes.n_rows]

@@ -69,6 +69,15 @@ class Snapshot:
         """Rows all of whose taints of these effects are tolerated."""
         return self._state.masks.tolerated(tolerations, effects)
 
+    def eligible(
+        self,
+        keys: tuple[str, ...],
+        rule: NodeRule | None = None,
+        tolerations: tuple[Toleration, ...] | None = None,
+    ) -> Mask:
+        """Live nodes with every label of `keys`, that the rule and the tolerations let in; kept until nodes change."""
+        return self._state.masks.eligible(keys, rule, tolerations)
+
     def label_set(self, pod: Pod) -> LabelSet:
         """The pod's label set, matched with every selection."""
         return self._state.selections.label_set(pod.namespace, pod.labels)

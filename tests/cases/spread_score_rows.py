@@ -198,4 +198,24 @@ ROWS: Final = [
         ),
         scores={"a": 100, "x": 75},
     ),
+    row(
+        # Zones of feasible nodes = 2: ln 4. Raw 1, 3; with three zones it would be 2, 3.
+        "2.8 a zone without a feasible node does not count as a domain",
+        [A, X, node("c", labels={"zone": "zone3"}, unschedulable=True)],
+        foo(a=1, x=2),
+        spread_pod(spread("zone", FOO, soft=True)),
+        scores={"a": 100, "x": 33},
+    ),
+    row(
+        # Sizes {z, ""} = 2 and hostname 2: ln 4. Raw a 9, b 5; with one zone, a would be 8.
+        "2.8 System defaults, a node without zone where only an infeasible one has an empty zone",
+        [
+            node("a", labels={ZONE: "z"}),
+            node("b"),
+            node("c", labels={ZONE: ""}, unschedulable=True),
+        ],
+        [FOO_SERVICE, *foo(a=1, b=2)],
+        pod(labels={"foo": "x"}),
+        scores={"a": 55, "b": 100},
+    ),
 ]

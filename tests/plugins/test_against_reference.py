@@ -6,7 +6,18 @@ from hypothesis import strategies as st
 from tests.build import Json
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
-from tests.plugins.lives import BEGINNINGS, CHANGES, CONFIGURATIONS, Applied, Deleted, pods
+from tests.plugins.lives import (
+    BEGINNINGS,
+    CHANGES,
+    CONFIGURATIONS,
+    EVEN_CHANGES,
+    EVEN_CONFIGURATIONS,
+    EVEN_NODES,
+    Applied,
+    Deleted,
+    even_pods,
+    pods,
+)
 from tests.reference.cluster import Cluster
 
 
@@ -71,3 +82,24 @@ def test_decisions_are_the_reference_s_whatever_happened_before(
     assert all(
         both.product.cluster.pod(pod).spec is held.spec for pod, held in zip(incoming, waiting, strict=True)
     )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    config=st.sampled_from(EVEN_CONFIGURATIONS),
+    nodes=st.lists(EVEN_NODES, min_size=5, max_size=10),
+    changes=st.lists(EVEN_CHANGES, min_size=5, max_size=20),
+    incoming=st.lists(even_pods(placed=False), min_size=1, max_size=3),
+)
+def test_spread_is_the_reference_s_whatever_happened_before(
+    config: Json | None,
+    nodes: list[Applied],
+    changes: list[Applied],
+    incoming: list[Json],
+):
+    """With room for everybody and hardly anything else to decide by: sums, domains and weights have to follow."""
+    both = _Both(config)
+    for change in (*nodes, *changes):
+        both.tell(change)
+        for pod in incoming:
+            assert both.mismatches(pod) == []

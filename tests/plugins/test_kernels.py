@@ -1,8 +1,10 @@
 """The arithmetic of the plugins on arrays small enough to check by hand."""
 
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.framework.plugin_args import NodeResourcesFitArgs, ShapePoint
@@ -20,6 +22,7 @@ from scheduler.plugins.node_resources_fit import (
     rounded_quotient,
     shape_table,
 )
+from scheduler.plugins.pod_topology_spread import rounded
 from scheduler.plugins.taint_toleration import intolerable_counts
 from scheduler.state.arrays import Amounts, Mask
 from tests.reference import arithmetic
@@ -144,6 +147,16 @@ def test_balance_is_the_reference_s_to_the_last_bit(shares: list[list[tuple[int,
         assert found[node] == reference_balance(kept)
         alone = [used_fraction(*row[node]) for row in shares]
         assert balance(deviation(alone, [row[node][1] > 0 for row in shares])) == found[node]
+
+
+HALVES = st.integers(0, 2**40).map(lambda number: number + 0.5)
+NEAR_HALVES = st.builds(math.nextafter, HALVES, st.sampled_from((-math.inf, math.inf)))
+
+
+@given(points=st.lists(st.one_of(st.floats(0, 2**40), HALVES, NEAR_HALVES), min_size=1))
+@example(points=[math.nextafter(0.5, 0.0)])
+def test_points_of_spread_are_rounded_as_the_reference_rounds_them(points: list[float]):
+    assert rounded(np.array(points)).tolist() == [arithmetic.rounded(one) for one in points]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -214,6 +214,48 @@ def test_counts_per_node_are_sums_over_the_domain(dense: bool) -> None:
     assert counts.per_node(column, 4).tolist() == [4, 5, 4, 5]
     assert counts.total == 9
     assert dict(counts.items()) == {0: 1, 1: 1, 2: 3, 3: 4}
+
+
+N_ROWS = 6
+VALUES = st.sampled_from((None, "", "a", "b"))
+
+
+@given(
+    labels=st.lists(VALUES, min_size=N_ROWS, max_size=N_ROWS),
+    masks=st.lists(st.lists(st.booleans(), min_size=N_ROWS, max_size=N_ROWS), min_size=1, max_size=6),
+    steps=st.lists(st.tuples(st.integers(0, N_ROWS), st.one_of(VALUES, st.integers(1, 20))), max_size=12),
+)
+def test_sums_over_domains_follow_pods_and_labels(
+    labels: list[str | None], masks: list[list[bool]], steps: list[tuple[int, str | int | None]]
+) -> None:
+    """
+    Asked over and over through the same masks and through none, they are what adding up anew gives.
+
+    A step brings so many pods to a row, one of them beyond the nodes, or gives a row another label.
+    """
+    column, counts = LabelColumn("zone", N_ROWS), RowCounts()
+    for row, value in enumerate(labels):
+        column.set(row, value)
+    arrays = [None, *(np.array(mask) for mask in masks)]
+    pods = [0] * N_ROWS
+    for row, step in [(0, 1), *steps]:
+        if isinstance(step, int):
+            for _ in range(step):
+                counts.add(row, 1)
+            pods[row : row + 1] = [n + step for n in pods[row : row + 1]]
+        elif row < N_ROWS:
+            column.set(row, step)
+            labels[row] = step
+        for array in arrays:
+            totals, domains = counts.per_domain(column, N_ROWS, array)
+            among = [True] * N_ROWS if array is None else array.tolist()
+            expected: dict[int, int] = {}
+            for value, n, counted in zip(labels, pods, among, strict=True):
+                if counted and value is not None:
+                    domain = column.id_by_value[value]
+                    expected[domain] = expected.get(domain, 0) + n
+            assert domains.tolist() == sorted(expected)
+            assert totals.tolist() == [expected.get(domain, 0) for domain in range(column.n_ids)]
 
 
 def test_counts_grow_with_the_rows() -> None:
