@@ -19,7 +19,6 @@ from operator import add
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from scheduler.framework.events import Action, Hint, Registration, Resource
 from scheduler.framework.feature_gates import FeatureGates
@@ -30,7 +29,7 @@ from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requireme
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
 from scheduler.model.terms import HOSTNAME_KEY, Problem, SpreadConstraint
-from scheduler.state.arrays import Amounts, Counts, Mask, Rows
+from scheduler.state.arrays import Amounts, Counts, Fractions, Mask, Rows, rounded
 from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.snapshot import Snapshot
@@ -47,12 +46,6 @@ _WORKLOADS: Final = (
     Resource.REPLICA_SET,
     Resource.STATEFUL_SET,
 )
-
-#: The largest number below 0.5.
-_BELOW_HALF: Final = math.nextafter(0.5, 0.0)
-
-#: float64, per node row or per domain.
-Points = npt.NDArray[np.floating]
 
 DefaultSelector = Callable[[Pod], Selector | None]
 
@@ -344,7 +337,7 @@ class _SpreadScorer:
         points, ids = parts[0]
         return rounded(points) if ids is None else rounded(points).take(ids)
 
-    def _part(self, constraint: Constraint) -> tuple[Points, Rows | None]:
+    def _part(self, constraint: Constraint) -> tuple[Fractions, Rows | None]:
         """
         One constraint's part, per node, or per domain and with each node's domain.
 
@@ -397,14 +390,5 @@ class _SpreadScorer:
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
 
-def _points(amounts: Amounts | Counts, size: int, constraint: Constraint) -> Points:
+def _points(amounts: Amounts | Counts, size: int, constraint: Constraint) -> Fractions:
     return amounts * math.log(size + 2) + float(constraint.max_skew - 1)
-
-
-def rounded(points: Points) -> Amounts:
-    """
-    To the nearest integers, halves up: int64 array of the same shape, which must not be negative.
-
-    Adding 0.5 itself would round the largest number below 0.5 up.
-    """
-    return (points + _BELOW_HALF).astype(np.int64)

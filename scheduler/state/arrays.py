@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import math
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ Counts = npt.NDArray[np.int32]
 Amounts = npt.NDArray[np.int64]
 #: Indices of node rows, or of domains.
 Rows = npt.NDArray[np.intp]
+
+#: The largest number below 0.5.
+_BELOW_HALF: Final = math.nextafter(0.5, 0.0)
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -33,7 +37,8 @@ Where = int | Rows | slice
 #: An amount of one row, or of several.
 Amount = int | Amounts
 #: The same for fractions: float64.
-Fraction = float | npt.NDArray[np.floating[Any]]
+Fractions = npt.NDArray[np.floating[Any]]
+Fraction = float | Fractions
 #: The same for what is so or is not.
 Truth = bool | Mask
 
@@ -59,3 +64,12 @@ def lesser(one: Amount, other: Amount) -> Amount:
 def whole(number: Fraction) -> Amount:
     """The number without what stands behind its point, as Go's int64() cuts it."""
     return number.astype(np.int64) if isinstance(number, np.ndarray) else int(number)
+
+
+def rounded(numbers: Fractions) -> Amounts:
+    """
+    The nearest integers, halves up; for numbers that are not negative the same as Go's math.Round.
+
+    Adding 0.5 itself would round the largest number below 0.5 up.
+    """
+    return (numbers + _BELOW_HALF).astype(np.int64)

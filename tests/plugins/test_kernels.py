@@ -22,9 +22,8 @@ from scheduler.plugins.node_resources_fit import (
     rounded_quotient,
     shape_table,
 )
-from scheduler.plugins.pod_topology_spread import rounded
 from scheduler.plugins.taint_toleration import intolerable_counts
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amounts, Mask, rounded
 from tests.reference import arithmetic
 from tests.reference.balanced_allocation import balance as reference_balance
 from tests.reference.image_locality import with_tag as reference_with_tag
