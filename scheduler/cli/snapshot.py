@@ -25,6 +25,7 @@ from scheduler.cli.asking.paint import Counting
 from scheduler.cli.asking.sources import add_cluster_arguments
 from scheduler.errors import SettingsError
 from scheduler.explain.keeping import SECTIONS, header, kept
+from scheduler.model import nesting
 from scheduler.shell.informers import always_watched, watched_for_default_spreading
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
@@ -77,7 +78,7 @@ async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
 
 
 def _kept(kind: str, raw: msgspec.Raw) -> bytes:
-    return msgspec.json.encode(kept(kind, _JSON.decode(raw)))
+    return msgspec.json.encode(kept(kind, nesting.read(_JSON.decode, raw)))
 
 
 def _write(path: Path, body: bytes) -> None:

@@ -7,12 +7,14 @@ Apart from `requests`, so that the scheduler's role can be compared with all tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from scheduler.errors import ServerFault
 from scheduler.kube.requests import JSON, Request
+from scheduler.model import nesting
 
 
 class _Shape(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -95,6 +97,9 @@ class _Pod(msgspec.Struct, frozen=True):
     metadata: _PodMeta
 
 
+_POD: Final = msgspec.json.Decoder(_Pod)
+
+
 def is_leaving(body: bytes, uid: str) -> bool | None:
     """
     Whether the pod is being deleted; None where it is another pod of that name. What settles a lost eviction.
@@ -103,7 +108,7 @@ def is_leaving(body: bytes, uid: str) -> bool | None:
         ServerFault: if the body is not a Pod.
     """
     try:
-        found = msgspec.json.decode(body, type=_Pod).metadata
+        found = nesting.read(_POD.decode, body).metadata
     except msgspec.DecodeError as error:
         raise ServerFault(200, "BadAnswer", f"not a Pod: {error}") from error
     return None if found.uid != uid else found.deletion_timestamp is not None

@@ -24,6 +24,7 @@ from scheduler.errors import (
 )
 from scheduler.kube.changes import Key
 from scheduler.kube.requests import LeaseSpec
+from scheduler.model import nesting
 
 #: Annotation on the bookmark that ends the initial events of a WatchList stream. Source: KEP-3157.
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
@@ -148,10 +149,15 @@ _LEASE: Final = msgspec.json.Decoder(Lease)
 _PLACE: Final = msgspec.json.Decoder(PodPlace)
 _CONFIG_MAP: Final = msgspec.json.Decoder(ConfigMap)
 
-#: Decode one line of a watch. Raises msgspec.DecodeError. About 1.8 µs for a 3 KB pod.
-decode_event = _EVENT.decode
-#: Decode a bookmark. Raises msgspec.DecodeError.
-decode_bookmark = _BOOKMARK.decode
+
+def decode_event(line: bytes) -> WatchEvent:
+    """One line of a watch. Raises msgspec.DecodeError. About 1.8 µs for a 3 KB pod."""
+    return nesting.read(_EVENT.decode, line)
+
+
+def decode_bookmark(data: bytes | msgspec.Raw) -> Bookmark:
+    """A bookmark. Raises msgspec.DecodeError."""
+    return nesting.read(_BOOKMARK.decode, data)
 
 
 def decode_meta(data: bytes | msgspec.Raw) -> ObjectMeta:
@@ -163,7 +169,7 @@ def decode_meta(data: bytes | msgspec.Raw) -> ObjectMeta:
 
     Cost: O(bytes), about 1.7 µs for a 3 KB pod.
     """
-    return _OBJECT.decode(data).metadata
+    return nesting.read(_OBJECT.decode, data).metadata
 
 
 def decode_page(body: bytes) -> ListPage:
@@ -236,7 +242,7 @@ def retry_after_s(header: str | None) -> float | None:
 
 def _status_in(body: bytes | msgspec.Raw) -> _Status:
     try:
-        return _STATUS.decode(body)
+        return nesting.read(_STATUS.decode, body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _Status()
 
@@ -250,6 +256,6 @@ def _phrase(status: int) -> str:
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
     try:
-        return decoder.decode(body)
+        return nesting.read(decoder.decode, body)
     except msgspec.DecodeError as error:
         raise ServerFault(200, "BadAnswer", f"not {what}: {error}") from error

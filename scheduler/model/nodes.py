@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from scheduler.model import wire
+from scheduler.model import nesting, wire
 from scheduler.model.affinity import label_selector
 from scheduler.model.labels import Selector, SelectorError, parse_selector
 from scheduler.model.pods import MalformedObjectError
@@ -71,7 +71,7 @@ _LABEL_SELECTED = msgspec.json.Decoder(wire.LabelSelected)
 def decode_node(data: bytes | msgspec.Raw) -> Node:
     """The node of a JSON document. Raises MalformedObjectError, naming field and problem."""
     try:
-        raw = _NODE.decode(data)
+        raw = nesting.read(_NODE.decode, data)
         allocatable = {name: _units(name, text) for name, text in (raw.status.allocatable or {}).items()}
     except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"node: {error}") from error
@@ -98,7 +98,7 @@ def _units(name: str, text: wire.QuantityText) -> int:
 def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
     """The namespace of a JSON document. Raises MalformedObjectError."""
     try:
-        raw = _NAMESPACE.decode(data)
+        raw = nesting.read(_NAMESPACE.decode, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"namespace: {error}") from error
     if not raw.metadata.name:
@@ -115,12 +115,12 @@ def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:
     """
     try:
         if kind in ("Service", "ReplicationController"):
-            mapped = _MAP_SELECTED.decode(data)
+            mapped = nesting.read(_MAP_SELECTED.decode, data)
             meta = mapped.metadata
             pairs = mapped.spec.selector
             selector = label_selector(None) if pairs is None else parse_selector(pairs, None)
         else:
-            selected = _LABEL_SELECTED.decode(data)
+            selected = nesting.read(_LABEL_SELECTED.decode, data)
             meta = selected.metadata
             selector = label_selector(selected.spec.selector)
     except SelectorError:

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from scheduler.model import wire
+from scheduler.model import nesting, wire
 from scheduler.model.affinity import parse_affinity, parse_node_rule, parse_preferred_nodes, parse_spread
 from scheduler.model.annotations import (
     AFFINITY,
@@ -189,7 +189,7 @@ class PodDecoder:
     def decode(self, data: bytes | msgspec.Raw) -> Pod:
         """The pod of a JSON document. Raises MalformedObjectError, naming field and problem, where there is none."""
         try:
-            return self._pod(self._decoder.decode(data))
+            return self._pod(nesting.read(self._decoder.decode, data))
         except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedObjectError(f"pod: {error}") from error
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from scheduler.model import nesting
 from scheduler.webhook.field_errors import Json
 from scheduler.webhook.shapes import UNREADABLE, located
 
@@ -121,7 +122,7 @@ def decode_review(body: bytes) -> Review:
         MalformedReviewError: if it is not an AdmissionReview v1, or its pod is none.
     """
     try:
-        review = _REVIEWS.decode(body)
+        review = nesting.read(_REVIEWS.decode, body)
         if (review.api_version, review.kind) != (API_VERSION, _KIND):
             found = f"{review.api_version[:64]} {review.kind[:64]}"
             raise MalformedReviewError(f"$: found {found}, expected {API_VERSION} {_KIND}")
@@ -161,7 +162,7 @@ def _is_about_pods(request: _Request) -> bool:
 
 
 def _pod(raw: msgspec.Raw, namespace: str | None) -> ReviewedPod | None:
-    pod = _PODS.decode(raw)
+    pod = nesting.read(_PODS.decode, raw)
     if pod is None:
         return None
     meta = pod.metadata

@@ -15,6 +15,7 @@ from scheduler.kube.credentials import load_credentials
 from scheduler.kube.kubeconfig import choose, kubeconfig_paths
 from scheduler.kube.requests import Resource, get_pod, list_page
 from scheduler.kube.responses import decode_page
+from scheduler.model import nesting
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -90,10 +91,13 @@ async def pod_object(client: KubeClient, namespace: str, name: str) -> bytes | N
         return None
 
 
+_ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
+
+
 def recorded_decision(pod: bytes) -> DecisionRecord | None:
     """What the pod's annotation says of its own decision; None where it says nothing that can be read."""
     try:
-        annotations = msgspec.json.decode(pod, type=_Annotated).metadata.annotations or {}
+        annotations = nesting.read(_ANNOTATED.decode, pod).metadata.annotations or {}
     except msgspec.DecodeError:
         return None
     text = annotations.get(DECISION_ANNOTATION)
