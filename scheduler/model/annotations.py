@@ -26,6 +26,7 @@ from scheduler.model.labels import (
     Requirement,
     Selector,
     SelectorError,
+    escaped,
     parse_selector,
     qualified_name_problem,
 )
@@ -163,7 +164,7 @@ def parse_grace(annotations: Mapping[str, str]) -> float | Problem | None:
     if text is None:
         return None
     if not _GRACE_FORMAT.fullmatch(text):
-        return Problem(f'annotation {GRACE}: found "{text[:64]}", expected seconds from 0 to 999999')
+        return Problem(f'annotation {GRACE}: found "{escaped(text[:64])}", expected seconds from 0 to 999999')
     return float(text)
 
 
@@ -176,7 +177,8 @@ def parse_extra(
         return None
     try:
         if mode not in (_ADD, _REPLACE):
-            return Problem(f'annotation {MODE}: found "{mode[:64]}", expected "{_ADD}" or "{_REPLACE}"')
+            found = escaped(mode[:64])
+            return Problem(f'annotation {MODE}: found "{found}", expected "{_ADD}" or "{_REPLACE}"')
         if len(text.encode()) > _LIMIT_BYTES:
             return Problem(f"annotation {AFFINITY}: $: more than {_LIMIT_BYTES} bytes")
         raw = _DECODER.decode(text)
@@ -194,7 +196,7 @@ def parse_extra(
 
 def _problem(cause: str) -> Problem:
     shown = cause if len(cause) <= _LIMIT_PROBLEM else f"{cause[:_LIMIT_PROBLEM]}..."
-    return Problem(f"annotation {AFFINITY}: {shown}")
+    return Problem(f"annotation {AFFINITY}: {escaped(shown)}")
 
 
 def _extra(namespace: str, labels: Mapping[str, str], raw: _Affinity, *, replaces: bool) -> Extra:

@@ -240,7 +240,7 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
     for index, value in enumerate(values):
         if value_problem := label_value_problem(value):
             problems.append(
-                f"values[{index}][{_escaped(key)}]: Invalid value: {_quoted(value)}: {value_problem}"
+                f"values[{index}][{escaped(key)}]: Invalid value: {_quoted(value)}: {value_problem}"
             )
     if problems:
         raise SelectorError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
@@ -257,8 +257,9 @@ def _n_bytes(text: str) -> int:
 
 def _quoted(text: str) -> str:
     """`text` between quotes as Go's %q writes it, but for its rarer escapes; always one line."""
-    return '"' + _escaped(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+    return '"' + escaped(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """`text` on one line, without characters that a terminal would act on."""
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -130,6 +130,11 @@ def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
         pytest.param([], "$: Expected `object`, got `array`", id="not an object"),
         pytest.param({"podAfinity": {}}, "$: Object contains unknown field `podAfinity`", id="misspelt"),
         pytest.param(
+            {"\x1b[31m\r\nEvents: none": {}},
+            "$: Object contains unknown field `\\u001b[31m\\r\\nEvents: none`",
+            id="made for a terminal",
+        ),
+        pytest.param(
             {"podAntiAffinity": {REQUIRED: [{"topologyKey": 5}]}},
             f"$.podAntiAffinity.{REQUIRED}[0].topologyKey: Expected `str`, got `int`",
             id="wrong type",
