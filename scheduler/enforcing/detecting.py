@@ -15,7 +15,7 @@ Source: plugins/interpodaffinity/filtering.go, satisfyPodAffinity (kubernetes 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -109,10 +109,16 @@ def counts_of(rule: Rule) -> tuple[RowCounts, RowCounts]:
     return every, live
 
 
-def n_staying(state: ClusterState, rule: Rule, live: RowCounts) -> int:
-    """Pods not terminating that the rule selects, in any domain of that of its keys which reaches most. O(nodes)."""
+def n_staying(state: ClusterState, rule: Rule, live: RowCounts, gone: Sequence[int] = ()) -> int:
+    """
+    Pods not terminating that the rule selects, in any domain of that of its keys which reaches most. O(nodes).
+
+    `gone`: rows, one for each of these pods that is not to be counted.
+    """
     nodes = state.nodes
     counts = live.rows(nodes.n_rows)
+    if gone:
+        counts = counts - np.bincount(gone, minlength=nodes.n_rows)
     return max(
         int(counts[nodes.column(key).ids[: nodes.n_rows] != ABSENT].sum()) for key in rule.question.keys
     )

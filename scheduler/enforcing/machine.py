@@ -98,6 +98,8 @@ class Enforcer:
         self._lost_s: dict[str, float] = {}
         #: What these pods asked for by then: a pod that asks anew has a grace period anew. Unknown after a restart.
         self._lost_question: dict[str, Question] = {}
+        #: Of these pods, those whose match was gone at the first look: since when is not known here.
+        self._lost_unseen: set[str] = set()
         #: What was told of a pod, for as long as it lives.
         self._told: dict[str, set[Question]] = {}
         self._backoffs: dict[str, Backoff] = {}
@@ -157,9 +159,14 @@ class Enforcer:
         return self._lost_s
 
     def restore(self, lost_since: Mapping[str, float]) -> None:
-        """These pods had lost their match by then; the next look drops those that have one. Earlier times stand."""
+        """
+        These pods had lost their match by then: the next look drops those that have one.
+
+        What was seen to begin here stands: a match that was lost again, or a pod that asked anew, after the record.
+        """
         for uid, since_s in lost_since.items():
-            self._lost_s[uid] = min(since_s, self._lost_s.get(uid, since_s))
+            if self._newcomers is None or uid in self._lost_unseen:
+                self._lost_s[uid] = min(since_s, self._lost_s.get(uid, since_s))
 
     # The look.
 
@@ -187,6 +194,8 @@ class Enforcer:
         spells: dict[tuple[str, Rule], _Spell] = {}
         lost_s: dict[str, float] = {}
         questions: dict[str, Question] = {}
+        unseen: set[str] = set()
+        is_first = self._newcomers is None
         for violation in broken:
             uid, question = violation.uid, violation.rule.question
             key = (uid, violation.rule)
@@ -195,7 +204,10 @@ class Enforcer:
                 is_same = self._lost_question.get(uid, question) == question
                 lost_s[uid] = self._lost_s.get(uid, now_s) if is_same else now_s
                 questions[uid] = question
+                if is_same and (is_first or uid in self._lost_unseen):
+                    unseen.add(uid)
         self._spells, self._lost_s, self._lost_question = spells, lost_s, questions
+        self._lost_unseen = unseen
         self._newcomers = set()
 
     def _origin(self, violation: Violation) -> Origin:

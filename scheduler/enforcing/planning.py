@@ -110,7 +110,8 @@ class Planner:
     def _for_affinity(self, due: Iterable[Violation]) -> tuple[list[Departure], list[Violation]]:
         departures: list[Departure] = []
         stuck: list[Violation] = []
-        gone: dict[Selection, int] = {}
+        #: Rows of the pods that go, by who selects them.
+        gone: dict[Selection, list[int]] = {}
         leaving = [(self._state.placed[each.uid], each) for each in due]
         selections = {each.rule.selection for _, each in leaving}
         for placed, violation in sorted(leaving, key=lambda each: _merit(each[0].pod), reverse=True):
@@ -118,22 +119,22 @@ class Planner:
             if not self._is_movable(placed.pod):
                 stuck.append(violation)
                 continue
-            if self._would_be_first(placed, violation, gone.get(selection, 0)):
+            if self._would_be_first(placed, violation, gone.get(selection, ())):
                 continue
             departures.append(Departure(placed.pod, violation, None))
             for other in selections:
                 if placed.label_set in other.label_sets:
-                    gone[other] = gone.get(other, 0) + 1
+                    gone.setdefault(other, []).append(placed.row)
         return departures, stuck
 
-    def _would_be_first(self, placed: PlacedPod, violation: Violation, n_gone: int) -> bool:
-        """Whether the pod is the first of its kind once `n_gone` of those that its rule selects are gone."""
+    def _would_be_first(self, placed: PlacedPod, violation: Violation, gone: Sequence[int]) -> bool:
+        """Whether the pod is the first of its kind once those that its rule selects are gone from these rows."""
         rule = violation.rule
         node = self._state.nodes.nodes[placed.row]
         if not rule.selects_itself or node is None:
             return False
         has_keys = all(key in node.labels for key in rule.question.keys)
-        return has_keys and n_staying(self._state, rule, counts_of(rule)[1]) - n_gone <= 1
+        return has_keys and n_staying(self._state, rule, counts_of(rule)[1], gone) <= 1
 
     def _for_anti_affinity(self, due: Iterable[Violation], leaving: set[str]) -> Plan:
         violations = [each for each in due if each.uid not in leaving]

@@ -320,7 +320,7 @@ class _Daemon:
                 await self._restore()
             if not self._restored:
                 await asyncio.sleep(_RELOAD_S if self._leads() else 0.2)
-        await self._record.keep(self._enforcer.lost_since)
+        await self._record.keep(self._enforcer.lost_since, self._leads)
 
     async def _restore(self) -> None:
         try:

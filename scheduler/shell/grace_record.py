@@ -92,11 +92,16 @@ class GraceRecord:
         # A clock that was set back must not make a wait look as if it began in the future.
         return {uid: now_s - max(0.0, epoch_s - since_s) for uid, since_s in record.lost_since.items()}
 
-    async def keep(self, lost_since: Callable[[], Mapping[str, float]]) -> None:
-        """Saves the times whenever they differ, until cancelled. Failures are logged and tried again."""
+    async def keep(self, lost_since: Callable[[], Mapping[str, float]], leads: Callable[[], bool]) -> None:
+        """
+        Saves the times whenever they differ, until cancelled. Failures are logged and tried again.
+
+        Whoever does not lead any more saves nothing: after a pause of the whole process another may have the record.
+        """
         while True:
             await asyncio.sleep(PERIOD_S)
-            await self.save(lost_since())
+            if leads():
+                await self.save(lost_since())
 
     async def save(self, lost_since: Mapping[str, float]) -> None:
         """The times are in the ConfigMap, unless they are already, or the server says no."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from scheduler.devcluster.server import DevCluster
 from scheduler.errors import ApiError
 from scheduler.kube.client import KubeClient
 from scheduler.observe.logs import Logger, configure
+from scheduler.shell import grace_record
 from scheduler.shell.grace_record import CONFIRM_S, MAX_PODS, STALE_S, GraceRecord
 from tests.kube.scripted import anonymous
 
@@ -130,6 +132,29 @@ async def test_who_was_overtaken_by_a_predecessor_writes_over_it() -> None:
         await theirs.save({"b": 30.0})
         await ours.save({"a": 20.0, "c": 40.0})
         assert await given.record().load() == {"a": 20.0, "c": 40.0}
+
+
+@pytest.mark.asyncio
+async def test_who_was_paused_until_another_leads_does_not_write_over_its_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grace_record, "PERIOD_S", 0.0)
+    async with scene() as given:
+        paused, leader = given.record(), given.record()
+        await paused.save({"a": 20.0})
+        await leader.load()
+        await leader.save({"b": 30.0})
+        given.clocks.move(CONFIRM_S)
+        asked = asyncio.Event()
+
+        def leads() -> bool:
+            asked.set()
+            return False
+
+        keeping = asyncio.create_task(paused.keep(lambda: {"a": 20.0}, leads))
+        await asked.wait()
+        keeping.cancel()
+        assert await given.record().load() == {"b": 30.0}
 
 
 @pytest.mark.asyncio

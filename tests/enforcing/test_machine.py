@@ -260,6 +260,45 @@ def test_the_time_without_a_match_survives_a_restart(cluster: Driver) -> None:
     assert successor.enforce(20.0) == ["p"]
 
 
+def _standby(*, lonely: bool) -> Driver:
+    """A cluster that another instance acted upon, as a standby saw it from the start."""
+    standby = zones()
+    standby.pod("p", "a1", NEAR_DB)
+    if not lonely:
+        standby.pod("db", "a2", labels=DB)
+    return standby
+
+
+def test_what_was_lost_before_a_standby_began_to_watch_is_older_than_the_standby_knows() -> None:
+    standby = Driver()
+    standby.node("a1", labels={ZONE: "a"})
+    standby.pod("p", "a1", NEAR_DB)
+    for _ in range(2):
+        standby.enforcer.look(standby.now_s, leads=False)
+    standby.enforcer.restore({"uid-default-p": standby.now_s - 40.0})
+    assert standby.enforce() == []
+    assert standby.enforce(20.0) == ["p"]
+
+
+@pytest.mark.parametrize("how", ["it asked anew", "the match came back and went again", "only now"])
+def test_a_standby_knows_better_than_an_older_record(how: str) -> None:
+    """The leader was killed before it could record what both have seen."""
+    standby = _standby(lonely=how == "it asked anew")
+    standby.enforcer.look(standby.now_s, leads=False)
+    recorded = {"uid-default-p": standby.now_s - 40.0}
+    standby.now_s += 1.0
+    if how == "it asked anew":
+        standby.pod("p", "a1", NEAR_WEB)
+    else:
+        standby.gone("uid-default-db")
+    if how != "only now":
+        standby.enforcer.look(standby.now_s, leads=False)
+    standby.enforcer.restore(recorded)
+    assert standby.enforce() == []
+    assert standby.enforce(59.9) == []
+    assert standby.enforce(0.1) == ["p"]
+
+
 def test_a_terminating_peer_matches_until_it_is_gone(cluster: Driver) -> None:
     cluster.pod("p", "a1", NEAR_DB, grace="0")
     uid = cluster.pod("db", "a2", labels=DB, terminating=True)
@@ -277,6 +316,18 @@ def test_of_a_kind_that_was_torn_apart_one_part_stays(cluster: Driver) -> None:
     """Each is alone in its zone; once one has gone, the other is the first of its kind."""
     cluster.pod("old", "a1", NEAR_WEB, labels=WEB, grace="0", created="2026-01-01T00:00:00Z")
     cluster.pod("new", "b1", NEAR_WEB, labels=WEB, grace="0", created="2026-01-02T00:00:00Z")
+    assert cluster.enforce() == ["new"]
+
+
+def test_of_a_kind_that_was_torn_apart_nobody_waits_for_one_that_is_in_no_domain(cluster: Driver) -> None:
+    """Its going makes nobody the first, and a budget may hold it up for ever."""
+    cluster.node("nowhere")
+    days = {"old": "a1", "new": "b1", "outside": "nowhere"}
+    for day, (name, node) in enumerate(days.items(), start=1):
+        cluster.pod(name, node, NEAR_WEB, labels=WEB, grace="0", created=f"2026-01-0{day}T00:00:00Z")
+    outside = evict_of(cluster.look()).pod
+    assert outside.name == "outside"
+    cluster.enforcer.answered(outside.uid, Ended.BLOCKED, cluster.now_s)
     assert cluster.enforce() == ["new"]
 
 
