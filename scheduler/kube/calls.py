@@ -23,7 +23,10 @@ from scheduler.kube.credentials import Endpoint
 from scheduler.kube.requests import Request
 
 CONNECT_TIMEOUT_S: Final = 10.0
-BODY_LIMIT_BYTES: Final = 256 << 20
+#: A page of 500 pods has some 3 MB. Of what may be longer, `paging` asks for less at a time.
+BODY_LIMIT_BYTES: Final = 64 << 20
+#: The reason of an answer that is longer.
+BODY_TOO_LONG: Final = "BodyTooLong"
 #: A connection that was idle for longer may have been closed by the server just now: a new one is surer.
 IDLE_S: Final = 15.0
 #: May be sent again when the connection turns out to be closed.
@@ -269,7 +272,7 @@ class _Connection(asyncio.Protocol):
         self._size_bytes += len(body)
         if self._size_bytes > BODY_LIMIT_BYTES:
             self._fail(
-                Invalid(self._parser.get_status_code(), "BodyTooLong", f"more than {BODY_LIMIT_BYTES} bytes")
+                Invalid(self._parser.get_status_code(), BODY_TOO_LONG, f"more than {BODY_LIMIT_BYTES} bytes")
             )
 
     def on_message_complete(self) -> None:

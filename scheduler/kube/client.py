@@ -22,7 +22,14 @@ import aiohttp
 from yarl import URL
 
 from scheduler.errors import ApiError, Invalid, SettingsError, Unauthorized, Unreachable
-from scheduler.kube.calls import BODY_LIMIT_BYTES, CONNECT_TIMEOUT_S, Answer, Calls, DirectCalls
+from scheduler.kube.calls import (
+    BODY_LIMIT_BYTES,
+    BODY_TOO_LONG,
+    CONNECT_TIMEOUT_S,
+    Answer,
+    Calls,
+    DirectCalls,
+)
 from scheduler.kube.credentials import Credentials, Endpoint
 from scheduler.kube.pacing import TokenBucket
 from scheduler.kube.requests import Request, Verb
@@ -43,7 +50,8 @@ _PROBES: Final = 3
 _PROBES_APART_S: Final = 5
 #: etcd stores no object above 1.5 MiB; aiohttp's own default of 64 KiB breaks watches of large ones.
 READ_BUFFER_BYTES: Final = 2 << 20
-LINE_LIMIT_BYTES: Final = 4 << 20
+#: The store takes objects of 1.5 MiB; as JSON they are up to six times as long, where every character is escaped.
+LINE_LIMIT_BYTES: Final = 16 << 20
 #: Lines handed over at a time, and about so many bytes, so that other tasks get their turn: 2.5 ms of work.
 LINES_AT_ONCE: Final = 100
 _BYTES_AT_ONCE: Final = 400_000
@@ -152,13 +160,12 @@ class KubeClient:
         if response.connection is not None and (transport := response.connection.transport) is not None:
             _notice_death(transport)
             on_open(transport.abort)
-        tail = b""
+        tail = _Tail()
         try:
             while data := await response.content.readany():
-                *lines, tail = (tail + data).split(b"\n")
-                if len(tail) > LINE_LIMIT_BYTES:
+                lines = tail.lines(data)
+                if tail.n_bytes > LINE_LIMIT_BYTES:
                     raise Invalid(200, "LineTooLong", f"a line of more than {LINE_LIMIT_BYTES} bytes")
-                lines = [line for line in lines if line]
                 n = max(1, min(LINES_AT_ONCE, _BYTES_AT_ONCE * len(lines) // len(data)))
                 for start in range(0, len(lines), n):
                     if start:
@@ -171,7 +178,7 @@ class KubeClient:
             raise _unreachable(error, request) from error
         finally:
             response.close()
-        if tail:
+        if tail.n_bytes:
             raise Unreachable(0, "ConnectionLost", "the stream ended inside a line")
 
     async def _authorized(self, send: Callable[[str | None], Awaitable[_T]]) -> _T:
@@ -311,6 +318,25 @@ def _notice_death(transport: asyncio.Transport) -> None:
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+class _Tail:
+    """What has come of a line that has not come to its end."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.n_bytes = 0
+
+    def lines(self, data: bytes) -> list[bytes]:
+        """The lines that have come to their end with this, empty ones left out. O(their bytes)."""
+        if b"\n" not in data:
+            self._parts.append(data)
+            self.n_bytes += len(data)
+            return []
+        *lines, tail = b"".join((*self._parts, data)).split(b"\n")
+        self._parts = [tail]
+        self.n_bytes = len(tail)
+        return [line for line in lines if line]
+
+
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
     parts: list[bytes] = []
     size_bytes = 0
@@ -318,7 +344,7 @@ async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
         parts.append(data)
         size_bytes += len(data)
         if size_bytes > BODY_LIMIT_BYTES:
-            raise Invalid(response.status, "BodyTooLong", f"more than {BODY_LIMIT_BYTES} bytes")
+            raise Invalid(response.status, BODY_TOO_LONG, f"more than {BODY_LIMIT_BYTES} bytes")
     return b"".join(parts)
 
 

@@ -16,10 +16,11 @@ from typing import Generic, assert_never
 
 import msgspec
 
-from scheduler.errors import ApiError, InvariantViolation
+from scheduler.errors import ApiError, Invalid, InvariantViolation
 from scheduler.kube.changes import Change, T
 from scheduler.kube.client import SILENT_S, KubeClient
 from scheduler.kube.comparing import Comparison
+from scheduler.kube.paging import PageSize
 from scheduler.kube.requests import Request, Resource, list_page
 from scheduler.kube.responses import decode_page
 from scheduler.kube.watching import (
@@ -139,10 +140,17 @@ class Reflector(Generic[T]):
 
     async def _listed(self, page_pause_s: float) -> AsyncGenerator[msgspec.Raw, None]:
         """Every object of the collection, page by page, with pauses."""
-        token = ""
+        token, page_size = "", PageSize()
         while True:
-            request = list_page(self._resource, continue_token=token)
-            page = decode_page(await self._client.request(request, timeout_s=PAGE_TIMEOUT_S))
+            request = list_page(self._resource, continue_token=token, limit=page_size.limit)
+            try:
+                body = await self._client.request(request, timeout_s=PAGE_TIMEOUT_S)
+            except Invalid as error:
+                if page_size.shrinks(error):
+                    continue
+                raise
+            page_size.fitted(len(body))
+            page = decode_page(body)
             for raw in page.items or ():
                 yield raw
             token = page.metadata.continue_token

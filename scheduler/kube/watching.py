@@ -30,6 +30,7 @@ import msgspec
 from scheduler.errors import ApiError, Gone, Invalid, ServerFault, Unreachable
 from scheduler.kube.changes import Change, Interrupted, Malformed, Synced, T
 from scheduler.kube.known import Known
+from scheduler.kube.paging import PageSize
 from scheduler.kube.requests import Request, Resource, list_page, watch, watch_list
 from scheduler.kube.responses import (
     ListMeta,
@@ -159,6 +160,7 @@ class Watching(Generic[T]):
         self._continue_token = ""
         #: The page that is being taken in: what is left of it, and its metadata.
         self._page: tuple[Iterator[msgspec.Raw], ListMeta] | None = None
+        self._page_size = PageSize()
         self._resource_version = ""
         #: Whether the open stream brought anything.
         self._heard = False
@@ -196,7 +198,8 @@ class Watching(Generic[T]):
         timeout_s = WATCH_TIMEOUT_MIN_S + int(self._chance() * WATCH_TIMEOUT_MIN_S)
         match self._phase:
             case _Phase.LISTING:
-                return Ask(list_page(self._resource, continue_token=self._continue_token))
+                limit = self._page_size.limit
+                return Ask(list_page(self._resource, continue_token=self._continue_token, limit=limit))
             case _Phase.STREAMING:
                 return Follow(watch_list(self._resource, timeout_s=timeout_s))
             case _Phase.WATCHING:
@@ -210,6 +213,7 @@ class Watching(Generic[T]):
         except ServerFault as error:
             return self._failed(error)
         self._failures = 0
+        self._page_size.fitted(len(body))
         return self._taken_in(iter(page.items or ()), page.metadata)
 
     def _taken_in(self, items: Iterator[msgspec.Raw], metadata: ListMeta) -> list[Action[T]]:
@@ -281,6 +285,8 @@ class Watching(Generic[T]):
         return [self._next_step()]
 
     def _failed(self, error: ApiError) -> list[Action[T]]:
+        if self._phase is _Phase.LISTING and self._page_size.shrinks(error):
+            return [self._next_step()]
         if isinstance(error, Invalid) and self._phase is _Phase.STREAMING:
             self._streams_lists = False
             self._start_listing()

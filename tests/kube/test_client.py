@@ -188,7 +188,7 @@ async def test_a_renewal_that_fails_says_why():
 @pytest.mark.asyncio
 async def test_a_line_without_end_is_refused():
     """Memory is bounded."""
-    async with scripted(stream(b"x" * (5 << 20))) as script, client_of(script) as client:
+    async with scripted(stream(b"x" * (17 << 20))) as script, client_of(script) as client:
         with pytest.raises(Invalid, match="LineTooLong"):
             await lines_of(client)
 
@@ -204,7 +204,7 @@ async def test_a_body_without_end_is_refused(monkeypatch):
 @pytest.mark.asyncio
 async def test_lines_are_whole_and_never_empty():
     """Keep-alive newlines are dropped, a large object is one line."""
-    large = b"y" * (3 << 20)
+    large = b"y" * (9 << 20)
     async with scripted(stream(b"a", b"", large, b"b")) as script, client_of(script) as client:
         assert await lines_of(client) == [b"a", large, b"b"]
 

@@ -9,10 +9,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from scheduler.core.recording import DECISION_ANNOTATION, DecisionRecord, read_record
-from scheduler.errors import ApiError, Gone, NotFound, SettingsError
+from scheduler.errors import ApiError, Gone, Invalid, NotFound, SettingsError
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.kubeconfig import choose, kubeconfig_paths
+from scheduler.kube.paging import PageSize
 from scheduler.kube.requests import Resource, get_pod, list_page
 from scheduler.kube.responses import decode_page
 from scheduler.model import nesting
@@ -73,9 +74,16 @@ async def listed(
 
 
 async def _pages(client: KubeClient, resource: Resource) -> AsyncGenerator[list[msgspec.Raw], None]:
-    token = ""
+    token, page_size = "", PageSize()
     while True:
-        body = await client.request(list_page(resource, continue_token=token), timeout_s=_TIMEOUT_S)
+        request = list_page(resource, continue_token=token, limit=page_size.limit)
+        try:
+            body = await client.request(request, timeout_s=_TIMEOUT_S)
+        except Invalid as error:
+            if page_size.shrinks(error):
+                continue
+            raise
+        page_size.fitted(len(body))
         page = decode_page(body)
         yield page.items or []
         token = page.metadata.continue_token
