@@ -117,6 +117,20 @@ class Hint(Enum):
 #: Of the pending pod a hint reads only spec, labels, owner and profile, and its UID to recognise the pod's own
 #: update: the answer for one pod is taken for all that agree in these. It never fails: in doubt it says QUEUE.
 HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
+#: Called as a hint is: whether that reads labels or owner of the pending pod for this change of this object. Where it
+#: does not, the answer for one pod is taken for all of its spec and profile, of which thousands may be waiting. It
+#: reads neither itself.
+ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
+
+
+def always(_pod: Pod, _old: object, _new: object) -> bool:
+    """Any change may have the hint read labels or owner."""
+    return True
+
+
+def never(_pod: Pod, _old: object, _new: object) -> bool:
+    """The hint reads neither labels nor owner."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +142,13 @@ class Registration:
         resource: the kind of object; POD stands for assigned and pending pods.
         actions: union of the actions of interest.
         hint: looks closer at one event; None always says QUEUE.
+        reads_labels: whether the hint reads labels or owner of the pending pod.
     """
 
     resource: Resource
     actions: Action
     hint: HintFn | None = None
+    reads_labels: ReadsLabels = always
 
     def matches(self, event: ClusterEvent) -> bool:
         """

@@ -26,7 +26,7 @@ from weakref import WeakSet
 import numpy as np
 
 from scheduler.framework.caching import PerSpec
-from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
 from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
@@ -95,12 +95,19 @@ class InterPodAffinity:
                 Resource.NAMESPACE,
                 Action.ADD | Action.UPDATE | Action.DELETE,
                 self._hint_after_namespace_change,
+                never,
             ),
             Registration(
-                Resource.POD, Action.ADD | Action.UPDATE | Action.DELETE, self._hint_after_pod_change
+                Resource.POD,
+                Action.ADD | Action.UPDATE | Action.DELETE,
+                self._hint_after_pod_change,
+                self._reads_labels_after_pod_change,
             ),
             Registration(
-                Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE, _hint_after_node_change
+                Resource.NODE,
+                Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE,
+                _hint_after_node_change,
+                never,
             ),
         )
 
@@ -185,6 +192,14 @@ class InterPodAffinity:
         if any(self._asks_for(term, old) and not self._asks_for(term, new) for term in far):
             return Hint.QUEUE
         return _queue_if(self._shuns(old, pod) and not self._shuns(new, pod))
+
+    def _reads_labels_after_pod_change(self, pod: Pod, old: Pod | None, _new: Pod | None) -> bool:
+        """What was there may have shunned the pod by its labels, or been the group that it is of itself."""
+        if old is None:
+            return False
+        return bool(usable(old.spec.affinity.required_anti)) or self._draws(
+            usable(pod.spec.affinity.required), old
+        )
 
     def _draws(self, near: Sequence[AffinityTerm], other: Pod | None) -> bool:
         """Whether the other pod is one to be near to."""

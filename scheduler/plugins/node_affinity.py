@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from scheduler.framework.caching import PerSpec
-from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, PreFiltered, PreScored
 from scheduler.framework.normalizing import default_normalized
 from scheduler.framework.plugin_args import NodeAffinityArgs
@@ -54,8 +54,10 @@ class NodeAffinity:
     def registrations(self) -> Sequence[Registration]:
         """Nodes that come or change labels; an annotation that makes the pod ask otherwise."""
         return (
-            Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._hint_after_node_change),
-            Registration(Resource.POD, Action.UPDATE, _hint_after_pod_update),
+            Registration(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._hint_after_node_change, never
+            ),
+            Registration(Resource.POD, Action.UPDATE, _hint_after_pod_update, never),
         )
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.framework.caching import PerSpec
-from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, PreFiltered
 from scheduler.framework.verdicts import SKIP, Refusals, unschedulable
 from scheduler.model.pods import HostPort, Pod
@@ -42,7 +42,7 @@ class NodePorts:
     def registrations(self) -> Sequence[Registration]:
         """Pods that free a port; new nodes."""
         return (
-            Registration(Resource.POD, Action.DELETE, _hint_after_pod_deletion),
+            Registration(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
             Registration(Resource.NODE, Action.ADD),
         )
 

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.framework.caching import PerRow, PerSpec
-from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
 from scheduler.framework.plugin_args import NodeResourcesFitArgs, ScoringStrategy, ShapePoint
 from scheduler.framework.verdicts import Code, Refusals, Status
@@ -71,9 +71,14 @@ class NodeResourcesFit:
     def registrations(self) -> Sequence[Registration]:
         """Pods that go or shrink; nodes that come or get larger."""
         return (
-            Registration(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _hint_after_pod_change),
             Registration(
-                Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, self._hint_after_node_change
+                Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _hint_after_pod_change, never
+            ),
+            Registration(
+                Resource.NODE,
+                Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
+                self._hint_after_node_change,
+                never,
             ),
         )
 

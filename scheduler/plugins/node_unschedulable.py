@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, PreFiltered
 from scheduler.framework.verdicts import SKIP, Refusals, unresolvable
 from scheduler.model.nodes import Node
@@ -36,8 +36,10 @@ class NodeUnschedulable:
     def registrations(self) -> Sequence[Registration]:
         """Nodes that come or are no longer cordoned; tolerations that the pod is given."""
         return (
-            Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change),
-            Registration(Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change),
+            Registration(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change, never
+            ),
+            Registration(Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change, never),
         )
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:

@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
 from scheduler.framework.plugin_args import DefaultConstraint, PodTopologySpreadArgs
@@ -92,17 +92,23 @@ class PodTopologySpread:
         """
         registered = [
             Registration(
-                Resource.POD, Action.ADD | Action.UPDATE | Action.DELETE, self._hint_after_pod_change
+                Resource.POD,
+                Action.ADD | Action.UPDATE | Action.DELETE,
+                self._hint_after_pod_change,
+                _reads_labels,
             ),
             Registration(
                 Resource.NODE,
                 Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT,
                 self._hint_after_node_change,
+                _reads_labels,
             ),
         ]
         if any(c.hard for c in self._defaults):
             any_change = Action.ADD | Action.UPDATE | Action.DELETE
-            registered += [Registration(r, any_change, _hint_after_workload_change) for r in _WORKLOADS]
+            registered += [
+                Registration(r, any_change, _hint_after_workload_change, never) for r in _WORKLOADS
+            ]
         return registered
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
@@ -205,6 +211,11 @@ class PodTopologySpread:
         by_labels = any(c.honor_node_affinity for c in constraints) and not pod.spec.node_rule.is_trivial
         relabelled = by_labels and old.labels != new.labels
         return _queue_if(has and (moved or relabelled or old.taints != new.taints))
+
+
+def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:
+    """Default selectors are made of labels and owner, and so are selectors with the pod's own values."""
+    return not pod.spec.spread or any(c.match_label_keys for c in pod.spec.spread)
 
 
 def _hint_after_workload_change(pod: Pod, old: Workload | None, new: Workload | None) -> Hint:

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
 from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
 from scheduler.framework.verdicts import Refusals, unresolvable
@@ -50,8 +50,10 @@ class TaintToleration:
     def registrations(self) -> Sequence[Registration]:
         """Nodes that come or change taints; tolerations that the pod is given."""
         return (
-            Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change),
-            Registration(Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change),
+            Registration(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change, never
+            ),
+            Registration(Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change, never),
         )
 
     def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:

@@ -259,7 +259,7 @@ class PodQueue:
 
         A pending pod's own update is for `update`. `only` restricts which pods move now, not those in flight.
         Wildcard events are not for here. Cost: O(pods moved + kinds of pods rejected by a plugin that registered
-        the event); pods of one workload are one kind.
+        the event); pods of one spec are one kind, unless a hint reads their labels for this event.
         """
         plugins = self._rules.interested_plugins(event)
         if not plugins:
@@ -329,17 +329,19 @@ class PodQueue:
     def _waking(
         self, event: ClusterEvent, old: object, new: object, now_s: float, only: Callable[[Pod], bool] | None
     ) -> Iterator[None]:
-        """One step for each kind of pods that is asked, and for each pod that moves."""
+        """One step for each question to hints, and for each pod that moves."""
         changed = old if new is None else new
-        changed_uid = changed.uid if isinstance(changed, Pod) else None
-        plugins = self._rules.interested_plugins(event)
-        for group in self._places.unschedulable.concerned(plugins, changed_uid):
-            decision = self._rules.decide(next(iter(group)), event, old, new)
-            yield
-            if decision is not Requeue.SKIP:
-                for queued in [queued for queued in group if only is None or only(queued.pod)]:
-                    self._requeue(queued, decision, event.label, now_s)
-                    yield
+        own = self._pods.get(changed.uid) if isinstance(changed, Pod) else None
+        waiting = self._places.unschedulable
+        for family in waiting.concerned(self._rules.interested_plugins(event)):
+            changes = own if own is not None and waiting.family_of(own) is family else None
+            for asked, concerned in self._rules.questions(family, changes, event, old, new):
+                decision = self._rules.decide(asked, event, old, new)
+                yield
+                if decision is not Requeue.SKIP:
+                    for queued in [queued for queued in concerned if only is None or only(queued.pod)]:
+                        self._requeue(queued, decision, event.label, now_s)
+                        yield
 
     def _flushing(self, now_s: float) -> Iterator[None]:
         yield from self._completing_backoffs(now_s)

@@ -11,6 +11,8 @@ from scheduler.framework.events import (
     Hint,
     Registration,
     Resource,
+    always,
+    never,
 )
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
@@ -675,3 +677,40 @@ def test_each_rejecting_plugin_counts_a_pod_from_put_back_to_pop():
     assert queue.unschedulable_by.total() == 3
     popped(queue, 9.0)
     assert queue.unschedulable_by.total() == 0
+
+
+def _asked_of(reads_labels):
+    """What a hint is asked about, by the names of pods: three of one spec, each with a label of its own."""
+    asked = []
+
+    def skip(pod, _old, _new):
+        asked.append(pod.name)
+        return Hint.SKIP
+
+    plugins = {"Affinity": [Registration(Resource.POD, Action.ADD, skip, reads_labels)]}
+    queue = queue_of(*(pod(f"p{n}", labels={"index": str(n)}) for n in range(3)), registrations=plugins)
+    for _ in range(3):
+        reject(queue, "Affinity")
+    queue.on_event(ASSIGNED_POD_ADD, None, pod("other", labels={"app": "x"}), 0.0)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("reads_labels", "asked"),
+    [
+        pytest.param(always, ["p0", "p1", "p2"], id="labels are read"),
+        pytest.param(never, ["p0"], id="labels are not read"),
+        pytest.param(lambda _pod, old, _new: old is not None, ["p0"], id="not for this event"),
+    ],
+)
+def test_pods_with_labels_of_their_own_are_one_question_where_no_hint_reads_labels(reads_labels, asked):
+    assert _asked_of(reads_labels) == asked
+
+
+def test_an_answer_for_all_labels_moves_the_pods_of_all_labels():
+    plugins = {"Fit": [Registration(Resource.POD, Action.DELETE, lambda *_: Hint.QUEUE, never)]}
+    queue = queue_of(*(pod(f"p{n}", labels={"index": str(n)}) for n in range(3)), registrations=plugins)
+    for _ in range(3):
+        reject(queue, "Fit")
+    queue.on_event(ASSIGNED_POD_DELETE, pod("p1", labels={"index": "1"}), None, 9.0)
+    assert sorted(drained(queue, 9.0)) == ["p0", "p1", "p2"]

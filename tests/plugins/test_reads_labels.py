@@ -1,0 +1,72 @@
+"""A hint that says it reads no labels for a change answers the same for all pods of a spec, whatever their labels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from typing import Final
+
+import pytest
+
+from scheduler.framework.events import Registration, Resource
+from scheduler.model.pods import Pod, PodDecoder
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import built_profiles
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests.build import HOSTNAME, ZONE, affinity, container, pod, selector, spread, term
+
+_DECODER: Final = PodDecoder()
+_A, _B = selector("app=a"), selector("app=b")
+_PENDING: Final = {
+    "plain": {},
+    "near itself": {"affinity": affinity(required=[term(ZONE, _A)])},
+    "away from others": {"affinity": affinity(anti_required=[term(HOSTNAME, _B)])},
+    "spread": {"spread": [spread(ZONE, _A)]},
+    "spread by a key of its own": {"spread": [{**spread(ZONE, _A), "matchLabelKeys": ["version"]}]},
+    "large": {"containers": [container(requests={"cpu": "64"})]},
+}
+_LABELS: Final[tuple[dict[str, str], ...]] = ({"app": "a"}, {"app": "b"}, {"app": "a", "version": "1"}, {})
+
+
+def _decoded(name: str, **settings: object) -> Pod:
+    return _DECODER.decode(json.dumps(pod(name, **settings)).encode())  # type: ignore[arg-type]  # its keywords
+
+
+def _registrations() -> list[Registration]:
+    profiles = built_profiles(default_settings(), Snapshot(ClusterState()))
+    return [
+        registration
+        for profile in profiles.values()
+        for plugin in profile.requeuers()
+        for registration in plugin.registrations()
+        if registration.hint is not None and registration.resource is Resource.POD
+    ]
+
+
+def _changes() -> list[tuple[Pod | None, Pod | None]]:
+    running = [
+        _decoded(f"running-{number}", labels=labels, node="n", **settings)
+        for number, (labels, settings) in enumerate(
+            product(_LABELS, ({}, {"affinity": affinity(anti_required=[term(ZONE, _A)])}))
+        )
+    ]
+    relabelled = [
+        (old, replace(old, labels=labels, resource_version="2")) for old in running for labels in _LABELS
+    ]
+    return [*((None, one) for one in running), *((one, None) for one in running), *relabelled]
+
+
+@pytest.mark.parametrize("settings", _PENDING.values(), ids=_PENDING)
+def test_what_is_said_of_labels_holds(settings: dict[str, object]) -> None:
+    first = _decoded("waiting", **settings)
+    alike = [replace(first, uid=f"uid-{number}", labels=labels) for number, labels in enumerate(_LABELS)]
+    n_shared = 0
+    for registration, (old, new) in product(_registrations(), _changes()):
+        assert registration.hint is not None
+        if not any(registration.reads_labels(one, old, new) for one in alike):
+            n_shared += 1
+            assert len({registration.hint(one, old, new) for one in alike}) == 1, (registration, old, new)
+        assert len({registration.reads_labels(one, old, new) for one in alike}) == 1
+    assert n_shared > 50
