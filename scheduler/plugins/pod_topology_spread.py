@@ -377,15 +377,14 @@ class _SpreadScorer:
             domains = column.domains(self._ranked)
         if self._has_every_node(column):
             return per_domain, len(domains)
+        # Without the label a node counts as having an empty value (possible with System defaults only).
         lacking = column.ids[:n_rows] == ABSENT
+        empty_value = column.id_by_value.get("")
+        if empty_value is not None:
+            per_domain = per_domain.copy()
+            per_domain[empty_value] += int(counts.rows(n_rows)[counting & lacking].sum())
         if not (lacking & self._ranked).any():
             return per_domain, len(domains)
-        # Without the label a node counts as having an empty value (possible with System defaults only).
-        empty_value = column.id_by_value.get("")
-        if empty_value is None:
-            return per_domain, len(domains) + 1
-        per_domain = per_domain.copy()
-        per_domain[empty_value] += int(counts.rows(n_rows)[counting & lacking].sum())
         return per_domain, len({*domains.tolist(), empty_value})
 
     def _has_every_node(self, column: LabelColumn) -> bool:

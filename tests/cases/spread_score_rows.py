@@ -218,4 +218,16 @@ ROWS: Final = [
         pod(labels={"foo": "x"}),
         scores={"a": 55, "b": 100},
     ),
+    row(
+        # Zones {"", z} = 2 and hostname 2: ln 4. Raw a 2 + ln 4 + 4 = 7.39 -> 7, x 6.
+        "2.8 System defaults, pods on an infeasible node without zone count in the empty zone",
+        [
+            node("a", labels={ZONE: ""}),
+            node("x", labels={ZONE: "z"}),
+            node("c", unschedulable=True),
+        ],
+        [FOO_SERVICE, *foo(c=1)],
+        pod(labels={"foo": "x"}),
+        scores={"a": 85, "x": 100},
+    ),
 ]
