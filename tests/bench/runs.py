@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from tests.bench.agreement import disagreements
 from tests.bench.bytes_level import measure_bytes
 from tests.bench.capacity import CapacityResult, measure_capacity
 from tests.bench.core_level import measure_core
@@ -79,6 +80,10 @@ def check_sizes(asked: Asked) -> None:
 def run(asked: Asked, say: Callable[[str], None]) -> Results:
     """Everything asked for. Raises RuntimeError where a decision differs from the recorded ones, or a run fails."""
     results = Results(this_machine(), conformance=_conformance(say))
+    say("the reference's decisions about each shape")
+    for shape in asked.shapes or SHAPES:
+        if found := disagreements(shape):
+            raise RuntimeError(f"{len(found)} differences from the reference: {'; '.join(found[:3])}")
     if asked.runs("core"):
         _run_core(asked, results, say)
     if asked.runs("bytes"):

@@ -3,6 +3,10 @@
 import pytest
 
 from scheduler.errors import SettingsError
+from scheduler.framework.verdicts import SKIP, Skip
+from scheduler.plugins.inter_pod_affinity import InterPodAffinity
+from scheduler.plugins.pod_topology_spread import PodTopologySpread
+from tests.bench.agreement import disagreements
 from tests.bench.bytes_level import measure_bytes
 from tests.bench.checks import broken_rules
 from tests.bench.core_level import measure_core
@@ -71,3 +75,31 @@ def _all_on(name: str, node: str, size: Size) -> list[str]:
 def test_a_broken_rule_is_found(name, node, line):
     n_pods = 2 if name == "anti-affinity" else 40
     assert any(line in found for found in _all_on(name, node, Size(10, n_pods)))
+
+
+@pytest.mark.parametrize("shape", _ALL)
+def test_decisions_about_every_shape_are_the_references(shape):
+    assert disagreements(shape) == []
+
+
+def _skip(*_: object) -> Skip:
+    return SKIP
+
+
+@pytest.mark.parametrize(
+    ("name", "plugin", "method"),
+    [
+        pytest.param("anti-affinity", InterPodAffinity, "prefilter", id="anti-affinity"),
+        pytest.param("matching-anti-affinity", InterPodAffinity, "prefilter", id="of others"),
+        pytest.param("ns-anti-affinity", InterPodAffinity, "prefilter", id="namespaceSelector"),
+        pytest.param("preferred-affinity", InterPodAffinity, "prescore", id="preferred"),
+        pytest.param("node-inclusion", PodTopologySpread, "prefilter", id="hard spread"),
+        pytest.param("spread-soft", PodTopologySpread, "prescore", id="soft spread"),
+        pytest.param("spread-default", PodTopologySpread, "prescore", id="default spread"),
+    ],
+)
+def test_a_rule_left_out_is_found_though_no_rule_is_broken_by_it(monkeypatch, name, plugin, method):
+    shape = SHAPE_BY_NAME[name]
+    monkeypatch.setattr(plugin, method, _skip)
+    assert measure_core(build_scene(shape, Size(150, 10)), with_shares=False).decision.n == 10
+    assert disagreements(shape)
