@@ -33,8 +33,11 @@ from scheduler.webhook.reviews import (
     encode_answer,
 )
 
-#: The API server takes no larger request, and etcd stores no object half as large.
-MAX_BODY_BYTES: Final = 3 << 20
+#: An update brings two pods. The store takes one of 1.5 MiB, which as JSON is up to six times as long: the API server
+#: escapes `<` and its like. A pod that is not read is not refused where failures are ignored.
+MAX_BODY_BYTES: Final = 20 << 20
+#: Of all bodies that are being received; beyond, the one that has taken longest is given up.
+MAX_RECEIVED_BYTES: Final = 128 << 20
 #: How long a body may take to arrive: longer than the API server ever waits for an answer.
 BODY_TIMEOUT_S: Final = 30.0
 #: Bodies that are being received at a time; one more, and the one that has taken longest is given up.
@@ -43,6 +46,10 @@ MAX_UNDER_WAY: Final = 64
 MAX_CONNECTIONS: Final = 512
 
 Judge = Callable[[Review], Verdict]
+
+
+class _TooLargeError(Exception):
+    """A body is longer than `MAX_BODY_BYTES`."""
 
 
 class Endpoint:
@@ -59,9 +66,9 @@ class Endpoint:
         self._metrics = metrics
         self._log = log
         self._body_timeout_s = body_timeout_s
-        #: Bodies that are being received, the one that has taken longest first.
-        self._arriving: dict[asyncio.Timeout, None] = {}
-        self.application = web.Application(client_max_size=MAX_BODY_BYTES)
+        #: Bytes of the bodies that are being received, the one that has taken longest first.
+        self._arriving: dict[asyncio.Timeout, int] = {}
+        self.application = web.Application()
         for name, judge in judges.items():
             self.application.router.add_post(f"/{name}", self._handler(name, judge))
 
@@ -71,25 +78,39 @@ class Endpoint:
                 body = await self._received(request)
             except TimeoutError:
                 return self._rejected(name, "too_slow", 408, "the body did not arrive in time")
-            except web.HTTPRequestEntityTooLarge:
+            except _TooLargeError:
                 return self._rejected(name, "too_large", 413, f"more than {MAX_BODY_BYTES} bytes")
             return self._answer(name, judge, body)
 
         return handle
 
     async def _received(self, request: web.Request) -> bytes:
-        """The body. Raises TimeoutError if it is too slow, or slow where others wait."""
+        """The body. Raises TimeoutError if it is too slow, or slow where others wait; _TooLargeError."""
+        parts: list[bytes] = []
+        size_bytes = 0
         async with asyncio.timeout(self._body_timeout_s) as deadline:
             while len(self._arriving) >= MAX_UNDER_WAY:
-                slowest = next(iter(self._arriving))
-                del self._arriving[slowest]
-                if not slowest.expired():
-                    slowest.reschedule(asyncio.get_running_loop().time())
-            self._arriving[deadline] = None
+                self._give_up_slowest()
+            self._arriving[deadline] = 0
             try:
-                return await request.read()
+                while data := await request.content.readany():
+                    parts.append(data)
+                    size_bytes += len(data)
+                    if size_bytes > MAX_BODY_BYTES:
+                        raise _TooLargeError
+                    if deadline in self._arriving:  # else it is given up, and told so at the next wait
+                        self._arriving[deadline] = size_bytes
+                    while sum(self._arriving.values()) > MAX_RECEIVED_BYTES:
+                        self._give_up_slowest()
             finally:
                 self._arriving.pop(deadline, None)
+        return b"".join(parts)
+
+    def _give_up_slowest(self) -> None:
+        slowest = next(iter(self._arriving))
+        del self._arriving[slowest]
+        if not slowest.expired():
+            slowest.reschedule(asyncio.get_running_loop().time())
 
     def _answer(self, name: str, judge: Judge, body: bytes) -> web.Response:
         started_s = time.perf_counter()

@@ -7,7 +7,7 @@ import io
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -110,10 +110,15 @@ async def daemon(
 
 async def create(api: Api, pod: Json, *, dry_run: bool = False) -> Answer:
     """The server's answer to the creation of the pod in the module's namespace."""
+    return await api.post(api.pods() + ("?dryRun=All" if dry_run else ""), _bare(pod))
+
+
+def _bare(pod: Json) -> Json:
+    """What a client sends of it."""
     for name in ("uid", "namespace"):
         pod["metadata"].pop(name, None)
     pod.pop("status", None)
-    return await api.post(api.pods() + ("?dryRun=All" if dry_run else ""), pod)
+    return pod
 
 
 async def bundle(api: Api, kind: str) -> str:
@@ -168,6 +173,29 @@ async def test_broken_rules_are_refused_with_the_causes_of_a_field(api):
     assert answer.causes() == [("FieldValueInvalid", f"spec.affinity.podAntiAffinity.{HARD}[0][0]")]
     assert "exists in both matchLabelKeys and labelSelector" in answer.body["message"]
     assert 'admission webhook "merge.affinity-scheduler.io" denied the request' in answer.body["message"]
+
+
+def _large() -> str:
+    """With 4 MB of JSON, once the API server has escaped it."""
+    return json.dumps(_bare(harmful_pod("large"))).replace(
+        '"image"', '"args": ["%s"], "image"' % ("<" * 700_000)
+    )
+
+
+def _deep() -> str:
+    """With fields of a manager that lie deeper than a decoder goes."""
+    pod = _bare(harmful_pod("deep"))
+    managed = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    pod["metadata"]["managedFields"] = [{**managed, "fieldsV1": "@"}]
+    fields = '{"f:metadata":' + '{"f:a":' * 5000 + "{}" + "}" * 5001
+    return json.dumps(pod).replace('"@"', fields)
+
+
+@pytest.mark.parametrize("made", [_large, _deep], ids=["large", "deep"])
+async def test_no_size_and_no_depth_keeps_a_pod_from_being_judged(api: Api, made: Callable[[], str]) -> None:
+    """The API server ignores a webhook that cannot read the question, and creates the pod."""
+    answer = await api.post(api.pods(), made())
+    assert (answer.code, "webhook" in answer.body["message"]) == (403, True)
 
 
 async def test_harmful_anti_affinity_is_refused_also_when_it_comes_later(api):

@@ -154,6 +154,38 @@ async def test_slow_clients_give_way_to_the_api_server(trusted):
             writer.transport.abort()
 
 
+async def test_large_bodies_that_never_end_give_way_too(trusted, monkeypatch):
+    """Of all that is being received no more is kept than is said; whoever has taken longest goes."""
+    monkeypatch.setattr(endpoint, "MAX_RECEIVED_BYTES", 1 << 20)
+    async with running(trusted) as server:
+        context = _trusting(trusted)
+        slow = [await asyncio.open_connection(LOOPBACK, server.port, ssl=context) for _ in range(4)]
+        for _, writer in slow:
+            writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
+            writer.write(b" " * 400_000)
+            await writer.drain()
+        async with asyncio.timeout(5.0):
+            assert b" 408 " in await slow[0][0].readline()
+            status, _ = await server.post("/mutate", review(build.pod()), trusted=trusted)
+        assert status == 200
+        assert 1 <= server.counted("too_slow") <= 2
+        for _, writer in slow:
+            writer.transport.abort()
+
+
+async def test_the_largest_update_that_there_can_be_is_judged(trusted):
+    """Two pods of 1.5 MiB, each character escaped."""
+    pod = build.pod("large", containers=[build.container()])
+    pod["spec"]["containers"][0]["args"] = ["<" * 1_500_000]
+    harmful = build.affinity(anti_required=[{**build.term(build.ZONE, {}), "namespaceSelector": {}}])
+    worse = {**pod, "spec": {**pod["spec"], "affinity": harmful}}
+    body = review(worse, operation="UPDATE", old=pod).replace(b"<", rb"\u003c")
+    async with running(trusted) as server:
+        status, text = await server.post("/validate", body, trusted=trusted)
+    assert (status, len(body) > 18_000_000) == (200, True)
+    assert json.loads(text)["response"]["allowed"] is False
+
+
 async def test_connections_without_a_request_give_way_to_the_api_server(trusted, monkeypatch):
     monkeypatch.setattr(endpoint, "MAX_CONNECTIONS", 8)
     async with running(trusted) as server:
