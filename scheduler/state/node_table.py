@@ -153,11 +153,8 @@ class NodeTable:
         if column is None:
             if key not in self._n_by_label:
                 return self._nowhere
-            column = LabelColumn(key, self._capacity, self._fresh_version)
-            for row, node in enumerate(self.nodes):
-                if node is not None:
-                    column.set(row, node.labels.get(key))
-            self._columns[key] = column
+            values = [None if node is None else node.labels.get(key) for node in self.nodes]
+            column = self._columns[key] = LabelColumn.of(key, values, self._capacity, self._fresh_version)
         return column
 
     def name_of(self, row: int) -> str:

@@ -84,7 +84,7 @@ def test_decisions_are_the_reference_s_whatever_happened_before(
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     config=st.sampled_from(EVEN_CONFIGURATIONS),
     nodes=st.lists(EVEN_NODES, min_size=5, max_size=10),

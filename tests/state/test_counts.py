@@ -220,6 +220,24 @@ N_ROWS = 6
 VALUES = st.sampled_from((None, "", "a", "b"))
 
 
+@given(labels=st.lists(VALUES, max_size=N_ROWS), later=st.lists(st.tuples(st.integers(0, N_ROWS), VALUES)))
+def test_a_column_of_values_is_the_one_that_was_told_them_in_turn(
+    labels: list[str | None], later: list[tuple[int, str | None]]
+) -> None:
+    """And stays so, whatever labels change later."""
+    made, told = LabelColumn.of("zone", labels, N_ROWS), LabelColumn("zone", N_ROWS)
+    for row, value in enumerate(labels):
+        told.set(row, value)
+    for row, value in [(0, None), *later]:
+        for column in (made, told):
+            column.set(row, value)
+        assert made.ids.tolist() == told.ids.tolist()
+        assert made.id_by_value == told.id_by_value
+        assert {made.value_of(domain): domain for domain in made.domains().tolist()} == made.id_by_value
+        assert made.domains().tolist() == told.domains().tolist()
+        assert (made.n_ids, made.n_labelled, made.is_unique) == (told.n_ids, told.n_labelled, told.is_unique)
+
+
 @given(
     labels=st.lists(VALUES, min_size=N_ROWS, max_size=N_ROWS),
     masks=st.lists(st.lists(st.booleans(), min_size=N_ROWS, max_size=N_ROWS), min_size=1, max_size=6),
