@@ -12,7 +12,8 @@ always the fewest, for one old pod may have three young ones go.
 All plans that are made while a rule stays broken have the same order, and a pod that goes decides nothing about the
 others, so each plan is the one before it without the pod that has gone. For that the planner remembers which rules
 of a pod were broken: an eviction may mend them, and a pod that thereby rose above another would have it go in its
-stead, beside those that had gone for the sake of that other one. (A restart in between forgets it.)
+stead, beside those that had gone for the sake of that other one. (A restart in between forgets it, and so does
+whoever rewrites the pod's rules.)
 
 Pods that an eviction would not move stay whatever they break: their controller puts them back on the same node. What
 they declare counts against pods of lower priority alone, and only where evicting those is enough.
@@ -27,7 +28,7 @@ import numpy as np
 
 from scheduler.enforcing.detecting import Violation, counts_of, n_staying
 from scheduler.enforcing.rules import RuleIndex, Side
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.selection import Selection
 
@@ -91,8 +92,9 @@ class Planner:
         self._state = state
         self._index = index
         self._is_movable = is_movable
-        #: Of the pods that have part in a broken rule: the tightest of their own, since they first had part in one.
-        self._tightest: dict[str, int] = {}
+        #: Of the pods that have part in a broken rule: the tightest of their own, since they first had part in one,
+        #: and the spec that said so.
+        self._tightest: dict[str, tuple[PodSpec, int]] = {}
 
     def plan(self, due: Sequence[Violation]) -> Plan:
         """
@@ -139,9 +141,7 @@ class Planner:
     def _for_anti_affinity(self, due: Iterable[Violation], leaving: set[str]) -> Plan:
         violations = [each for each in due if each.uid not in leaving]
         parts = self._parts(violations, leaving)
-        self._tightest = {
-            uid: min(part.tightest(), self._tightest.get(uid, _UNLIMITED)) for uid, part in parts.items()
-        }
+        self._tightest = {uid: self._remembered(uid, part) for uid, part in parts.items()}
         departures: list[Departure] = []
         stuck: list[Violation] = []
         for part in parts.values():
@@ -159,12 +159,17 @@ class Planner:
                 departures.append(Departure(part.placed.pod, violation, other or declaring))
         return Plan(tuple(departures), tuple(stuck))
 
+    def _remembered(self, uid: str, part: _Part) -> tuple[PodSpec, int]:
+        spec, tightest = part.placed.pod.spec, part.tightest()
+        known = self._tightest.get(uid)
+        return spec, min(tightest, known[1]) if known is not None and known[0] is spec else tightest
+
     def _steps(self, parts: Iterable[_Part]) -> Iterator[tuple[tuple[object, ...], bool, _Part]]:
         """Each pod in its turn; of those that stay anyhow, what they claim, after all pods of their priority."""
         for part in parts:
             pod = part.placed.pod
             if self._is_movable(pod):
-                yield (-pod.priority, 0, -self._tightest[pod.uid], pod.created, pod.uid), False, part
+                yield (-pod.priority, 0, -self._tightest[pod.uid][1], pod.created, pod.uid), False, part
             elif part.declares:
                 yield (-pod.priority, 1, 0, pod.created, pod.uid), True, part
 

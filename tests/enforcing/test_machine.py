@@ -106,6 +106,19 @@ def test_an_eviction_that_mends_a_rule_of_another_pod_changes_nobodys_turn(clust
     assert evict_of(cluster.look()).pod.uid == new
 
 
+def test_a_pod_whose_rules_were_rewritten_does_not_go_for_those_that_it_had(cluster: Driver) -> None:
+    """Both broke theirs. A budget keeps them; then one of them allows more, and the other is left to declare."""
+    limited = {n: rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": n}]) for n in (1, 2, 3)}
+    cluster.pod("plain", "a1", labels=WEB)
+    cluster.pod("rewritten", "a1", limited[1], labels=WEB)
+    cluster.pod("other", "a2", limited[2], labels=WEB)
+    blocked = evict_of(cluster.look()).pod
+    assert blocked.name == "rewritten"
+    cluster.enforcer.answered(blocked.uid, Ended.BLOCKED, cluster.now_s)
+    cluster.pod("rewritten", "a1", limited[3], labels=WEB)
+    assert cluster.enforce(BACKOFF_S) == ["other"]
+
+
 def test_a_node_without_the_topology_key_is_in_no_domain(cluster: Driver) -> None:
     cluster.node("nowhere")
     cluster.pod("p", "nowhere", APART, labels=WEB)
