@@ -66,10 +66,14 @@ class PodMatcher:
                 return False
         return True
 
-    @property
-    def reads_namespace_labels(self) -> bool:
-        """Whether relabelling a namespace can change what is selected."""
-        return any(rule.reads_labels for rule, _ in self.parts)
+    def minds_relabelling(
+        self, namespace: str, old: Mapping[str, str] | None, new: Mapping[str, str] | None
+    ) -> bool:
+        """Whether other pods of the namespace can be selected with the new labels than with the old ones."""
+        return any(
+            rule.reads_labels and rule.covers(namespace, old) != rule.covers(namespace, new)
+            for rule, _ in self.parts
+        )
 
     def anchor(self) -> tuple[str, tuple[str, ...]] | None:
         """A (label, values) that every selected pod has, with the fewest values; None where none is required."""

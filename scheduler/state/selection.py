@@ -186,8 +186,14 @@ class SelectionIndex:
         The namespace now has these labels (None: it is gone); what is selected by namespace labels follows.
 
         Returns: every label set and selection that came together or parted.
+        Cost: O(selections); O(label sets in the namespace) for each that covers it and did not, or the other way.
         """
-        affected = [s for s in self._selections.values() if s.matcher.reads_namespace_labels]
+        known = self.namespace_labels.get(namespace)
+        affected = [
+            selection
+            for selection in self._selections.values()
+            if selection.matcher.minds_relabelling(namespace, known, labels)
+        ]
         if labels is None:
             self.namespace_labels.pop(namespace, None)
         else:

@@ -14,6 +14,7 @@ import pytest
 
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
+from scheduler.state.matching import PodMatcher
 from tests import build
 from tests.driving import NAME, Driver
 
@@ -111,3 +112,36 @@ def test_each_term_of_others_costs_a_few_steps(what: str, alone: int) -> None:
         assert calls - alone < CALLS * N_TERMS * N_HOSTILE, moment
     assert town.n_arrays() == 0
     town.driver.audit()
+
+
+def test_a_namespace_that_is_relabelled_concerns_those_alone_that_select_by_that_label() -> None:
+    """Not every label set in it times every term that reads labels of namespaces."""
+    driver = Driver()
+    driver.node("n")
+    n_matched = 0
+    for number in range(100):
+        driver.pod(f"w{number}", labels={"index": str(number)}, node="n")
+    for number in range(20):
+        terms = [
+            build.term(
+                build.HOSTNAME,
+                build.selector(f"index={one}"),
+                namespace_selector=build.selector(f"team=t-{number}-{one}"),
+            )
+            for one in range(N_TERMS)
+        ]
+        driver.pod(f"h{number}", affinity=build.affinity(anti_required=terms), node="n")
+    matches = PodMatcher.matches
+
+    def counted(self: PodMatcher, *asked: Any) -> bool:
+        nonlocal n_matched
+        n_matched += 1
+        return matches(self, *asked)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PodMatcher, "matches", counted)
+        driver.namespace("default", team="nobody")
+        assert n_matched == 0
+        driver.namespace("default", team="t-3-7")
+        assert 0 < n_matched < 200
+    driver.audit()
