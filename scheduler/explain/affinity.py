@@ -7,6 +7,7 @@ The same three rules as the plugin's, term by term; `tests/explain` holds the tw
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -113,12 +114,22 @@ def _existing(case: Case) -> Iterator[Finding]:
 
 
 def _limiting(case: Case, term: DeclaredTerm) -> Finding:
-    """A term that lets several pods be in a domain, and has as many: one of those that it counts would have to go."""
+    """
+    A term that lets several pods be in a domain, and has as many: one of those that it counts would have to go.
+
+    It counts none where no pod declares it: such domains may have as many as come.
+    """
     counts = case.snapshot.selected(term.selection.matcher)
     declared = case.snapshot.per_node(term.counts, term.topology_key)
     selected = case.snapshot.per_node(counts, term.topology_key) - int(term.selects_itself)
-    to_go = np.where(declared > 0, np.maximum(selected - term.max_pods + 2, 0), 0)
-    return _declared_anti_affinity(case, term, counts, to_go)
+    here = declared > 0
+    to_go = np.where(here, np.maximum(selected - term.max_pods + 2, 0), 0)
+    finding = _declared_anti_affinity(case, term, counts, to_go)
+    return replace(
+        finding,
+        counted=np.where(here, finding.counted, 0),
+        find_pods=lambda: ((pod, row) for pod, row in finding.find_pods() if here[row]),
+    )
 
 
 def _declared_anti_affinity(case: Case, term: DeclaredTerm, counts: RowCounts, to_go: Amounts) -> Finding:

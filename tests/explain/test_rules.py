@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from scheduler.cli.asking.sentences import rule_text
 from scheduler.explain.answers import Domain, Rule
 from scheduler.explain.wording import amount_text, namespaces_text, selector_text
+from scheduler.model.annotations import AFFINITY
 from scheduler.model.labels import EVERYTHING, NOTHING, parse_selector
 from scheduler.state.matching import NamespaceRule
 from tests import build
@@ -57,6 +59,24 @@ def test_replicas_that_keep_apart_are_told_from_both_sides() -> None:
     cluster = Cluster(zoned("a1"), [web("one", "a1", affinity=alone_per_zone())])
     found = rules(cluster, web("p", affinity=alone_per_zone()))
     assert sorted(rule.kind for rule in found) == ["existingAntiAffinity", "requiredAntiAffinity"]
+
+
+def test_a_limit_is_told_with_its_number_and_counts_only_where_it_is_declared() -> None:
+    """Two per zone: zone a has as many; zone b has more, but nobody there minds."""
+    limit = {**build.term(build.ZONE, build.selector("app=web")), "maxPodsPerDomain": 2}
+    annotation = json.dumps({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limit]}})
+    one, two, subject = web("one", "a1"), web("two", "a2"), web("p")
+    one["metadata"]["annotations"] = {AFFINITY: annotation}
+    others = [web(f"b{number}", "b1") for number in range(3)]
+    cluster = Cluster([*zoned("a1 a2"), *zoned("b1", taints=["x:NoSchedule"])], [one, two, *others])
+    (rule,) = rules(cluster, subject)
+    assert names(rule) == [("default/one", "a1", "a"), ("default/two", "a2", "a")]
+    assert table(rule) == [("a", 2, 2, 1, False), ("b", 1, 0, 1, True)]
+    text = f"more than 1 pod with app=web in namespace default, by {build.ZONE}; closes 2 nodes"
+    assert rule_text(rule) == f"Anti-affinity of running pods to {text}"
+    subject["metadata"]["annotations"] = {AFFINITY: annotation}
+    own = next(each for each in rules(cluster, subject) if each.declared_by is None)
+    assert rule_text(own).startswith("The pod's anti-affinity: not beside more than 1 pod with app=web")
 
 
 def test_spread_tells_counts_and_limit_of_each_domain() -> None:

@@ -28,13 +28,20 @@ def rule_text(rule: Rule) -> str:
         case "requiredAffinity":
             return f"The pod's affinity: beside a pod with {who}, by {rule.topology_key}; {nodes}"
         case "requiredAntiAffinity":
-            return f"The pod's anti-affinity: not beside pods with {who}, by {rule.topology_key}; {nodes}"
+            return f"The pod's anti-affinity: not beside {_too_many(rule)} {who}, by {rule.topology_key}; {nodes}"
         case "existingAntiAffinity":
-            return f"Anti-affinity of running pods to pods with {who}, by {rule.topology_key}; {nodes}"
+            said = f"Anti-affinity of running pods to {_too_many(rule)} {who}"
+            return f"{said}, by {rule.topology_key}; {nodes}"
         case "topologySpread":
             return f"The pod's spread of {who}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
         case _:
             assert_never(rule.kind)
+
+
+def _too_many(rule: Rule) -> str:
+    """The pods of one domain, so many that no other may come to them."""
+    most = max((domain.most or 0 for domain in rule.domains), default=0)
+    return f"more than {most} pod{'' if most == 1 else 's'} with" if most else "pods with"
 
 
 def _skew_text(rule: Rule) -> str:
