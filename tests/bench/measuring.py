@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
+import numpy as np
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_N_YARDSTICKS: Final = 400
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -44,6 +48,27 @@ def spread_us(durations_ns: Sequence[int]) -> Spread:
         mean=sum(ordered) / len(ordered),
         n=len(ordered),
     )
+
+
+def yardstick_us() -> float:
+    """
+    CPU µs that a fixed piece of work takes here, of the kinds that a decision is made of, half of it in arrays.
+
+    The median of many, so that what else the machine does hardly shows: a cost divided by it depends little on that.
+    """
+    amounts = np.arange(5000, dtype=np.int64)
+    ids = amounts % 50
+    durations = []
+    for _ in range(_N_YARDSTICKS):
+        began_ns = time.process_time_ns()
+        for number in range(5):
+            mask = amounts * 3 + number > 7000
+            int(np.where(mask, amounts, -1).argmax())
+            np.bincount(ids, weights=mask)
+        words = {f"key-{number}": (number, str(number)) for number in range(200)}
+        sum(len(word) + pair[0] for word, pair in words.items())
+        durations.append(time.process_time_ns() - began_ns)
+    return sorted(durations)[len(durations) // 2] / 1000
 
 
 def cpu_s(pid: int) -> float:

@@ -5,13 +5,15 @@ core    decision of a shape : decision of `basic` (p50)
 flat    decision with the largest crowd : with the smallest, of one shape (p50)
 bytes   a pod event of a shape : of `basic`
 http    scheduler's CPU per pod of a shape : of `basic`, on the embedded cluster
+
+Of `basic` itself the cost in yardsticks (`measuring.yardstick_us`), so that what makes everything dearer is seen too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -23,26 +25,28 @@ TOLERANCE: Final = 0.25
 _BASIC: Final = "basic"
 
 Ratios = Mapping[str, float]
-T = TypeVar("T")
 
 
 def ratios_of(results: Results) -> dict[str, float]:
     """Every ratio that the run gives, by row: `level/shape`."""
     ours = [r for r in results.http if r.scheduler == "ours" and r.server == "devcluster"]
-    return {
-        **_against_basic("core", results.core, lambda r: r.shape, lambda r: r.decision.p50),
-        **_flatness(results),
-        **_against_basic("bytes", results.bytes, lambda r: r.shape, lambda r: r.event_us),
-        **_against_basic("http", ours, lambda r: r.shape, lambda r: r.cpu_ms_per_pod),
+    us_by_shape = {
+        "core": {r.shape: r.decision.p50 for r in results.core},
+        "bytes": {r.shape: r.event_us for r in results.bytes},
+        "http": {r.shape: r.cpu_ms_per_pod * 1000 for r in ours},
     }
+    found = _flatness(results)
+    for level, costs in us_by_shape.items():
+        found |= _against_basic(level, costs, results.machine.yardstick_us)
+    return found
 
 
-def _against_basic(
-    level: str, rows: Iterable[T], shape: Callable[[T], str], cost: Callable[[T], float]
-) -> dict[str, float]:
-    costs = {shape(row): cost(row) for row in rows}
-    basic = costs.pop(_BASIC, 0.0)
-    return {f"{level}/{name}": round(one / basic, 3) for name, one in costs.items()} if basic else {}
+def _against_basic(level: str, us_by_shape: Mapping[str, float], yardstick_us: float) -> dict[str, float]:
+    basic = us_by_shape.get(_BASIC)
+    if not basic:
+        return {}
+    bases = {name: yardstick_us if name == _BASIC else basic for name in us_by_shape}
+    return {f"{level}/{name}": round(us / bases[name], 3) for name, us in us_by_shape.items() if bases[name]}
 
 
 def _flatness(results: Results) -> dict[str, float]:

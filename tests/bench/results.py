@@ -14,6 +14,7 @@ from tests.bench.capacity import CapacityResult
 from tests.bench.core_level import CoreResult
 from tests.bench.holds import HoldResult
 from tests.bench.http_level import HttpResult
+from tests.bench.measuring import yardstick_us
 
 SCHEMA_VERSION = 1
 
@@ -26,6 +27,8 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
     numpy: str
     load: float
+    #: See `measuring.yardstick_us`.
+    yardstick_us: float = 0.0
 
 
 class Results(msgspec.Struct):
@@ -53,6 +56,7 @@ def this_machine() -> Machine:
         python=platform.python_version(),
         numpy=np.__version__,
         load=round(os.getloadavg()[0], 2),
+        yardstick_us=round(yardstick_us(), 1),
     )
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.bench.core_level import CoreResult
-from tests.bench.measuring import Spread, percentile, spread_us
+from tests.bench.measuring import Spread, percentile, spread_us, yardstick_us
 from tests.bench.ratios import COMMITTED, lower, ratios_of, read, regressions, write
 from tests.bench.report import table
 from tests.bench.results import Results, this_machine
@@ -32,7 +32,7 @@ def _core(shape: str, p50: float, n_running: int = 0) -> CoreResult:
 
 
 def _results(**lists) -> Results:
-    return Results(this_machine(), **lists)
+    return Results(msgspec.structs.replace(this_machine(), yardstick_us=50.0), **lists)
 
 
 def test_ratios_are_of_costs_within_one_run():
@@ -42,7 +42,20 @@ def test_ratios_are_of_costs_within_one_run():
             flatness=[_core("basic", 120.0, 150_000), _core("basic", 100.0, 1000)],
         )
     )
-    assert found == {"core/affinity-zone": 1.5, "flat/basic": 1.2}
+    assert found == {"core/affinity-zone": 1.5, "core/basic": 2.0, "flat/basic": 1.2}
+
+
+def test_what_makes_every_decision_dearer_is_seen_in_the_basic_shapes_own_row():
+    costs = [_core("basic", 100.0), _core("affinity-zone", 150.0)]
+    twice = [_core("basic", 200.0), _core("affinity-zone", 300.0)]
+    lines = regressions(ratios_of(_results(core=twice)), ratios_of(_results(core=costs)))
+    assert lines == ["core/basic: 4.00, committed 2.00, at most 2.50"]
+
+
+def test_the_yardstick_is_some_hundred_microseconds_and_holds_still():
+    first, second = yardstick_us(), yardstick_us()
+    assert 20 < first < 5000
+    assert max(first, second) < 1.5 * min(first, second)
 
 
 def test_without_the_basic_shape_there_is_nothing_to_compare_with():
