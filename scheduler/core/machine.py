@@ -132,7 +132,7 @@ class Machine:
         return self.queue.is_behind
 
     def go_on(self) -> None:
-        """A bounded piece of that is done, about 2 ms. `handle` does all that is left where nobody went on before."""
+        """A bounded piece of that is done, about 3 ms. `handle` does all that is left where nobody went on before."""
         self.queue.go_on()
 
     def has_work(self) -> bool:

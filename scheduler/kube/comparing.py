@@ -27,7 +27,7 @@ class Comparison(Generic[T]):
         #: Suspects: what was told of them at the first list, and what that list said; None for nothing.
         self._suspects: dict[Key, tuple[tuple[str, str] | None, ObjectMeta | None]] = {}
         #: Told before the first list, and not met in it.
-        self._unmet = dict.fromkeys(known.told_keys())
+        self._unmet = known.versions()
         #: Suspects of the first list as the second one has them.
         self._again: dict[Key, msgspec.Raw] = {}
 

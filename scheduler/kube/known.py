@@ -33,14 +33,14 @@ class Known(Generic[T]):
         #: (uid, resourceVersion) told last of each object, malformed ones included.
         self._told: dict[Key, tuple[str, str]] = {}
         #: Keys told before `start_listing` and not met since; what is left at the end of the list has vanished.
-        self._unmet: dict[Key, None] = {}
+        self._unmet: dict[Key, tuple[str, str]] = {}
 
     def __len__(self) -> int:
         return len(self._told)
 
-    def told_keys(self) -> list[Key]:
-        """Everything that was told and is not gone."""
-        return list(self._told)
+    def versions(self) -> dict[Key, tuple[str, str]]:
+        """Uid and resourceVersion of everything that was told and is not gone; a copy. Cost: 26 ns an object."""
+        return self._told.copy()
 
     def version_of(self, key: Key) -> tuple[str, str] | None:
         """Uid and resourceVersion that were told last of an object, None where none was."""
@@ -52,8 +52,8 @@ class Known(Generic[T]):
         changes.append(Deleted(key, self._told.pop(key)[0]))
 
     def start_listing(self) -> None:
-        """From now on until `finish_listing`, what is not seen counts as vanished. Cost: 25 ns an object."""
-        self._unmet = dict.fromkeys(self._told)
+        """From now on until `finish_listing`, what is not seen counts as vanished. Cost: 26 ns an object."""
+        self._unmet = self._told.copy()
 
     def listed(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """As `seen`, for an object of a list or of initial events."""

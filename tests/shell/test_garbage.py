@@ -40,8 +40,8 @@ def test_garbage_that_became_old_is_collected_where_there_is_little() -> None:
 
 
 def test_where_much_is_old_it_is_not_looked_through() -> None:
-    much = [[number] for number in range(2 * upkeep._MAX_COLLECTED)]
-    gc.collect(1)
+    upkeep.spare_old_objects()
+    much = [[number] for number in range(100_000)]
     collected: list[int] = []
 
     def note(_phase: str, found: dict[str, int]) -> None:
