@@ -107,11 +107,14 @@ def _confirmed(trials: Trials, changes: Changes) -> Suggestion | None:
         return None
     kept = changes
     if 1 < len(changes) <= _PRUNED:
-        for change in changes:
-            fewer = tuple(other for other in kept if other != change)
-            elsewhere = trials.node_after(fewer) if fewer else None
-            if elsewhere is not None:
-                kept, node = fewer, elsewhere
+        before: Changes = ()
+        while kept != before:  # what another change made necessary can be left out once that one is
+            before = kept
+            for change in before:
+                fewer = tuple(other for other in kept if other != change)
+                elsewhere = trials.node_after(fewer) if fewer else None
+                if elsewhere is not None:
+                    kept, node = fewer, elsewhere
     return Suggestion(kept, node)
 
 

@@ -70,6 +70,36 @@ def test_every_suggestion_carried_out_for_real_makes_the_pod_schedulable(block: 
     assert n_suggested >= n_refused
 
 
+def test_what_only_another_change_made_necessary_is_left_out_with_it() -> None:
+    """
+    A full node would need a disk, a zone, and its pod to go. Where the pod stays, it counts in the new zone, and the
+    subject may go to the other one: then the disk is not needed either.
+    """
+    nodes = [
+        build.node("n0", allocatable={"cpu": "1"}),
+        build.node("n1", labels={build.ZONE: "a"}, allocatable={"cpu": "2"}),
+        build.node("n3", labels={build.ZONE: "b", "disk": "ssd"}, allocatable={"cpu": "1"}),
+    ]
+    web = {"app": "web"}
+    pods = [
+        build.pod(name, labels=web, node=node, containers=[build.container(requests={"cpu": cpu})])
+        for name, node, cpu in (("p0", "n3", "100m"), ("p1", "n0", "1"))
+    ]
+    subject = build.pod(
+        "subject",
+        labels=web,
+        containers=[build.container(requests={"cpu": "500m"})],
+        node_selector={"disk": "ssd"},
+        spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=1, affinity_policy="Ignore")],
+    )
+    cluster = Cluster(nodes, pods)
+    for suggestion in as_json(cluster.ask(subject))["suggestions"]:
+        changes = suggestion["changes"]
+        for left_out in range(len(changes)) if len(changes) > 1 else ():
+            fewer = changes[:left_out] + changes[left_out + 1 :]
+            assert node_for_real(*cluster.changed(fewer, subject)) is None, fewer
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_the_rules_found_refuse_exactly_the_nodes_that_the_plugins_refuse(block: int) -> None:
     """Two ways to the same rule: the plugin's over arrays, and the explanation's term by term."""
