@@ -238,6 +238,7 @@ def test_a_column_of_values_is_the_one_that_was_told_them_in_turn(
         assert (made.n_ids, made.n_labelled, made.is_unique) == (told.n_ids, told.n_labelled, told.is_unique)
 
 
+@settings(deadline=None)
 @given(
     labels=st.lists(VALUES, min_size=N_ROWS, max_size=N_ROWS),
     masks=st.lists(st.lists(st.booleans(), min_size=N_ROWS, max_size=N_ROWS), min_size=1, max_size=6),
