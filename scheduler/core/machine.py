@@ -168,7 +168,7 @@ class Machine:
                 self.state.remove_workload(kind, namespace_name, name)
                 self._tell(ClusterEvent(Resource(kind), Action.DELETE), None, None, now_s)
             case BindDone(uid):
-                return self._bound(uid)
+                return self._bound(uid, now_s)
             case BindFailed(uid, message):
                 return self._bind_failed(uid, message, now_s)
             case CycleDue():
@@ -356,10 +356,13 @@ class Machine:
 
     # The answer to a bind.
 
-    def _bound(self, uid: str) -> list[Instruction]:
+    def _bound(self, uid: str, now_s: float) -> list[Instruction]:
         binding = self._binding.pop(uid, None)
         if binding is None:
             return []
+        if uid in self._pending and not self.state.is_assumed(uid):
+            # Shown bound, then unbound again by a server that was restored: nobody but we would try it again.
+            self.queue.add(self._pending[uid], now_s)
         node_name = binding.node_name
         note = f"Successfully assigned {binding.pod.key} to {node_name}"
         return [

@@ -6,7 +6,8 @@ Leader election on a Lease: one instance schedules, the others keep their caches
     leader    --none did-->                                              lost: the process ends, and is restarted
 
 House rules:
- 1. Only the monotonic clock decides; the wall clock is written for people and never read.
+ 1. Only a clock that never goes back decides, and that goes on while the machine is suspended: others do not wait for
+    it. The wall clock is written for people and never read.
  2. A holder is judged by how long its record has not changed while we watched, not by the times it wrote.
  3. Leadership counts from before the request that renewed it was sent, so that it ends here before it can elsewhere.
  4. Renewals have a connection and a deadline of their own: no bind, however slow, holds one up.
@@ -39,6 +40,12 @@ _LOOK_SHARES = (0.5, 0.9)
 _RELEASED_S = 1
 
 
+def unsuspended_s() -> float:
+    """Seconds that never go back; where the system has such a clock, it goes on while the machine is suspended."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
 @dataclass(frozen=True, slots=True)
 class ElectionSettings:
     """Which Lease, and how patient everybody is."""
@@ -60,7 +67,7 @@ class Leadership:
         identity: unique to this process.
         log: where elections are told.
         clock_s: seconds since the epoch, written into the Lease.
-        now_s: a monotonic clock.
+        now_s: see house rule 1.
         sleep: waits between attempts.
         chance: draws from [0, 1) for jitter.
     """
@@ -73,7 +80,7 @@ class Leadership:
         *,
         log: Logger,
         clock_s: Callable[[], float] = time.time,
-        now_s: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = unsuspended_s,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:

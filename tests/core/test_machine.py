@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.model.instructions import Attempted, PatchCondition
-from scheduler.model.stimuli import PodSeen
+from scheduler.model.stimuli import BindDone, PodSeen
 from tests.build import affinity, container, selector, term
 from tests.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
 
@@ -148,6 +148,20 @@ def test_a_pod_bound_by_somebody_else_is_taken_as_fact(cluster: Driver) -> None:
     assert not cluster.machine.has_work()
     cluster.pass_time(60.0)
     assert not cluster.machine.has_work()
+
+
+def test_a_bind_that_a_restored_server_has_forgotten_before_it_answers_leaves_the_pod_waiting(
+    cluster: Driver,
+) -> None:
+    """The watch shows it bound and unbound again, then comes the answer: somebody has to try it once more."""
+    cluster.node("a")
+    pod = cluster.pod("p")
+    cluster.cycle()
+    cluster.handle(PodSeen(replace(pod, node_name="a", resource_version="77")))
+    cluster.handle(PodSeen(replace(pod, resource_version="70")))
+    assert not cluster.machine.has_work()
+    cluster.handle(BindDone(pod.uid))
+    assert bind_of(cluster.cycle()).pod.uid == pod.uid
 
 
 def test_an_assumed_pod_that_is_deleted_counts_no_more(cluster: Driver) -> None:

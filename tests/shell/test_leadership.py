@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -163,6 +165,17 @@ async def test_a_dead_leader_is_followed_after_its_duration_and_not_before(scene
         waited_s += 0.5
     # The last renewal was half a second old.
     assert 14.5 <= waited_s <= 15.0
+
+
+@pytest.mark.skipif(
+    not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that goes on in its sleep"
+)
+def test_a_machine_that_was_suspended_knows_that_time_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or it would bind for seconds after it wakes up, while another leads. `time.monotonic` stands still meanwhile."""
+    slept_s = {time.CLOCK_BOOTTIME: 3600.0}
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: time.monotonic() + slept_s.get(clock, 0.0))
+    now_s = inspect.signature(Leadership).parameters["now_s"].default
+    assert now_s() > time.monotonic() + 3599.0
 
 
 @pytest.mark.asyncio
