@@ -98,6 +98,8 @@ class ClusterState:
 
     def _relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         self.declared.limits.rematch(self.selections.relabel_namespace(name, labels))
+        if not self.declared.has_any_limits():
+            return
         for placed in self.placed.values():
             # Whether such a pod counts among those that it limits may have changed. O(placed pods), like few others.
             if placed.pod.namespace == name and self.declared.has_limits(placed.pod.spec):
