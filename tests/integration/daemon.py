@@ -101,11 +101,13 @@ class Daemon:
 
 
 @asynccontextmanager
-async def started(kubeconfig: Path, *arguments: str, port: int | None = None) -> AsyncIterator[Daemon]:
-    """A daemon that is not waited for; killed at the end if it still runs."""
+async def started(
+    kubeconfig: Path, *arguments: str, port: int | None = None, module: Sequence[str] = ("scheduler",)
+) -> AsyncIterator[Daemon]:
+    """A daemon that is not waited for; killed at the end if it still runs. `module` is what Python runs, and how."""
     chosen = free_port() if port is None else port
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *_STRICT, "-m", "scheduler", "run"),
+        *(sys.executable, *_STRICT, "-m", *module, "run"),
         *("--kubeconfig", str(kubeconfig), "--port", str(chosen), *arguments),
         stderr=PIPE,
     )
@@ -131,9 +133,11 @@ async def attended(
 
 
 @asynccontextmanager
-async def running(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
+async def running(
+    kubeconfig: Path, *arguments: str, module: Sequence[str] = ("scheduler",)
+) -> AsyncIterator[Daemon]:
     """A daemon that is ready. At the end it stops in good order: exit code 0, and never a traceback."""
-    async with started(kubeconfig, *arguments) as daemon:
+    async with started(kubeconfig, *arguments, module=module) as daemon:
         await until(daemon.is_ready, what="readiness")
         yield daemon
         code = await daemon.stop()
