@@ -82,6 +82,10 @@ class Unreachable(ApiError):
     """No answer: refused, reset, time-out. Retried with backoff; a lost write is settled by reading."""
 
 
+class Silent(Unreachable):
+    """A watch was open, and brought nothing for too long: dead, or of a server that sent no bookmark."""
+
+
 class LeadershipLost(SchedulerError):
     """Another instance may schedule now. Raised by `shell.leadership`; caught by the app, which ends with exit 1."""
 

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias, TypeVar
 import aiohttp
 from yarl import URL
 
-from scheduler.errors import ApiError, Invalid, SettingsError, Unauthorized, Unreachable
+from scheduler.errors import ApiError, Invalid, SettingsError, Silent, Unauthorized, Unreachable
 from scheduler.kube.calls import (
     BODY_LIMIT_BYTES,
     BODY_TOO_LONG,
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 RequestHook: TypeAlias = Callable[[Verb, str, str, str, float], None]
 
 #: A watch that says nothing for so long is taken for dead: servers send a bookmark once a minute (59 to 61 s on
-#: Kubernetes 1.36), and being wrong costs one request, since a watch is taken up where it was.
+#: Kubernetes 1.36, now and then none), and being wrong costs one request, since a watch is taken up where it was.
 SILENT_S: Final = 75.0
 #: After so many seconds of silence the kernel asks the other side's whether it is there, so often, so far apart, and a
 #: connection that leads nowhere ends within half a minute (client-go asks after 30 s too, by HTTP/2 pings).
@@ -152,8 +152,8 @@ class KubeClient:
         Cost: 2 µs per 2.5 KB line; what becomes of it is measured in `reflecting`.
 
         Raises:
-            ApiError: of the class that the status means; Unreachable if the connection is lost, the stream ends
-                inside a line, or nothing comes for `silent_s`; Invalid if a line exceeds `LINE_LIMIT_BYTES`.
+            ApiError: of the class that the status means; Unreachable if the connection is lost or the stream ends
+                inside a line, Silent if nothing comes for `silent_s`; Invalid if a line exceeds `LINE_LIMIT_BYTES`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silent_s)
         response = await self._authorized(lambda authorization: self._opened(request, authorization, timeout))
@@ -175,6 +175,8 @@ class KubeClient:
             *_LOST,
             RuntimeError,
         ) as error:  # aiohttp's answer to reading from a connection closed meanwhile
+            if isinstance(error, aiohttp.SocketTimeoutError):
+                raise Silent(0, "Silent", f"nothing came for {silent_s:g} s") from error
             raise _unreachable(error, request) from error
         finally:
             response.close()

@@ -12,7 +12,9 @@ Rules:
   2. The initial list is told as it arrives; a relist is told in one batch with its Synced, never by halves.
   3. A lost stream is taken up from the last version seen. A relist costs only one that the server forgot, and one
      whose server is gone: the one that answers next may have another history, in which that version means nothing.
-  4. No loop without progress runs without a growing, jittered pause.
+  4. A watch that falls silent is taken up too, and told as an interruption only if it brings nothing then either: no
+     server promises a bookmark, and most that are missing are of collections in which nothing happens.
+  5. No loop without progress runs without a growing, jittered pause.
 
 Source: client-go tools/cache/reflector.go (1.36): same protocol; there a lost watch relists, here it resumes.
 """
@@ -27,7 +29,7 @@ from typing import Final, Generic, TypeAlias, assert_never
 
 import msgspec
 
-from scheduler.errors import ApiError, Gone, Invalid, ServerFault, Unreachable
+from scheduler.errors import ApiError, Gone, Invalid, ServerFault, Silent, Unreachable
 from scheduler.kube.changes import Change, Interrupted, Malformed, Synced, T
 from scheduler.kube.known import Known
 from scheduler.kube.paging import PageSize
@@ -293,6 +295,8 @@ class Watching(Generic[T]):
             return [self._next_step()]
         if isinstance(error, Gone) or (self._phase is _Phase.WATCHING and self._never_resumes(error)):
             return self._relist(error)
+        if isinstance(error, Silent) and self._phase is _Phase.WATCHING and self._heard:
+            return [self._next_step()]
         if self._phase is _Phase.STREAMING:
             self.known.start_listing()
         self._failures += 1

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import msgspec
 import pytest
 
-from scheduler.errors import Gone, ServerFault, Throttled, Unreachable
+from scheduler.errors import Gone, ServerFault, Silent, Throttled, Unreachable
 from scheduler.kube.changes import Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.reflecting import Reflector
 from scheduler.kube.requests import Resource
@@ -179,12 +179,13 @@ async def test_a_silent_stream_is_opened_again():
     answers = [
         reply(page()),
         stream(bookmark(11), then="silent"),
+        stream(then="silent"),
         stream(line("ADDED", pod("a", 12)), then="silent"),
     ]
     async with scripted(*answers) as script:
         changes, _ = await told(script, told_of("a", 12), silent_s=0.05)
-    assert changes[1].error.reason == "Silent"
-    assert script.asked[2].query["resourceVersion"] == "11"
+    assert isinstance(changes[1].error, Silent)
+    assert [request.query["resourceVersion"] for request in script.asked[2:4]] == ["11", "11"]
 
 
 @pytest.mark.asyncio

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.errors import Forbidden, Gone, Invalid, ServerFault, Throttled, Unreachable
+from scheduler.errors import Forbidden, Gone, Invalid, ServerFault, Silent, Throttled, Unreachable
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced
 from scheduler.kube.requests import LIVE_PODS
 from scheduler.kube.watching import (
@@ -308,6 +308,15 @@ def test_a_relist_by_stream_is_one_difference():
     assert [[up("c", 12), down("b"), Synced("20")]] == play(
         machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(20, ends=True)])
     )
+
+
+def test_a_watch_that_falls_silent_is_taken_up_and_told_where_it_stays_silent():
+    machine = synced(watching(), pod("a", 1))
+    machine.handle(LinesArrived([bookmark(11)]))
+    silence = Failed(Silent(0, "Silent", "nothing came"))
+    assert play(machine, silence) == [("watch", "11")]
+    ((interrupted,), (_, pause_s)) = play(machine, silence)
+    assert interrupted == Interrupted(silence.error, pause_s)
 
 
 @pytest.mark.parametrize("code", [400, 422])
