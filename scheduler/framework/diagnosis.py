@@ -15,8 +15,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from scheduler.framework.verdicts import Code, Refusals, Status
 from scheduler.state.arrays import Mask
 
@@ -65,20 +63,16 @@ class FitError:
             return Counter({self.prefilter.code: self.n_nodes})
         counts: Counter[Code] = Counter()
         for part in self.per_node:
-            per_code = np.bincount(part.refusals.codes[part.rows], minlength=len(part.refusals.statuses) + 1)
-            for status, n_nodes in zip(part.refusals.statuses, per_code[1:].tolist(), strict=True):
-                if n_nodes:
-                    counts[status.code] += n_nodes
+            for status, n_nodes in part.refusals.counts(part.rows):
+                counts[status.code] += n_nodes
         return counts
 
 
 def add_reasons(counts: Counter[str], refusals: Refusals, rows: Mask) -> None:
     """Counts each reason of the refused `rows`: bool array of shape (n_rows,). O(n_rows)."""
-    per_code = np.bincount(refusals.codes[rows], minlength=len(refusals.statuses) + 1)
-    for status, n_nodes in zip(refusals.statuses, per_code[1:].tolist(), strict=True):
-        if n_nodes:
-            for reason in status.reasons:
-                counts[reason] += n_nodes
+    for status, n_nodes in refusals.counts(rows):
+        for reason in status.reasons:
+            counts[reason] += n_nodes
 
 
 def _entries(counts: Counter[str]) -> Iterable[str]:

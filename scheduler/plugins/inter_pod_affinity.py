@@ -266,37 +266,39 @@ class _AffinityFilter:
         self._candidate = candidate
         self._snapshot = snapshot
         self._asked = asked
-        self._against = against
+        #: Where each rule is broken, in their order; None where it cannot be.
+        self._broken: tuple[Mask | None, ...] = (
+            None if asked.required is None else ~self._affinity_met(asked.required),
+            self._anti_affinity_broken() if asked.anti else None,
+            None if against is None else np.greater(against, 0),
+        )
 
     def fits(self) -> Mask:
         """Nodes that break none of the three rules."""
-        fitting = self._affinity_met()
-        if self._asked.anti:
-            fitting &= ~self._anti_affinity_broken()
-        if self._against is not None:
-            fitting &= ~self._existing_broken()
+        fitting = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        for broken in self._broken:
+            if broken is not None:
+                fitting &= ~broken
         return fitting
 
     def refusals(self) -> Refusals:
         """The first rule that each node breaks."""
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
-        codes[self._existing_broken()] = 3
-        codes[self._anti_affinity_broken()] = 2
-        codes[~self._affinity_met()] = 1
+        for code in range(len(_REFUSALS), 0, -1):
+            if (broken := self._broken[code - 1]) is not None:
+                np.putmask(codes, broken, code)
         return Refusals(codes, _REFUSALS)
 
-    def _affinity_met(self) -> Mask:
+    def _affinity_met(self, required: PodMatcher) -> Mask:
         snapshot, asked = self._snapshot, self._asked
         met = np.ones(snapshot.n_rows, dtype=np.bool_)
-        if asked.required is None:
-            return met
-        counts = snapshot.selected(asked.required)
+        counts = snapshot.selected(required)
         anywhere = False
         for key in asked.required_keys:
             near = snapshot.per_node(counts, key) > 0
             met &= near
             anywhere = anywhere or bool(near.any())
-        if anywhere or not self._matches_itself(asked.required):
+        if anywhere or not self._matches_itself(required):
             return met
         # First pod of a group: no pod matches in any domain of any key, and this one would.
         met[:] = True
@@ -313,11 +315,6 @@ class _AffinityFilter:
         for matcher, key, max_pods in self._asked.anti:
             broken |= self._snapshot.per_node(self._snapshot.selected(matcher), key) >= max_pods
         return broken
-
-    def _existing_broken(self) -> Mask:
-        if self._against is None:
-            return np.zeros(self._snapshot.n_rows, dtype=np.bool_)
-        return np.greater(self._against, 0)
 
 
 class _AffinityScorer:
