@@ -38,7 +38,7 @@ class NodeFilter(Protocol):
         ...
 
     def refusals(self) -> Refusals:
-        """Why the other rows are refused; asked only for a pod that found no node."""
+        """Why the other rows are refused; asked for a pod that found no node, and for the record of one that did."""
         ...
 
 

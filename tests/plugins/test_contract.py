@@ -1,7 +1,10 @@
 """What every plugin owes the framework, on random clusters."""
 
+from collections import Counter
+
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +13,7 @@ from scheduler.framework.verdicts import SKIP, Status
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
 from scheduler.model.terms import NodeRule
+from scheduler.plugins import node_resources_fit
 from scheduler.plugins.node_affinity import rule_matches
 from scheduler.state.snapshot import Snapshot
 from tests.build import Json
@@ -55,6 +59,28 @@ def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
         assert np.array_equal(refusals.codes[snapshot.alive] == 0, fits[snapshot.alive]), name
         for code in np.unique(refusals.codes[snapshot.alive & ~fits]).tolist():
             assert refusals.statuses[code - 1].reasons, name
+        refused = snapshot.alive & ~fits
+        assert Counter(dict(refusals.counts(refused))) == Counter(
+            refusals.status_at(row) for row in np.flatnonzero(refused).tolist()
+        ), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(life=LIVES, incoming=pods(placed=False))
+def test_shortages_that_are_kept_are_those_that_are_worked_out(
+    life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json
+):
+    """Of few resources every combination has a number, of many those that occur."""
+    subject = _lived(life)
+    snapshot = subject.cluster.snapshot()
+    pod = subject.cluster.pod(incoming)
+    room = _filters(subject, Candidate(pod, snapshot.label_set(pod)), snapshot)[node_resources_fit.NAME]
+    kept = room.refusals()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(node_resources_fit, "_FEW_RESOURCES", -1)
+        worked_out = room.refusals()
+    for row in np.flatnonzero(snapshot.alive).tolist():
+        assert kept.status_at(row) == worked_out.status_at(row)
 
 
 @settings(max_examples=60, deadline=None)
