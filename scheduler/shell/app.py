@@ -45,6 +45,7 @@ from scheduler.shell.questions import Questions
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.state.cluster import ClusterState
+from scheduler.state.recounting import Recount
 from scheduler.state.snapshot import Snapshot
 
 #: How long binds in flight may take after SIGTERM; Kubernetes kills after 30 s by default.
@@ -174,6 +175,7 @@ class Scheduler:
             records_decisions=options.decision_annotations,
         )
         metrics.watch_state(self._queue, self._state)
+        self._recount = Recount(self._state)
         self._questions = Questions(settings, self._state, self._queue, now_s=now_s)
         self._inbox = Inbox()
         kinds = always_watched()
@@ -288,7 +290,7 @@ class Scheduler:
         background = [
             group.create_task(upkeep.watch_lag(self._metrics.on_loop_lag, self._now_s), name="loop lag"),
             group.create_task(
-                upkeep.recount(self._state, self._log, is_busy=self._machine.has_work), name="recount"
+                upkeep.recount(self._recount, self._log, is_busy=self._machine.has_work), name="recount"
             ),
             group.create_task(
                 upkeep.audit(self._informers, self._log, on_divergence=self._metrics.on_divergence),

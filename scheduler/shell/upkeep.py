@@ -12,7 +12,6 @@ from scheduler.errors import ApiError, InvariantViolation
 from scheduler.observe.logs import Logger
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer
-from scheduler.state.cluster import ClusterState
 from scheduler.state.recounting import Recount
 
 #: A watch that owes the news of an answered bind and says nothing at all for so long is dead; watches are late by
@@ -92,14 +91,13 @@ async def audit(
                 log.error("The cache was not what the server lists", kind=informer.kind, n=n_divergent)
 
 
-async def recount(state: ClusterState, log: Logger, *, is_busy: Callable[[], bool]) -> None:
+async def recount(pieces: Recount, log: Logger, *, is_busy: Callable[[], bool]) -> None:
     """
     Compares counts with a recount while nothing else is to do, a piece at a time, until cancelled.
 
     Raises:
         InvariantViolation: they differ, which is a bug; the restart that follows reads everything anew.
     """
-    pieces = Recount(state)
     while True:
         await asyncio.sleep(_RECOUNT_PERIOD_S)
         if is_busy():
