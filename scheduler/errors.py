@@ -83,7 +83,7 @@ class Unreachable(ApiError):
 
 
 class Silent(Unreachable):
-    """A watch was open, and brought nothing for too long: dead, or of a server that sent no bookmark."""
+    """A connection was open, and brought nothing for too long: a dead watch, or one that was sent no bookmark."""
 
 
 class LeadershipLost(SchedulerError):

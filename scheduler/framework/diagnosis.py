@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from scheduler.framework.verdicts import Code, Refusals, Status
+from scheduler.framework.verdicts import Refusals, Status
 from scheduler.state.arrays import Mask
 
 
@@ -55,16 +55,6 @@ class FitError:
         counts: Counter[str] = Counter()
         for part in self.per_node:
             add_reasons(counts, part.refusals, part.rows)
-        return counts
-
-    def code_counts(self) -> Counter[Code]:
-        """How many nodes were refused with each code; all of them with the PreFilter's where there is one."""
-        if self.prefilter is not None:
-            return Counter({self.prefilter.code: self.n_nodes})
-        counts: Counter[Code] = Counter()
-        for part in self.per_node:
-            for status, n_nodes in part.refusals.counts(part.rows):
-                counts[status.code] += n_nodes
         return counts
 
 

@@ -175,8 +175,6 @@ class KubeClient:
             *_LOST,
             RuntimeError,
         ) as error:  # aiohttp's answer to reading from a connection closed meanwhile
-            if isinstance(error, aiohttp.SocketTimeoutError):
-                raise Silent(0, "Silent", f"nothing came for {silent_s:g} s") from error
             raise _unreachable(error, request) from error
         finally:
             response.close()
@@ -353,7 +351,8 @@ async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
 def _unreachable(error: Exception, request: Request) -> ApiError:
     """Whether a write took effect is unknown unless the connection was never made."""
     never_sent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
-    return Unreachable(
+    kind = Silent if isinstance(error, aiohttp.SocketTimeoutError) else Unreachable
+    return kind(
         0,
         _reason(error),
         str(error) or type(error).__name__,

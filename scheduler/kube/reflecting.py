@@ -16,13 +16,12 @@ from typing import Generic, assert_never
 
 import msgspec
 
-from scheduler.errors import ApiError, Invalid, InvariantViolation
+from scheduler.errors import ApiError, InvariantViolation
 from scheduler.kube.changes import Change, T
 from scheduler.kube.client import SILENT_S, KubeClient
 from scheduler.kube.comparing import Comparison
-from scheduler.kube.paging import PageSize
-from scheduler.kube.requests import Request, Resource, list_page
-from scheduler.kube.responses import decode_page
+from scheduler.kube.listing import pages
+from scheduler.kube.requests import Request, Resource
 from scheduler.kube.watching import (
     Ask,
     Due,
@@ -139,24 +138,12 @@ class Reflector(Generic[T]):
         return comparison.mend(changes), changes
 
     async def _listed(self, page_pause_s: float) -> AsyncGenerator[msgspec.Raw, None]:
-        """Every object of the collection, page by page, with pauses."""
-        token, page_size = "", PageSize()
-        while True:
-            request = list_page(self._resource, continue_token=token, limit=page_size.limit)
-            try:
-                body = await self._client.request(request, timeout_s=PAGE_TIMEOUT_S)
-            except Invalid as error:
-                if page_size.shrinks(error):
-                    continue
-                raise
-            page_size.fitted(len(body))
-            page = decode_page(body)
-            for raw in page.items or ():
-                yield raw
-            token = page.metadata.continue_token
-            if not token:
-                return
-            await self._sleep(page_pause_s)
+        """Every object of the collection, with a pause after each page."""
+        async with aclosing(pages(self._client, self._resource, timeout_s=PAGE_TIMEOUT_S)) as listing:
+            async for items in listing:
+                for raw in items:
+                    yield raw
+                await self._sleep(page_pause_s)
 
     async def _events(self, step: Pause | Ask | Follow) -> AsyncGenerator[Event, None]:
         match step:

@@ -107,8 +107,8 @@ class DeclaredTerms:
         return any(term.max_pods > 1 for term in usable(spec.affinity.required_anti))
 
     def has_any_limits(self) -> bool:
-        """Whether `has_limits` may hold for the spec of any placed pod. O(declared terms)."""
-        return any(max_pods > 1 for *_, max_pods, _ in self._terms)
+        """Whether `has_limits` may hold for the spec of any placed pod. O(1)."""
+        return bool(self.limits)
 
     def _selects(self, matcher: PodMatcher, label_set: LabelSet) -> bool:
         return label_set in self._selections.selection(matcher).label_sets

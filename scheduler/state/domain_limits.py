@@ -101,6 +101,10 @@ class DomainLimits:
         self._nodes = nodes
         self._by_key: dict[str, dict[DomainLimit, None]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether any pod declares a limit."""
+        return bool(self._by_key)
+
     def add(self, limit: DomainLimit) -> None:
         """The limit is declared from now on. O(label sets that it selects)."""
         self._selections.roll_of_limits.enter(limit)

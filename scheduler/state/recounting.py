@@ -40,10 +40,6 @@ class Recount:
         self._at_once = at_once
         self._round: Iterator[_Compared] = iter(())
 
-    def start_over(self) -> None:
-        """The next piece is a round's first. What the round under way was about to compare is held no longer."""
-        self._round = iter(())
-
     def step(self) -> list[str]:
         """The differences of the next piece, one line each; it ends where a round does. Cost: 2 ms."""
         found: list[str] = []

@@ -12,11 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
+from scheduler.shell.app import Scheduler
 from scheduler.shell.pressure import FLOOR
 from tests import build
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
 from tests.chaos.virtual import run_virtually
+from tests.integration.waiting import until
 
 TEN_MINUTES_S = 600.0
 #: Longest pause of any retry, and what a relist and the cycles take after it.
@@ -28,9 +30,10 @@ THE_REST = r"^/(api/v1|apis/(events|apps))"
 
 
 @asynccontextmanager
-async def running(*, elected: bool) -> AsyncIterator[tuple[Instance, DevCluster]]:
+async def running(*faults: Fault, elected: bool) -> AsyncIterator[tuple[Instance, DevCluster]]:
     """An instance that has its caches, and leads where there is an election."""
     async with DevCluster(nodes=4, write_log=True) as cluster:
+        cluster.faults.add(*faults)
         instance = Instance(
             "one",
             scheduler_name="ours",
@@ -40,16 +43,14 @@ async def running(*, elected: bool) -> AsyncIterator[tuple[Instance, DevCluster]
             chance=random.Random(1),
         )
         living = asyncio.create_task(instance.live())
-        for _ in range(1000):
-            await asyncio.sleep(0.1)
+
+        async def ready() -> Scheduler | None:
             scheduler = None if instance.life is None else instance.life.scheduler
-            if (
-                scheduler is not None
-                and scheduler._is_synced()
-                and scheduler._leads()
-                and scheduler._caught_up
-            ):
-                break
+            if scheduler is None or not scheduler._is_synced():
+                return None
+            return scheduler if scheduler._leads() and scheduler._caught_up else None
+
+        scheduler = await until(ready, timeout_s=100.0, what="a scheduler that leads and knows the cluster")
         assert scheduler is not None
         scheduler._client._on_request = scheduler._metrics.on_request
         yield instance, cluster
@@ -189,5 +190,18 @@ def test_binds_that_are_throttled_slow_all_binds_down_and_silence_the_events() -
             await asyncio.sleep(AFTERWARDS_S)
             assert n_bound(cluster) == 110
             assert loop._max_binding() > FLOOR
+
+    run_virtually(play())
+
+
+def test_who_leads_from_the_start_has_nothing_to_catch_up_on() -> None:
+    """It asked for its caches after it had the Lease: pods are placed although no list of them is answered."""
+
+    async def play() -> None:
+        no_lists = Fault(action=Action.RESPOND, verb="list", kind="pods", code=500, times=-1)
+        async with running(no_lists, elected=True) as (_, cluster):
+            create(cluster, "p", 3)
+            await asyncio.sleep(AFTERWARDS_S)
+            assert n_bound(cluster) == 3
 
     run_virtually(play())

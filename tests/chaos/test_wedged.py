@@ -22,6 +22,7 @@ from tests import build
 from tests.chaos.proxy import Wire
 from tests.chaos.virtual import run_virtually
 from tests.integration.daemon import free_port
+from tests.integration.waiting import until
 
 
 @asynccontextmanager
@@ -51,10 +52,7 @@ async def serving() -> AsyncIterator[tuple[Scheduler, DevCluster, Wire, str]]:
             running = asyncio.create_task(scheduler.run())
             url = f"http://127.0.0.1:{port}"
             # Names are looked up in threads, for which the virtual clock does not wait.
-            for _ in range(3000):
-                if await says(f"{url}/readyz") == 200:
-                    break
-                await asyncio.sleep(0.1)
+            await until(lambda: says(f"{url}/readyz"), lambda status: status == 200, timeout_s=300.0)
             yield scheduler, cluster, wire, url
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

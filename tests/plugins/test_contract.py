@@ -1,6 +1,7 @@
 """What every plugin owes the framework, on random clusters."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
@@ -23,14 +24,25 @@ from tests.plugins.lives import BEGINNINGS, CHANGES, NODE_TERMS, NODES, Applied,
 LIVES = st.tuples(BEGINNINGS, st.lists(CHANGES, max_size=6))
 
 
-def _lived(life: tuple[list[Applied], list[Applied | Deleted]]) -> ProductSubject:
-    subject = ProductSubject(None)
-    for change in (*life[0], *life[1]):
+def _change(subject: ProductSubject, changes: Iterable[Applied | Deleted]) -> None:
+    for change in changes:
         if isinstance(change, Applied):
             subject.apply(change.object)
         else:
             subject.delete(*change)
+
+
+def _lived(life: tuple[list[Applied], list[Applied | Deleted]]) -> ProductSubject:
+    subject = ProductSubject(None)
+    _change(subject, (*life[0], *life[1]))
     return subject
+
+
+def _met(subject: ProductSubject, incoming: Json) -> tuple[Candidate, Snapshot]:
+    """The incoming pod as a decision about it sees it, and what it is decided on."""
+    snapshot = subject.cluster.snapshot()
+    pod = subject.cluster.pod(incoming)
+    return Candidate(pod, snapshot.label_set(pod)), snapshot
 
 
 def _filters(subject: ProductSubject, candidate: Candidate, snapshot: Snapshot) -> dict[str, NodeFilter]:
@@ -50,9 +62,7 @@ def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
     life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json
 ):
     subject = _lived(life)
-    snapshot = subject.cluster.snapshot()
-    pod = subject.cluster.pod(incoming)
-    candidate = Candidate(pod, snapshot.label_set(pod))
+    candidate, snapshot = _met(subject, incoming)
     for name, node_filter in _filters(subject, candidate, snapshot).items():
         fits, refusals = node_filter.fits(), node_filter.refusals()
         assert fits.shape == refusals.codes.shape == (snapshot.n_rows,), name
@@ -70,17 +80,18 @@ def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
 def test_shortages_that_are_kept_are_those_that_are_worked_out(
     life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json
 ):
-    """Of few resources every combination has a number, of many those that occur."""
-    subject = _lived(life)
-    snapshot = subject.cluster.snapshot()
-    pod = subject.cluster.pod(incoming)
-    room = _filters(subject, Candidate(pod, snapshot.label_set(pod)), snapshot)[node_resources_fit.NAME]
-    kept = room.refusals()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(node_resources_fit, "_FEW_RESOURCES", -1)
-        worked_out = room.refusals()
-    for row in np.flatnonzero(snapshot.alive).tolist():
-        assert kept.status_at(row) == worked_out.status_at(row)
+    """Of few resources every combination has a number, and the rows that changed are looked at; of many all are."""
+    subject = ProductSubject(None)
+    for changes in life:
+        _change(subject, changes)
+        candidate, snapshot = _met(subject, incoming)
+        room = _filters(subject, candidate, snapshot)[node_resources_fit.NAME]
+        kept = room.refusals()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(node_resources_fit, "_FEW_RESOURCES", -1)
+            worked_out = room.refusals()
+        for row in np.flatnonzero(snapshot.alive).tolist():
+            assert kept.status_at(row) == worked_out.status_at(row)
 
 
 @settings(max_examples=60, deadline=None)
@@ -89,9 +100,7 @@ def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
     life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json, chosen: int
 ):
     subject = _lived(life)
-    snapshot = subject.cluster.snapshot()
-    pod = subject.cluster.pod(incoming)
-    candidate = Candidate(pod, snapshot.label_set(pod))
+    candidate, snapshot = _met(subject, incoming)
     drawn = np.array([bool(chosen >> row & 1) for row in range(snapshot.n_rows)], dtype=np.bool_)
     feasible = Feasible(snapshot.alive & drawn)
     if not feasible.n:

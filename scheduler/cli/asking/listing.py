@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Final, TypeVar
 
 import msgspec
 
 from scheduler.core.recording import DECISION_ANNOTATION, DecisionRecord, read_record
-from scheduler.errors import ApiError, Gone, Invalid, NotFound, SettingsError
+from scheduler.errors import ApiError, Gone, NotFound, SettingsError
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.kubeconfig import choose, kubeconfig_paths
-from scheduler.kube.paging import PageSize
-from scheduler.kube.requests import Resource, get_pod, list_page
-from scheduler.kube.responses import decode_page
+from scheduler.kube.listing import pages
+from scheduler.kube.requests import Resource, get_pod
 from scheduler.model import nesting
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -63,32 +62,14 @@ async def listed(
     for _ in range(_RESTARTS):
         found: list[T] = []
         try:
-            async with aclosing(_pages(client, resource)) as pages:
-                async for items in pages:
+            async with aclosing(pages(client, resource, timeout_s=_TIMEOUT_S)) as listing:
+                async for items in listing:
                     found += map(decode, items)
                     progress(len(found))
         except Gone:
             continue
         return found
     raise SettingsError(resource.path, "", f"{_RESTARTS} lists that expired half-way", "a list to its end")
-
-
-async def _pages(client: KubeClient, resource: Resource) -> AsyncGenerator[list[msgspec.Raw], None]:
-    token, page_size = "", PageSize()
-    while True:
-        request = list_page(resource, continue_token=token, limit=page_size.limit)
-        try:
-            body = await client.request(request, timeout_s=_TIMEOUT_S)
-        except Invalid as error:
-            if page_size.shrinks(error):
-                continue
-            raise
-        page_size.fitted(len(body))
-        page = decode_page(body)
-        yield page.items or []
-        token = page.metadata.continue_token
-        if not token:
-            return
 
 
 async def pod_object(client: KubeClient, namespace: str, name: str) -> bytes | None:
