@@ -23,6 +23,11 @@ Ts = TypeVarTuple("Ts")
 #: They are slept, since epoll waits whole milliseconds.
 _REAL_WAIT_S = 0.00005
 _START_S = 10_000.0
+#: Turns of the loop that one moment may take, many times what the busiest of a run does (184), and what each costs
+#: after them. Whoever asks the server anew at every answer would keep the clock still for ever, and with it every
+#: timeout that ends such a thing where time is real.
+_TURNS_IN_A_MOMENT = 5_000
+_TURN_S = 0.01
 
 
 class _Selector(selectors.DefaultSelector):
@@ -57,6 +62,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._virtual_s = _START_S
+        self._n_turns = 0
         self._scheduled: list[_Timer]
         self._numbers = itertools.count()
         #: Called between any two turns of the loop, where one is set.
@@ -83,11 +89,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         super()._run_once()  # type: ignore[misc]  # asyncio's own, unchanged since 3.4
+        self._n_turns += 1
+        if self._n_turns > _TURNS_IN_A_MOMENT:
+            self._virtual_s += _TURN_S
         if self.between_turns is not None:
             self.between_turns()
 
     def _leap(self, seconds: float) -> None:
         self._virtual_s += max(seconds, 1e-9)
+        self._n_turns = 0
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
