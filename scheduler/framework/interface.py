@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
+
+_INT64: Final = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,15 @@ class Feasible:
 
     def highest(self, amounts: Amounts) -> int:
         """The largest amount on a feasible row; there must be one."""
-        return int(self.only(amounts).max())
+        if self.n == len(self.mask):
+            return int(np.maximum.reduce(amounts))
+        return int(np.maximum.reduce(amounts, where=self.mask, initial=_INT64.min))
 
     def lowest(self, amounts: Amounts) -> int:
         """The smallest amount on a feasible row; there must be one."""
-        return int(self.only(amounts).min())
+        if self.n == len(self.mask):
+            return int(np.minimum.reduce(amounts))
+        return int(np.minimum.reduce(amounts, where=self.mask, initial=_INT64.max))
 
     def row_at(self, place: int) -> int:
         """The feasible row of that place among all of them, in ascending order."""
@@ -82,7 +88,7 @@ class Feasible:
     def only(self, amounts: Amounts) -> Amounts:
         """The amounts of feasible rows: int64 array of shape (n,), perhaps `amounts` itself."""
         # Where every row is feasible, which is usual, the gather is saved: 5 µs at 5,000 nodes.
-        return amounts if self.n == len(self.mask) else amounts[self.rows]
+        return amounts if self.n == len(self.mask) else amounts.take(self.rows)
 
 
 class NodeScorer(Protocol):

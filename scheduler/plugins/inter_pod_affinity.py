@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -28,6 +28,7 @@ import numpy as np
 from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.normalizing import each_once
 from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.nodes import Namespace, Node
@@ -37,8 +38,11 @@ from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
+from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
-from scheduler.state.sums import KeptSums, Weighted
+from scheduler.state.sums import KeptSums, Selected, Weighted
+
+_Owner = TypeVar("_Owner")
 
 NAME: Final = "InterPodAffinity"
 
@@ -54,7 +58,7 @@ _REFUSALS: Final = (AFFINITY_NOT_MET, ANTI_AFFINITY_BROKEN, EXISTING_ANTI_AFFINI
 NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class _Asked:
     """A spec's own terms as questions to the counts."""
 
@@ -78,8 +82,10 @@ class InterPodAffinity:
         self._exempt = frozenset(args.exempt_namespaces)
         self._asked = PerSpec(lambda pod: _asked(pod, self._exempt))
         #: Sums over the terms of running pods that select a label set: those that forbid, and those that score.
-        self._forbidding = KeptSums()
-        self._scoring = KeptSums()
+        self._forbidding: KeptSums[LabelSet] = KeptSums()
+        self._scoring: KeptSums[LabelSet] = KeptSums()
+        #: Sums over the pods that a spec's own preferred terms select.
+        self._preferring: KeptSums[_Asked] = KeptSums()
         #: Specs that a limit above one pod per domain kept off some node: any pod that leaves may let them in.
         self._kept_out_by_limits: WeakSet[PodSpec] = WeakSet()
 
@@ -131,15 +137,16 @@ class InterPodAffinity:
         asked = self._asked.of(candidate.pod)
         if self._args.ignore_preferred_terms_of_existing_pods and not asked.preferred:
             return SKIP
-        own = [
-            (weight, snapshot.per_node(snapshot.selected(matcher), key))
-            for matcher, key, weight in asked.preferred
+        own: list[Weighted] = [
+            (Selected(key, snapshot.selected(matcher)), weight) for matcher, key, weight in asked.preferred
         ]
-        sums = [(weight, per_node) for weight, per_node in own if per_node.any()]
-        towards = _summed(self._scoring, candidate, snapshot, list(self._scoring_terms(candidate, snapshot)))
-        if towards is not None:
-            sums.append((1, towards))
-        return _AffinityScorer(sums, feasible) if sums else SKIP
+        towards = list(self._scoring_terms(candidate, snapshot))
+        sums = (
+            _summed(self._preferring, asked, snapshot, own),
+            _summed(self._scoring, candidate.label_set, snapshot, towards),
+        )
+        reaching = [one for one in sums if one is not None]
+        return _AffinityScorer(reaching, feasible) if reaching else SKIP
 
     def _existing_anti_affinity(self, candidate: Candidate, snapshot: Snapshot) -> Amounts | None:
         """Per node the pods in its domains whose anti-affinity keeps this one out; None where there are none at all."""
@@ -151,7 +158,7 @@ class InterPodAffinity:
             terms += [(limit, 1) for limit in limits]
             if any(limit.marks for limit in limits):
                 self._kept_out_by_limits.add(candidate.pod.spec)
-        return _summed(self._forbidding, candidate, snapshot, terms)
+        return _summed(self._forbidding, candidate.label_set, snapshot, terms)
 
     def _scoring_terms(self, candidate: Candidate, snapshot: Snapshot) -> Iterator[tuple[DeclaredTerm, int]]:
         """Terms of running pods that select the pod, with signed weights."""
@@ -230,12 +237,12 @@ class InterPodAffinity:
 
 
 def _summed(
-    kept: KeptSums, candidate: Candidate, snapshot: Snapshot, terms: Sequence[Weighted]
+    kept: KeptSums[_Owner], owner: _Owner, snapshot: Snapshot, terms: Sequence[Weighted]
 ) -> Amounts | None:
     """Per node the weighted terms of its domains; None where they reach no node, as where there are none."""
     if not terms:
         return None
-    return kept.of(candidate.label_set, snapshot.column, terms, snapshot.n_rows)
+    return kept.of(owner, snapshot.column, terms, snapshot.n_rows)
 
 
 def _asked(pod: Pod, exempt: frozenset[str]) -> _Asked:
@@ -266,71 +273,65 @@ class _AffinityFilter:
         self._candidate = candidate
         self._snapshot = snapshot
         self._asked = asked
-        #: Where each rule is broken, in their order; None where it cannot be.
-        self._broken: tuple[Mask | None, ...] = (
-            None if asked.required is None else ~self._affinity_met(asked.required),
-            self._anti_affinity_broken() if asked.anti else None,
-            None if against is None else np.greater(against, 0),
+        #: Where each rule is kept, in their order; None where it cannot be broken. Not to be written to.
+        self._kept: tuple[Mask | None, ...] = (
+            None if asked.required is None else self._affinity_met(asked.required),
+            self._anti_affinity_kept() if asked.anti else None,
+            None if against is None else np.less_equal(against, 0),
         )
 
     def fits(self) -> Mask:
-        """Nodes that break none of the three rules."""
-        fitting = np.ones(self._snapshot.n_rows, dtype=np.bool_)
-        for broken in self._broken:
-            if broken is not None:
-                fitting &= ~broken
-        return fitting
+        """Nodes that break none of the three rules; not to be written to."""
+        return _all_of([kept for kept in self._kept if kept is not None])
 
     def refusals(self) -> Refusals:
         """The first rule that each node breaks."""
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         for code in range(len(_REFUSALS), 0, -1):
-            if (broken := self._broken[code - 1]) is not None:
-                np.putmask(codes, broken, code)
+            if (kept := self._kept[code - 1]) is not None:
+                np.putmask(codes, ~kept, code)
         return Refusals(codes, _REFUSALS)
 
     def _affinity_met(self, required: PodMatcher) -> Mask:
         snapshot, asked = self._snapshot, self._asked
-        met = np.ones(snapshot.n_rows, dtype=np.bool_)
         counts = snapshot.selected(required)
-        anywhere = False
-        for key in asked.required_keys:
-            near = snapshot.per_node(counts, key) > 0
-            met &= near
-            anywhere = anywhere or bool(near.any())
-        if anywhere or not self._matches_itself(required):
-            return met
+        near = [snapshot.reached(counts, key, 1) for key in asked.required_keys]
+        if any(one.anywhere for one in near) or not self._matches_itself(required):
+            return _all_of([one.mask for one in near])
         # First pod of a group: no pod matches in any domain of any key, and this one would.
-        met[:] = True
-        for key in asked.required_keys:
-            met &= snapshot.column(key).ids[: snapshot.n_rows] != ABSENT
-        return met
+        return _all_of([snapshot.column(key).ids[: snapshot.n_rows] != ABSENT for key in asked.required_keys])
 
     def _matches_itself(self, required: PodMatcher) -> bool:
         pod = self._candidate.pod
         return required.matches(pod.namespace, pod.labels, self._snapshot.namespace_labels(pod.namespace))
 
-    def _anti_affinity_broken(self) -> Mask:
-        broken = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
-        for matcher, key, max_pods in self._asked.anti:
-            broken |= self._snapshot.per_node(self._snapshot.selected(matcher), key) >= max_pods
-        return broken
+    def _anti_affinity_kept(self) -> Mask:
+        snapshot = self._snapshot
+        full = [
+            snapshot.reached(snapshot.selected(matcher), key, max_pods).mask
+            for matcher, key, max_pods in self._asked.anti
+        ]
+        return ~np.logical_or.reduce(full) if len(full) > 1 else ~full[0]
+
+
+def _all_of(masks: Sequence[Mask]) -> Mask:
+    """Rows that all of the masks have, one at least; perhaps the mask itself."""
+    met = masks[0]
+    for mask in masks[1:]:
+        met = met & mask
+    return met
 
 
 class _AffinityScorer:
     """Weighted sums per node, then scaled so that the worst feasible node has 0 and the best 100."""
 
-    def __init__(self, sums: Sequence[tuple[int, Amounts]], feasible: Feasible) -> None:
+    def __init__(self, sums: Sequence[Amounts], feasible: Feasible) -> None:
         self._sums = sums
         self._feasible = feasible
 
     def raw(self) -> Amounts:
         """int64 array of shape (n_rows,), may be negative."""
-        amount, per_node = self._sums[0]
-        total = per_node if amount == 1 else amount * per_node
-        for amount, per_node in self._sums[1:]:
-            total = total + amount * per_node
-        return total
+        return self._sums[0] if len(self._sums) == 1 else self._sums[0] + self._sums[1]
 
     def normalized(self, raw: Amounts) -> Amounts:
         """
@@ -341,8 +342,12 @@ class _AffinityScorer:
         lowest = self._feasible.lowest(raw)
         span = self._feasible.highest(raw) - lowest
         if span <= 0:
-            return np.zeros_like(raw)
-        return (100.0 * ((raw - lowest).astype(np.float64) / float(span))).astype(np.int64)
+            return np.zeros(len(raw), dtype=np.int64)
+        return each_once(
+            lambda above: (100.0 * (above.astype(np.float64) / float(span))).astype(np.int64),
+            raw - lowest,
+            span,
+        )
 
 
 def _asks_differently(old: Pod, new: Pod) -> bool:

@@ -23,6 +23,7 @@ import numpy as np
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.normalizing import each_once
 from scheduler.framework.plugin_args import DefaultConstraint, PodTopologySpreadArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requirements
@@ -392,7 +393,10 @@ class _SpreadScorer:
         if self._scored.n == 0:
             return np.zeros_like(raw)
         lowest, highest = self._scored.lowest(raw), self._scored.highest(raw)
-        scores = np.full_like(raw, 100) if highest == 0 else 100 * (highest + lowest - raw) // highest
+        if highest == 0:
+            scores = np.full_like(raw, 100)
+        else:
+            scores = each_once(lambda some: 100 * (highest + lowest - some) // highest, raw, highest)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
 

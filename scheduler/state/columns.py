@@ -25,6 +25,9 @@ _KEPT_KEYS: Final = 8
 #: Rows for each of which an array takes as much memory as a dict for one row with pods.
 _SPARSE_SHARE: Final = 16
 
+#: Topology keys and thresholds for which counts keep who reaches them, 5 KB each at 5,000 nodes.
+_KEPT_THRESHOLDS: Final = 8
+
 #: Topology keys and masks for which counts keep their sums per domain: up to 40 KB each, little but for hostnames.
 _KEPT_MASKS: Final = 4
 
@@ -174,6 +177,20 @@ class _PerDomain:
     domains: Rows
 
 
+@dataclass(slots=True)
+class Reached:
+    """
+    The nodes whose domain has so many pods or more, as of these versions.
+
+    `mask`: bool array of shape (n_rows,), not to be written to. `anywhere`: whether there is such a node.
+    """
+
+    mask: Mask
+    anywhere: bool
+    version: int
+    column_version: int
+
+
 class RowCounts:
     """
     Pods of one kind per node row. Sparse until a decision asks for it, dense from then on.
@@ -181,7 +198,7 @@ class RowCounts:
     Invariant: equal to a recount over all placed pods after every stimulus (state.audit).
     """
 
-    __slots__ = ("_changes", "_dense", "_per_domain", "_per_node", "_sparse", "total", "version")
+    __slots__ = ("_changes", "_dense", "_per_domain", "_per_node", "_reached", "_sparse", "total", "version")
 
     def __init__(self, by_row: dict[int, int] | None = None) -> None:
         """The counts that the dict holds, none of them 0; it is theirs from now on."""
@@ -189,6 +206,8 @@ class RowCounts:
         self._sparse: dict[int, int] | None = {} if by_row is None else by_row
         self._dense: Counts = np.zeros(0, dtype=np.int32)
         self._per_node: dict[str, _PerNode] = {}
+        #: By topology key and threshold.
+        self._reached: dict[tuple[str, int], Reached] = {}
         #: By topology key and the mask's identity, which is its own for as long as it is kept here.
         self._per_domain: dict[tuple[str, int], _PerDomain] = {}
         #: Pods counted on all rows, rows of vanished nodes included.
@@ -274,6 +293,48 @@ class RowCounts:
             if row < n_rows and ids.item(row) != ABSENT:
                 found[row] += delta
         return found
+
+    def reached(self, column: LabelColumn, least: int, n_rows: int) -> Reached:
+        """
+        The nodes in whose domain of `column` there are `least` pods or more; nodes without the label are not.
+
+        Args:
+            column: of the topology key.
+            least: at least 1.
+            n_rows: nodes.
+
+        Cost: O(1) where a few pods moved and no domain passed the threshold, one gather where one did (4 µs at 5,000
+        nodes), else O(n_rows).
+        """
+        key = (column.key, least)
+        kept = self._reached.get(key)
+        if kept is not None and (kept.column_version != column.version or len(kept.mask) != n_rows):
+            kept = None
+        if kept is not None and kept.version == self.version:
+            return kept
+        changes = None if kept is None else self.changes_since(kept.version)
+        totals, ids = self.per_domain(column, n_rows)[0], column.ids[:n_rows]
+        if kept is None or changes is None:
+            mask = (totals >= least).take(ids)
+            kept = Reached(mask, bool(np.count_nonzero(mask)), self.version, column.version)
+            _keep(self._reached, key, kept, _KEPT_THRESHOLDS)
+            return kept
+        # Rows without a node, some of them beyond `ids`, are in no domain.
+        passing = [
+            row
+            for row, _ in changes
+            if row < n_rows and kept.mask.item(row) != (totals.item(ids.item(row)) >= least)
+        ]
+        if passing:
+            if column.is_unique:
+                kept.mask = kept.mask.copy()
+                for row in passing:
+                    kept.mask[row] = totals.item(ids.item(row)) >= least
+            else:
+                kept.mask = (totals >= least).take(ids)
+            kept.anywhere = bool(np.count_nonzero(kept.mask))
+        kept.version = self.version
+        return kept
 
     def per_domain(self, column: LabelColumn, n_rows: int, among: Mask | None = None) -> tuple[Amounts, Rows]:
         """

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from scheduler.state.arrays import Amounts
 from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
-from scheduler.state.selection import LabelSet
 
-#: Label sets whose sums are kept, 40 KB each at 5,000 nodes: pods of a stateful set have one each.
+_Owner = TypeVar("_Owner")
+
+#: Owners whose sums are kept, 40 KB each at 5,000 nodes: pods of a stateful set have one each.
 MAX_KEPT: Final = 1024
 
 #: Terms in all of them, 0.1 KB each: pods may declare thousands that select everybody.
@@ -23,7 +25,7 @@ _FEW_DOMAINS: Final = 4
 
 
 class Declared(Protocol):
-    """Something that pods declare for the domains of a topology key, and how often they do so on each row."""
+    """Something that pods are or declare for the domains of a topology key, and how many do so on each row."""
 
     @property
     def topology_key(self) -> str: ...  # noqa: D102  (said above)
@@ -32,15 +34,23 @@ class Declared(Protocol):
     def counts(self) -> RowCounts: ...  # noqa: D102  (said above)
 
 
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Pods that a term selects, in the domains of its topology key."""
+
+    topology_key: str
+    counts: RowCounts
+
+
 #: What is declared, and its weight.
 Weighted = tuple[Declared, int]
 
 
-class KeptSums:
-    """The sums of the label sets that were asked about last."""
+class KeptSums(Generic[_Owner]):
+    """The sums of those that were asked about last, as label sets; nothing is kept of an owner that is gone."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[LabelSet, TermSums] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[_Owner, TermSums] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -52,17 +62,17 @@ class KeptSums:
 
     def of(
         self,
-        label_set: LabelSet,
+        owner: _Owner,
         column_of: Callable[[str], LabelColumn],
         terms: Sequence[Weighted],
         n_rows: int,
     ) -> Amounts | None:
-        """What `TermSums.updated` says of the label set. Past the limits the sums that were made first go."""
-        sums = self._kept.get(label_set)
+        """What `TermSums.updated` says of the owner's terms. Past the limits the sums that were made first go."""
+        sums = self._kept.get(owner)
         if sums is None:
             while len(self._kept) >= MAX_KEPT:
                 self._forget_one()
-            sums = self._kept[label_set] = TermSums(column_of)
+            sums = self._kept[owner] = TermSums(column_of)
         found = sums.updated(terms, n_rows)
         if len(terms) * MAX_KEPT > MAX_KEPT_TERMS:
             while len(self._kept) > 1 and self.n_terms > MAX_KEPT_TERMS:
@@ -75,7 +85,7 @@ class KeptSums:
 
 class TermSums:
     """
-    For the pods of one label set: the weighted sum, per node, of how often terms are declared in the node's domain.
+    The weighted sum, per node, of how often terms are declared in the node's domain.
 
     With a thousand tenants a pod is selected by a thousand terms, of which one or two have moved since the last
     decision. Keeps one array, whatever the number of terms.

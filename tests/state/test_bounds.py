@@ -11,6 +11,7 @@ from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import RowCounts
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.state.selection import LabelSet
 from scheduler.state.sums import MAX_KEPT, MAX_KEPT_TERMS, KeptSums
 from tests import build
 
@@ -66,7 +67,8 @@ def test_who_relies_on_every_selection_keeps_every_one() -> None:
 
 def test_sums_are_kept_for_a_bounded_number_of_label_sets() -> None:
     """Pods of stateful sets and indexed jobs have a label set each, 40 KB of sums each at 5,000 nodes."""
-    state, kept = ClusterState(), KeptSums()
+    state = ClusterState()
+    kept: KeptSums[LabelSet] = KeptSums()
     label_sets = [state.selections.label_set("default", {"index": str(n)}) for n in range(MAX_KEPT + 100)]
     for label_set in label_sets:
         kept.of(label_set, state.nodes.column, (), 0)
@@ -81,7 +83,8 @@ def test_sums_of_thousands_of_terms_are_kept_for_fewer_label_sets() -> None:
         topology_key: str
         counts: RowCounts
 
-    state, kept = ClusterState(), KeptSums()
+    state = ClusterState()
+    kept: KeptSums[LabelSet] = KeptSums()
     terms = [(Term("zone", RowCounts()), 1) for _ in range(MAX_KEPT_TERMS // 10)]
     for number in range(15):
         label_set = state.selections.label_set("default", {"index": str(number)})

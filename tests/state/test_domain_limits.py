@@ -13,6 +13,7 @@ from scheduler.model.terms import usable
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.recounting import Recount
+from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import KeptSums
 from tests import build
@@ -66,7 +67,7 @@ class Life:
     def __init__(self) -> None:
         self.state = ClusterState()
         self._decoder = PodDecoder()
-        self.kept = KeptSums()
+        self.kept: KeptSums[LabelSet] = KeptSums()
 
     def apply(self, what: str, more: object) -> None:
         state = self.state
