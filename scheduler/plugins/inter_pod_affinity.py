@@ -62,6 +62,8 @@ NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 class _Asked:
     """A spec's own terms as questions to the counts."""
 
+    #: Why the terms cannot be read, None where they can.
+    problem: str | None
     #: One matcher for all required affinity terms: a pod must match every one of them.
     required: PodMatcher | None
     required_keys: tuple[str, ...]
@@ -122,9 +124,9 @@ class InterPodAffinity:
         spec = candidate.pod.spec
         if spec.annotation_problem is not None:
             return unresolvable(spec.annotation_problem)
-        if problem := spec.affinity.problem():
-            return unresolvable(f"parsing pod: {problem}")
         asked = self._asked.of(candidate.pod)
+        if asked.problem is not None:
+            return unresolvable(f"parsing pod: {asked.problem}")
         against = self._existing_anti_affinity(candidate, snapshot)
         if against is None and asked.required is None and not asked.anti:
             return SKIP
@@ -132,9 +134,9 @@ class InterPodAffinity:
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Nothing to do where no preference of the pod or towards it reaches any node."""
-        if problem := candidate.pod.spec.affinity.problem():
-            return Status(Code.ERROR, (f"failed to parse pod: {problem}",))
         asked = self._asked.of(candidate.pod)
+        if asked.problem is not None:
+            return Status(Code.ERROR, (f"failed to parse pod: {asked.problem}",))
         if self._args.ignore_preferred_terms_of_existing_pods and not asked.preferred:
             return SKIP
         own: list[Weighted] = [
@@ -250,6 +252,7 @@ def _asked(pod: Pod, exempt: frozenset[str]) -> _Asked:
     anti = () if pod.namespace in exempt else usable(affinity.required_anti)
     required = usable(affinity.required)
     return _Asked(
+        problem=affinity.problem(),
         required=PodMatcher(tuple((incoming_rule(t), t.selector) for t in required)) if required else None,
         required_keys=tuple(dict.fromkeys(t.topology_key for t in required)),
         anti=tuple((_matcher(t, exempt), t.topology_key, t.max_pods) for t in anti),
