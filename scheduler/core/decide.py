@@ -47,10 +47,9 @@ class Standings:
     """
     How the nodes stood in one decision: the cycle's own arrays, so to be read before the next stimulus only.
 
-    `totals`: int64 array of shape (n_feasible,), in the order of `feasible.rows`; a place is an index into both.
-    `leaders`: the places of the highest total. `scores`: plugin, weight, and its unweighted scores of shape (n_rows,),
-    valid on feasible rows; none where one node alone was feasible. `refused`: filters and the nodes that each
-    refused first: bool arrays of shape (n_rows,).
+    `chosen`: a row. `leaders`: the feasible rows of the highest total, in ascending order. `totals`: int64 array of
+    shape (n_rows,), valid on feasible rows, as are `scores`: plugin, weight, and its unweighted scores; none where one
+    node alone was feasible. `refused`: filters and the nodes that each refused first: bool arrays of shape (n_rows,).
     """
 
     chosen: int
@@ -71,16 +70,16 @@ class Standings:
         """
         (row, total) of the chosen node, then of the others from the highest total down.
 
-        O(n_most), or O(n_most * n_feasible) where fewer nodes share the highest total.
+        O(n_most), or O(n_most * n_rows) where fewer nodes share the highest total.
         """
-        places = [self.chosen]
-        places += [place for place in self.leaders[:n_most].tolist() if place != self.chosen][: n_most - 1]
-        if len(places) < min(n_most, len(self.totals)):
-            totals = self.totals.copy()
-            while len(places) < min(n_most, len(totals)):
-                totals[places] = _BELOW_ALL
-                places.append(int(totals.argmax()))
-        return [(self.feasible.row_at(place), self.totals.item(place)) for place in places]
+        rows = [self.chosen]
+        rows += [row for row in self.leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
+        if len(rows) < min(n_most, self.feasible.n):
+            totals = np.where(self.feasible.mask, self.totals, _BELOW_ALL)
+            while len(rows) < min(n_most, self.feasible.n):
+                totals[rows] = _BELOW_ALL
+                rows.append(int(totals.argmax()))
+        return [(row, self.totals.item(row)) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +145,11 @@ def _decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, obs
     scored = _scored(candidate, snapshot, profile, feasible, observer)
     if isinstance(scored, Failed):
         return scored
-    total, scores = scored
-    totals = feasible.only(total)
-    leaders = np.flatnonzero(totals == totals.max())
+    totals, scores = scored
+    leaders = np.flatnonzero((totals == feasible.highest(totals)) & mask)
     chosen = leaders.item(0 if len(leaders) == 1 else chance.randrange(len(leaders)))
-    row = feasible.row_at(chosen)
     standings = Standings(chosen, leaders, feasible, totals, scores, filtered.refused)
-    return Placement(snapshot.nodes.name_of(row), snapshot.n_nodes, feasible.n, standings)
+    return Placement(snapshot.nodes.name_of(chosen), snapshot.n_nodes, feasible.n, standings)
 
 
 def _prefilter(
