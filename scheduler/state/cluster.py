@@ -122,9 +122,9 @@ class ClusterState:
         """
         known = self.placed.get(pod.uid)
         if known is not None:
-            if self._moves_nothing(known, pod):
+            if self._taken_over(known, pod):
                 self.n_assumed -= known.assumed
-                known.pod, known.assumed = pod, False
+                known.assumed = False
                 return
             self._lift(known)
         self._put(pod, pod.node_name, assumed=False)
@@ -157,8 +157,7 @@ class ClusterState:
         if known is None or not known.assumed:
             raise InvariantViolation(f"reassume {pod.key}: uid {pod.uid} is not assumed")
         counted = replace(pod, node_name=self.nodes.name_of(known.row))
-        if self._moves_nothing(known, counted):
-            known.pod = counted
+        if self._taken_over(known, counted):
             return
         self._lift(known)
         self._put(counted, counted.node_name, assumed=True)
@@ -206,15 +205,30 @@ class ClusterState:
             self._usage_by_spec[pod.spec] = usage
         return usage
 
-    def _moves_nothing(self, known: PlacedPod, pod: Pod) -> bool:
-        """Whether the new object counts exactly as the known one, as with most status updates."""
-        return (
+    def _taken_over(self, known: PlacedPod, pod: Pod) -> bool:
+        """
+        The new object counts in the known one's place, where it takes and declares the same on the same node.
+
+        So with most updates of the status, and with every bind: it gives the pod its node's topology labels
+        (PodTopologyLabelsAdmission, kubernetes 1.35), and what selects both label sets need not be told.
+        Returns: False where nothing was done.
+        """
+        if not (
             known.pod.spec is pod.spec
             and known.pod.terminating == pod.terminating
             and self.nodes.name_of(known.row) == pod.node_name
-            and known.pod.labels == pod.labels
             and known.pod.resize == pod.resize
-        )
+        ):
+            return False
+        if known.pod.labels != pod.labels:
+            if self.declared.has_any_limits():
+                # Whom a limit counts, and whether its declarer is one of them, depends on the labels.
+                return False
+            label_set = self.selections.label_set(pod.namespace, pod.labels)
+            self.selections.relabel(known.label_set, label_set, known.row, live=not pod.terminating)
+            known.label_set = label_set
+        known.pod = pod
+        return True
 
     def _put(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
         placed = PlacedPod(

@@ -82,6 +82,13 @@ class Selection:
             return self.counts.total
         return sum(label_set.n_pods for label_set in self.label_sets)
 
+    def count(self, row: int, delta: int, *, live: bool) -> None:
+        """The row has so many more selected pods (or fewer), terminating ones where not `live`. O(1)."""
+        if self.counts is not None and self.live_counts is not None:
+            self.counts.add(row, delta)
+            if live:
+                self.live_counts.add(row, delta)
+
 
 class Rematched(NamedTuple):
     """A selection selects the label set from now on, or not any more."""
@@ -176,10 +183,19 @@ class SelectionIndex:
         if not live:
             _bump(label_set.terminating_rows, row, delta)
         for selection in label_set.selections:
-            if selection.counts is not None and selection.live_counts is not None:
-                selection.counts.add(row, delta)
-                if live:
-                    selection.live_counts.add(row, delta)
+            selection.count(row, delta, live=live)
+
+    def relabel(self, old: LabelSet, new: LabelSet, row: int, *, live: bool) -> None:
+        """A pod on the row is of the new label set instead of the old one. O(selections that match either)."""
+        for label_set, delta in ((old, -1), (new, 1)):
+            _bump(label_set.rows, row, delta)
+            label_set.n_pods += delta
+            if not live:
+                _bump(label_set.terminating_rows, row, delta)
+        for selection in old.selections.without(new.selections):
+            selection.count(row, -1, live=live)
+        for selection in new.selections.without(old.selections):
+            selection.count(row, 1, live=live)
 
     def relabel_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> list[Rematched]:
         """

@@ -51,6 +51,17 @@ def test_it_is_a_set_whatever_comes_and_goes(n_things: int) -> None:
     assert set(Members(roll, model)) == model
 
 
+@pytest.mark.parametrize(("n_mine", "n_theirs"), [(10, 20), (90, 10), (10, 90), (90, 200), (200, 90)])
+def test_who_is_not_among_the_others(n_mine: int, n_theirs: int) -> None:
+    """Whichever of them are many."""
+    chance, roll = random.Random(n_mine), Roll[Thing]()
+    things = [Thing() for _ in range(300)]
+    for each in things:
+        roll.enter(each)
+    mine, theirs = chance.sample(things, n_mine), chance.sample(things, n_theirs)
+    assert set(Members(roll, mine).without(Members(roll, theirs))) == set(mine) - set(theirs)
+
+
 def test_members_may_go_while_many_are_listed() -> None:
     roll = Roll[Thing]()
     things = [Thing() for _ in range(100)]
