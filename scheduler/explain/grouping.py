@@ -23,7 +23,7 @@ from scheduler.plugins import (
     pod_topology_spread,
     taint_toleration,
 )
-from scheduler.state.arrays import Mask, Rows
+from scheduler.state.arrays import Codes, Mask, Rows
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
 
@@ -50,7 +50,7 @@ def grouped(case: Case, error: FitError, findings: Sequence[Finding]) -> tuple[t
     return tuple(groups[:_SHOWN_GROUPS]), max(0, len(groups) - _SHOWN_GROUPS)
 
 
-def _by_status(codes: Rows, rows: Mask, statuses: Sequence[Status]) -> Iterator[tuple[Status, Rows]]:
+def _by_status(codes: Codes, rows: Mask, statuses: Sequence[Status]) -> Iterator[tuple[Status, Rows]]:
     for number, status in enumerate(statuses, 1):
         refused = np.flatnonzero(rows & (codes == number))
         if len(refused):

@@ -45,4 +45,4 @@ class _EveryNode:
 
     def refusals(self) -> Refusals:
         """None."""
-        return Refusals(np.zeros(self._n_rows, dtype=np.intp), ())
+        return Refusals(np.zeros(self._n_rows, dtype=np.uint8), ())

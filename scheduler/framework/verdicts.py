@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.state.arrays import Mask, Rows
+from scheduler.state.arrays import Codes, Mask
 
 #: Up to so many statuses are counted one by one.
 _FEW_STATUSES: Final = 5
@@ -72,22 +72,22 @@ class Refusals:
     """
     Which nodes a plugin refuses and why.
 
-    `codes`: intp array of shape (n_rows,); 0 where the node fits, i where it is refused with `statuses[i - 1]`.
+    `codes`: integers of shape (n_rows,); 0 where the node fits, i where it is refused with `statuses[i - 1]`.
     """
 
-    codes: Rows
+    codes: Codes
     statuses: Sequence[Status]
 
     @classmethod
     def where(cls, refused: Mask, status: Status) -> Refusals:
         """One status for every refused row."""
-        return cls(refused.astype(np.intp), (status,))
+        return cls(refused.astype(np.uint8), (status,))
 
     def counts(self, rows: Mask) -> Iterator[tuple[Status, int]]:
         """
         Each status that any of the `rows` has, and how many have it; `rows`: bool array of shape (n_rows,).
 
-        Cost: 2 µs a status at 5,000 nodes, 13 µs for any number.
+        Cost: 2 µs a status at 5,000 nodes, 1 µs where codes are bytes; 13 µs for any number.
         """
         if len(self.statuses) <= _FEW_STATUSES:
             codes = range(1, len(self.statuses) + 1)

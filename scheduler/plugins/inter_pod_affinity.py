@@ -51,7 +51,9 @@ ANTI_AFFINITY_BROKEN: Final = unschedulable("node(s) didn't match pod anti-affin
 EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
     "node(s) didn't satisfy existing pods anti-affinity rules"
 )
-_REFUSALS: Final = (AFFINITY_NOT_MET, ANTI_AFFINITY_BROKEN, EXISTING_ANTI_AFFINITY_BROKEN)
+#: From the last rule to the first: of the rules that a node breaks the highest number tells.
+_REFUSALS: Final = (EXISTING_ANTI_AFFINITY_BROKEN, ANTI_AFFINITY_BROKEN, AFFINITY_NOT_MET)
+_CODES: Final = tuple(np.uint8(code) for code in range(1, len(_REFUSALS) + 1))
 
 
 #: Labels of a namespace, None where it is not known.
@@ -289,10 +291,10 @@ class _AffinityFilter:
 
     def refusals(self) -> Refusals:
         """The first rule that each node breaks."""
-        codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
-        for code in range(len(_REFUSALS), 0, -1):
-            if (kept := self._kept[code - 1]) is not None:
-                np.putmask(codes, ~kept, code)
+        codes = np.zeros(self._snapshot.n_rows, dtype=np.uint8)
+        for code, kept in zip(_CODES, reversed(self._kept), strict=True):
+            if kept is not None:
+                np.maximum(codes, code * ~kept, out=codes)
         return Refusals(codes, _REFUSALS)
 
     def _affinity_met(self, required: PodMatcher) -> Mask:

@@ -137,9 +137,9 @@ class _NodeFilter:
 
     def refusals(self) -> Refusals:
         """The profile's reason where both fail."""
-        codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
-        codes[~self._snapshot.matching(self._own)] = 2
-        codes[~self._snapshot.matching(self._added)] = 1
+        codes = np.zeros(self._snapshot.n_rows, dtype=np.uint8)
+        np.copyto(codes, 2, where=~self._snapshot.matching(self._own))
+        np.copyto(codes, 1, where=~self._snapshot.matching(self._added))
         return Refusals(codes, (ADDED_NOT_MATCHED, NOT_MATCHED))
 
 

@@ -308,10 +308,10 @@ class _SpreadFilter:
 
     def refusals(self) -> Refusals:
         """The first constraint that fails decides the reason."""
-        codes = np.zeros(self._n_rows, dtype=np.intp)
+        codes = np.zeros(self._n_rows, dtype=np.uint8)
         for ids, within in reversed(self._verdicts):
-            codes[~within[ids]] = 2
-            codes[ids == ABSENT] = 1
+            np.copyto(codes, 2, where=~within.take(ids))
+            np.copyto(codes, 1, where=ids == ABSENT)
         return Refusals(codes, (NO_LABEL, SKEWED))
 
 
