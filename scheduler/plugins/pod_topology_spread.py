@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
@@ -58,6 +59,8 @@ class Constraint:
     max_skew: int
     topology_key: str
     selector: Selector
+    #: Who is counted; None where nobody is.
+    matcher: PodMatcher | None
     min_domains: int
     honor_node_affinity: bool
     honor_node_taints: bool
@@ -69,6 +72,9 @@ class Constraint:
     def counts(self, running: Pod) -> bool:
         """Whether a pod of the namespace counts: terminating ones do not."""
         return not running.terminating and self.selects(running)
+
+
+_HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
 
 
 class PodTopologySpread:
@@ -83,6 +89,7 @@ class PodTopologySpread:
         self._default_selector = default_selector
         self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
         self._system_defaulting = args.defaulting_type == "System"
+        self._own = PerSpec(self._own_constraints)
 
     def registrations(self) -> Sequence[Registration]:
         """
@@ -135,28 +142,42 @@ class PodTopologySpread:
     def constraints(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
         """The pod's own constraints of one kind or, where it has none of either kind, the cluster's defaults."""
         if pod.spec.spread:
-            return tuple(self._resolved(pod, c) for c in pod.spec.spread if c.hard is hard)
+            kept = self._own.of(pod)
+            return (kept or self._resolved(pod))[not hard]
         defaults = [c for c in self._defaults if c.hard is hard]
         if not defaults:
             return ()
         selector = self._default_selector(pod)
         if selector is None:
             return ()
-        return tuple(self._constraint(c, selector) for c in defaults)
+        return tuple(self._constraint(c, selector, pod.namespace) for c in defaults)
 
-    def _resolved(self, pod: Pod, declared: SpreadConstraint) -> Constraint:
+    def _own_constraints(self, pod: Pod) -> _HardAndSoft | None:
+        """The constraints of the pod's spec, None where they depend on its labels too."""
+        if self._gates.match_label_keys_in_pod_topology_spread and _reads_own_values(pod):
+            return None
+        return self._resolved(pod)
+
+    def _resolved(self, pod: Pod) -> _HardAndSoft:
+        resolved = [
+            (c.hard, self._constraint(c, self._selector(pod, c), pod.namespace)) for c in pod.spec.spread
+        ]
+        return tuple(c for hard, c in resolved if hard), tuple(c for hard, c in resolved if not hard)
+
+    def _selector(self, pod: Pod, declared: SpreadConstraint) -> Selector:
         selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
         if self._gates.match_label_keys_in_pod_topology_spread and declared.match_label_keys:
             own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
             selector = with_requirements(selector, own)
-        return self._constraint(declared, selector)
+        return selector
 
-    def _constraint(self, declared: SpreadConstraint, selector: Selector) -> Constraint:
+    def _constraint(self, declared: SpreadConstraint, selector: Selector, namespace: str) -> Constraint:
         policies = self._gates.node_inclusion_policy_in_pod_topology_spread
         return Constraint(
             max_skew=declared.max_skew,
             topology_key=declared.topology_key,
             selector=selector,
+            matcher=_matcher(selector, namespace),
             min_domains=declared.min_domains,
             honor_node_affinity=declared.honor_node_affinity or not policies,
             honor_node_taints=declared.honor_node_taints and policies,
@@ -216,7 +237,11 @@ class PodTopologySpread:
 
 def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:
     """Default selectors are made of labels and owner, and so are selectors with the pod's own values."""
-    return not pod.spec.spread or any(c.match_label_keys for c in pod.spec.spread)
+    return not pod.spec.spread or _reads_own_values(pod)
+
+
+def _reads_own_values(pod: Pod) -> bool:
+    return any(c.match_label_keys for c in pod.spec.spread)
 
 
 def _hint_after_workload_change(pod: Pod, old: Workload | None, new: Workload | None) -> Hint:
@@ -242,17 +267,21 @@ def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
     )
 
 
-def _counted(pod: Pod, snapshot: Snapshot, constraint: Constraint) -> RowCounts:
+def _matcher(selector: Selector, namespace: str) -> PodMatcher | None:
     """
-    Selected pods per row, terminating ones left out.
+    Who counts: pods of the namespace that the selector selects.
 
     Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod at all, though the
     incoming pod matches it.
     """
-    if constraint.selector.is_empty or constraint.selector.is_nothing:
-        return RowCounts()
-    own_namespace = NamespaceRule(frozenset((pod.namespace,)), NOTHING)
-    return snapshot.selected_live(PodMatcher(((own_namespace, constraint.selector),)))
+    if selector.is_empty or selector.is_nothing:
+        return None
+    return PodMatcher(((NamespaceRule(frozenset((namespace,)), NOTHING), selector),))
+
+
+def _counted(snapshot: Snapshot, constraint: Constraint) -> RowCounts:
+    """Counted pods per row, terminating ones left out."""
+    return RowCounts() if constraint.matcher is None else snapshot.selected_live(constraint.matcher)
 
 
 def _keys(constraints: Sequence[Constraint]) -> tuple[str, ...]:
@@ -294,7 +323,7 @@ class _SpreadFilter:
         for constraint in constraints:
             column = snapshot.column(constraint.topology_key)
             eligible = _counting(pod, snapshot, constraint, keys)
-            counts = _counted(pod, snapshot, constraint)
+            counts = _counted(snapshot, constraint)
             per_domain, domains = counts.per_domain(column, self._n_rows, eligible)
             within = _within_skew(per_domain, domains, constraint, int(constraint.selects(pod)))
             self._verdicts.append((column.ids[: self._n_rows], within))
@@ -353,7 +382,7 @@ class _SpreadScorer:
         A node without the key gets nothing, not even maxSkew - 1.
         """
         column = self._snapshot.column(constraint.topology_key)
-        counts = _counted(self._pod, self._snapshot, constraint)
+        counts = _counted(self._snapshot, constraint)
         ids = column.ids[: self._snapshot.n_rows]
         if constraint.topology_key != HOSTNAME_KEY:
             per_domain, size = self._per_domain(constraint, column, counts)
