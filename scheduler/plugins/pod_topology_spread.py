@@ -12,9 +12,9 @@ Source: plugins/podtopologyspread/{common,plugin,filtering,scoring}.go (kubernet
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
 from typing import Final
 
@@ -49,6 +49,9 @@ _WORKLOADS: Final = (
     Resource.STATEFUL_SET,
 )
 
+#: Default selectors whose constraints are kept, 1 KB each.
+_KEPT_SELECTORS: Final = 256
+
 DefaultSelector = Callable[[Pod], Selector | None]
 
 
@@ -77,6 +80,13 @@ class Constraint:
 _HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
 
 
+def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
+    both: tuple[list[Constraint], list[Constraint]] = ([], [])
+    for hard, constraint in constraints:
+        both[not hard].append(constraint)
+    return tuple(both[0]), tuple(both[1])
+
+
 class PodTopologySpread:
     """Even spreading over topology domains, hard and soft."""
 
@@ -90,6 +100,7 @@ class PodTopologySpread:
         self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
         self._system_defaulting = args.defaulting_type == "System"
         self._own = PerSpec(self._own_constraints)
+        self._of_default = lru_cache(maxsize=_KEPT_SELECTORS)(self._default_constraints)
 
     def registrations(self) -> Sequence[Registration]:
         """
@@ -144,13 +155,13 @@ class PodTopologySpread:
         if pod.spec.spread:
             kept = self._own.of(pod)
             return (kept or self._resolved(pod))[not hard]
-        defaults = [c for c in self._defaults if c.hard is hard]
-        if not defaults:
+        if not any(c.hard is hard for c in self._defaults):
             return ()
         selector = self._default_selector(pod)
-        if selector is None:
-            return ()
-        return tuple(self._constraint(c, selector, pod.namespace) for c in defaults)
+        return () if selector is None else self._of_default(selector, pod.namespace)[not hard]
+
+    def _default_constraints(self, selector: Selector, namespace: str) -> _HardAndSoft:
+        return _hard_and_soft((c.hard, self._constraint(c, selector, namespace)) for c in self._defaults)
 
     def _own_constraints(self, pod: Pod) -> _HardAndSoft | None:
         """The constraints of the pod's spec, None where they depend on its labels too."""
@@ -159,10 +170,9 @@ class PodTopologySpread:
         return self._resolved(pod)
 
     def _resolved(self, pod: Pod) -> _HardAndSoft:
-        resolved = [
+        return _hard_and_soft(
             (c.hard, self._constraint(c, self._selector(pod, c), pod.namespace)) for c in pod.spec.spread
-        ]
-        return tuple(c for hard, c in resolved if hard), tuple(c for hard, c in resolved if not hard)
+        )
 
     def _selector(self, pod: Pod, declared: SpreadConstraint) -> Selector:
         selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
