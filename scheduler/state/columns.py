@@ -19,9 +19,6 @@ _FIRST_CAPACITY: Final = 64
 #: Changes that counts remember; following more of them one by one costs more than a sum over all rows.
 _REMEMBERED_CHANGES: Final = 16
 
-#: Topology keys for which counts keep their sums per node, 40 KB each at 5,000 nodes. Pods have one to three.
-_KEPT_KEYS: Final = 8
-
 #: Rows for each of which an array takes as much memory as a dict for one row with pods.
 _SPARSE_SHARE: Final = 16
 
@@ -158,15 +155,6 @@ class LabelColumn:
 
 
 @dataclass(slots=True)
-class _PerNode:
-    """Counts of each node's domain, as of these versions."""
-
-    version: int
-    column_version: int
-    found: Amounts
-
-
-@dataclass(slots=True)
 class _PerDomain:
     """Counts of each domain on the nodes of `among` (None: all), and which domains those nodes make, likewise."""
 
@@ -198,14 +186,13 @@ class RowCounts:
     Invariant: equal to a recount over all placed pods after every stimulus (state.audit).
     """
 
-    __slots__ = ("_changes", "_dense", "_per_domain", "_per_node", "_reached", "_sparse", "total", "version")
+    __slots__ = ("_changes", "_dense", "_per_domain", "_reached", "_sparse", "total", "version")
 
     def __init__(self, by_row: dict[int, int] | None = None) -> None:
         """The counts that the dict holds, none of them 0; it is theirs from now on."""
         self._changes: list[tuple[int, int]] = []
         self._sparse: dict[int, int] | None = {} if by_row is None else by_row
         self._dense: Counts = np.zeros(0, dtype=np.int32)
-        self._per_node: dict[str, _PerNode] = {}
         #: By topology key and threshold.
         self._reached: dict[tuple[str, int], Reached] = {}
         #: By topology key and the mask's identity, which is its own for as long as it is kept here.
@@ -268,31 +255,9 @@ class RowCounts:
         """
         For every node the pods in its domain of `column`; 0 where the node lacks the label.
 
-        int64 array of shape (n_rows,), not to be written to.
-        Cost: O(1) where nothing moved, one gather where a few pods did (4 µs at 5,000 nodes), else O(n_rows).
+        int64 array of shape (n_rows,). Cost: one gather (3 µs at 5,000 nodes) where few pods moved, else O(n_rows).
         """
-        kept = self._per_node.get(column.key)
-        if kept is not None and (kept.column_version != column.version or len(kept.found) != n_rows):
-            kept = None
-        if kept is None or kept.version != self.version:
-            found = self._found(column, n_rows, kept)
-            kept = _PerNode(self.version, column.version, found)
-            _keep(self._per_node, column.key, kept, _KEPT_KEYS)
-        return kept.found
-
-    def _found(self, column: LabelColumn, n_rows: int, before: _PerNode | None) -> Amounts:
-        ids = column.ids[:n_rows]
-        if not column.is_unique:
-            return self.per_domain(column, n_rows)[0].take(ids)
-        changes = None if before is None else self.changes_since(before.version)
-        if before is None or changes is None:
-            return np.where(ids != ABSENT, self.rows(n_rows), 0).astype(np.int64)
-        found = before.found.copy()
-        for row, delta in changes:
-            # Rows without a node, some of them beyond `ids`, are in no domain.
-            if row < n_rows and ids.item(row) != ABSENT:
-                found[row] += delta
-        return found
+        return self.per_domain(column, n_rows)[0].take(column.ids[:n_rows])
 
     def reached(self, column: LabelColumn, least: int, n_rows: int) -> Reached:
         """

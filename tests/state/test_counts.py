@@ -242,7 +242,7 @@ def test_a_column_of_values_is_the_one_that_was_told_them_in_turn(
 @given(
     labels=st.lists(VALUES, min_size=N_ROWS, max_size=N_ROWS),
     masks=st.lists(st.lists(st.booleans(), min_size=N_ROWS, max_size=N_ROWS), min_size=1, max_size=6),
-    steps=st.lists(st.tuples(st.integers(0, N_ROWS), st.one_of(VALUES, st.integers(1, 20))), max_size=12),
+    steps=st.lists(st.tuples(st.integers(0, N_ROWS), st.one_of(VALUES, st.integers(-1, 20))), max_size=12),
 )
 def test_sums_over_domains_follow_pods_and_labels(
     labels: list[str | None], masks: list[list[bool]], steps: list[tuple[int, str | int | None]]
@@ -250,7 +250,8 @@ def test_sums_over_domains_follow_pods_and_labels(
     """
     Asked over and over through the same masks and through none, they are what adding up anew gives.
 
-    A step brings so many pods to a row, one of them beyond the nodes, or gives a row another label.
+    So is who reaches a threshold. A step brings so many pods to a row or takes one, one of them beyond the nodes, or
+    gives a row another label.
     """
     column, counts = LabelColumn("zone", N_ROWS), RowCounts()
     for row, value in enumerate(labels):
@@ -259,8 +260,9 @@ def test_sums_over_domains_follow_pods_and_labels(
     pods = [0] * N_ROWS
     for row, step in [(0, 1), *steps]:
         if isinstance(step, int):
-            for _ in range(step):
-                counts.add(row, 1)
+            step = max(step, -counts.at(row))
+            for _ in range(abs(step)):
+                counts.add(row, 1 if step > 0 else -1)
             pods[row : row + 1] = [n + step for n in pods[row : row + 1]]
         elif row < N_ROWS:
             column.set(row, step)
@@ -275,6 +277,13 @@ def test_sums_over_domains_follow_pods_and_labels(
                     expected[domain] = expected.get(domain, 0) + n
             assert domains.tolist() == sorted(expected)
             assert totals.tolist() == [expected.get(domain, 0) for domain in range(column.n_ids)]
+        together = {
+            value: sum(n for n, its in zip(pods, labels, strict=True) if its == value) for value in labels
+        }
+        for least in (1, 2, 15):
+            reached = counts.reached(column, least, N_ROWS)
+            assert reached.mask.tolist() == [v is not None and together[v] >= least for v in labels]
+            assert reached.anywhere == any(reached.mask)
 
 
 def test_counts_grow_with_the_rows() -> None:
