@@ -70,7 +70,7 @@ def _checked(measured: Results, asked: Asked) -> int:
 
 def _asked(args: argparse.Namespace) -> Asked:
     """Raises SettingsError for what a person can mend."""
-    for flag, number in (("--nodes", args.nodes), ("--pods", args.pods)):
+    for flag, number in (("--nodes", args.nodes), ("--pods", args.pods), ("--rounds", args.rounds)):
         if number is not None and number < 1:
             raise SettingsError(flag, "", str(number), "a number from 1 up")
     if args.scheduler_binary is not None and not args.scheduler_binary.is_file():
@@ -82,6 +82,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         n_pods=args.pods,
         full=args.full,
         scheduler_binary=args.scheduler_binary,
+        n_rounds=args.rounds,
     )
 
 
@@ -111,6 +112,9 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="PATH",
         help="a kube-scheduler to run on the same real server",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=1, metavar="N", help="whole path: the median of so many runs, in turn"
     )
     parser.add_argument(
         "--json", type=Path, default=_BUILD / "bench.json", metavar="FILE", help="%(default)s"

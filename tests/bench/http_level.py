@@ -58,6 +58,11 @@ def measure_http(scene: Scene, server_name: ServerName, contenders: Sequence[Con
         return asyncio.run(_measured(scene, server, contenders))
 
 
+def median_run(runs: Sequence[HttpResult]) -> HttpResult:
+    """Of one shape's runs the one whose speed is the median, of two in the middle the slower."""
+    return sorted(runs, key=lambda run: run.pods_per_s)[(len(runs) - 1) // 2]
+
+
 async def _measured(scene: Scene, server: Server, contenders: Sequence[Contender]) -> list[HttpResult]:
     results = []
     async with objects_of(server) as objects:

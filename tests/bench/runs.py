@@ -14,7 +14,7 @@ from tests.bench.bytes_level import measure_bytes
 from tests.bench.capacity import CapacityResult, measure_capacity
 from tests.bench.core_level import measure_core
 from tests.bench.holds import measure_holds
-from tests.bench.http_level import measure_http
+from tests.bench.http_level import HttpResult, measure_http, median_run
 from tests.bench.results import Results, this_machine
 from tests.bench.scene import Scene, Size, build_scene, sized
 from tests.bench.schedulers import OURS, kube_scheduler
@@ -52,6 +52,8 @@ class Asked:
     n_pods: int | None = None
     full: bool = False
     scheduler_binary: Path | None = None
+    #: How often each shape goes over HTTP, in turn: a machine's minutes differ by more than shapes do.
+    n_rounds: int = 1
 
     def runs(self, level: str) -> bool:
         """Whether this level is part of the run."""
@@ -140,9 +142,13 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
     for server in available():
         # Of a kube-scheduler the embedded cluster serves too little; where it is given, so is a real server.
         against = contenders if server == "kube-apiserver" else [OURS]
-        for shape in asked.chosen(_HTTP_SHAPES):
-            say(f"http {server} {shape.name}")
-            results.http += measure_http(asked.scene(shape), server, against)
+        rounds: dict[tuple[str, str], list[HttpResult]] = {}
+        for number in range(1, asked.n_rounds + 1):
+            for shape in asked.chosen(_HTTP_SHAPES):
+                say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
+                for result in measure_http(asked.scene(shape), server, against):
+                    rounds.setdefault((result.shape, result.scheduler), []).append(result)
+        results.http += [median_run(found) for found in rounds.values()]
     if asked.full and not asked.shapes:
         say("loop holds")
         n_nodes = asked.n_nodes or 5000

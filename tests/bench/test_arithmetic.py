@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.bench.core_level import CoreResult
+from tests.bench.http_level import HttpResult, median_run
 from tests.bench.measuring import Spread, percentile, spread_us, yardstick_us
 from tests.bench.ratios import COMMITTED, lower, ratios_of, read, regressions, write
 from tests.bench.report import table
@@ -35,6 +36,18 @@ def _core(shape: str, p50: float, n_running: int = 0) -> CoreResult:
 
 def _results(**lists) -> Results:
     return Results(msgspec.structs.replace(this_machine(), yardstick_us=50.0), **lists)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "told"), [([900.0], 900.0), ([700.0, 900.0, 800.0], 800.0), ([900.0, 700.0], 700.0)]
+)
+def test_of_several_rounds_the_run_of_median_speed_is_told(speeds, told):
+    runs = [
+        HttpResult("basic", "devcluster", "ours", 5, 1, 2, speed, 1000 / speed, 0.5, 1.0, 9.0)
+        for speed in speeds
+    ]
+    found = median_run(runs)
+    assert (found.pods_per_s, found.cpu_ms_per_pod) == (told, 1000 / told)
 
 
 def test_ratios_are_of_costs_within_one_run():

@@ -12,6 +12,7 @@ from tests.bench.__main__ import main
         pytest.param(
             ["--pods", "-3"], "--pods: found -3, expected a number from 1 up", id="fewer than no pods"
         ),
+        pytest.param(["--rounds", "0"], "--rounds: found 0, expected a number from 1 up", id="no round"),
         pytest.param(["--nodes", "many"], "argument --nodes: invalid int value: 'many'", id="no number"),
         pytest.param(
             ["--shape", "round"], "--shape: found round, expected one of basic, anti-", id="no shape"
