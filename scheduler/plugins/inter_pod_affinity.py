@@ -18,6 +18,7 @@ pods in every cycle, the counts per node are kept by scheduler.state and summed 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -33,7 +34,7 @@ from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.terms import AffinityTerm, usable
+from scheduler.model.terms import AffinityTerm, PodAffinity, usable
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
@@ -71,7 +72,7 @@ class _Asked:
     required_keys: tuple[str, ...]
     #: Matcher, topology key, and selected pods that a domain may have with this one.
     anti: tuple[tuple[PodMatcher, str, int], ...]
-    #: Matcher, topology key and signed weight.
+    #: Matcher, topology key and signed weight; terms that ask the same are one, with their weights added up.
     preferred: tuple[tuple[PodMatcher, str, int], ...]
 
 
@@ -258,11 +259,17 @@ def _asked(pod: Pod, exempt: frozenset[str]) -> _Asked:
         required=PodMatcher(tuple((incoming_rule(t), t.selector) for t in required)) if required else None,
         required_keys=tuple(dict.fromkeys(t.topology_key for t in required)),
         anti=tuple((_matcher(t, exempt), t.topology_key, t.max_pods) for t in anti),
-        preferred=(
-            *((_matcher(t), t.topology_key, t.weight) for t in usable(affinity.preferred)),
-            *((_matcher(t), t.topology_key, -t.weight) for t in usable(affinity.preferred_anti)),
-        ),
+        preferred=tuple((matcher, key, weight) for (matcher, key), weight in _preferred(affinity).items()),
     )
+
+
+def _preferred(affinity: PodAffinity) -> Counter[tuple[PodMatcher, str]]:
+    """Signed weight by matcher and topology key, 0 where weights cancel out."""
+    weights: Counter[tuple[PodMatcher, str]] = Counter()
+    for sign, terms in ((1, usable(affinity.preferred)), (-1, usable(affinity.preferred_anti))):
+        for term in terms:
+            weights[_matcher(term), term.topology_key] += sign * term.weight
+    return weights
 
 
 def _matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:

@@ -109,7 +109,8 @@ class TermSums:
 
     def updated(self, terms: Sequence[Weighted], n_rows: int) -> Amounts | None:
         """
-        The sum over `terms`, each times its weight; None where no term is declared on a node that has its key.
+        The sum over `terms`, none of them twice, each times its weight; None where no term is declared on a node that
+        has its key.
 
         int64 array of shape (n_rows,), not to be written to, valid until the next stimulus. It may be 0 everywhere and
         still not be None: upstream tells the two apart.

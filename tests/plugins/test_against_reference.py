@@ -3,7 +3,8 @@
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.build import Json
+from tests import build
+from tests.build import ZONE, Json
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.plugins.lives import (
@@ -103,3 +104,25 @@ def test_spread_is_the_reference_s_whatever_happened_before(
         both.tell(change)
         for pod in incoming:
             assert both.mismatches(pod) == []
+
+
+@settings(max_examples=10, deadline=None)
+@given(weights=st.lists(st.integers(1, 20), min_size=1, max_size=3))
+def test_preferences_follow_pods_after_counts_were_dropped_however_often_a_term_stands(weights: list[int]):
+    """A question that nobody asked is counted anew once somebody does: what was summed of its old counts is void."""
+    both = _Both(None)
+    web, db = (build.term(ZONE, build.selector(f"app={app}")) for app in ("web", "db"))
+    liked = [*((weight, web) for weight in weights), (100, db)]
+    incoming = build.pod("incoming", affinity=build.affinity(preferred=liked))
+    asking_for_web_alone = build.pod("other", affinity=build.affinity(preferred=liked[:1]))
+    waiting = both.product.cluster.pod(incoming)
+    for name, zone, app in (("n0", "a", "web"), ("n1", "b", "db")):
+        both.tell(Applied(build.node(name, labels={ZONE: zone})))
+        both.tell(Applied(build.pod(app, labels={"app": app}, node=name)))
+    assert both.mismatches(incoming) == []
+    both.tell(Deleted("Pod", "default", "db"))
+    for _ in range(3):
+        both.product.cluster.state.selections.sweep()
+        assert both.mismatches(asking_for_web_alone) == []
+    assert both.product.cluster.pod(incoming).spec is waiting.spec
+    assert both.mismatches(incoming) == []
