@@ -39,7 +39,7 @@ from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
-from scheduler.state.selection import LabelSet
+from scheduler.state.selection import MAX_COUNTED, LabelSet
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import KeptSums, Selected, Weighted
 
@@ -89,8 +89,8 @@ class InterPodAffinity:
         #: Sums over the terms of running pods that select a label set: those that forbid, and those that score.
         self._forbidding: KeptSums[LabelSet] = KeptSums()
         self._scoring: KeptSums[LabelSet] = KeptSums()
-        #: Sums over the pods that a spec's own preferred terms select.
-        self._preferring: KeptSums[_Asked] = KeptSums()
+        #: Sums over the pods that a spec's own preferred terms select; they hold counts that nobody else may hold.
+        self._preferring: KeptSums[_Asked] = KeptSums(MAX_COUNTED)
         #: Specs that a limit above one pod per domain kept off some node: any pod that leaves may let them in.
         self._kept_out_by_limits: WeakSet[PodSpec] = WeakSet()
 

@@ -48,7 +48,13 @@ Weighted = tuple[Declared, int]
 class KeptSums(Generic[_Owner]):
     """The sums of those that were asked about last, as label sets; nothing is kept of an owner that is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_terms: int = MAX_KEPT_TERMS) -> None:
+        """
+        Nobody has asked.
+
+        Args: max_terms: terms in all sums that are kept. Their counts live as long.
+        """
+        self._max_terms = max_terms
         self._kept: WeakKeyDictionary[_Owner, TermSums] = WeakKeyDictionary()
 
     def __len__(self) -> int:
@@ -72,9 +78,10 @@ class KeptSums(Generic[_Owner]):
             while len(self._kept) >= MAX_KEPT:
                 self._forget_one()
             sums = self._kept[owner] = TermSums(column_of)
+        n_before = len(sums)
         found = sums.updated(terms, n_rows)
-        if len(terms) * MAX_KEPT > MAX_KEPT_TERMS:
-            while len(self._kept) > 1 and self.n_terms > MAX_KEPT_TERMS:
+        if len(sums) > n_before and len(sums) * MAX_KEPT > self._max_terms:
+            while len(self._kept) > 1 and self.n_terms > self._max_terms:
                 self._forget_one()
         return found
 

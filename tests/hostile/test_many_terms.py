@@ -5,6 +5,7 @@ they say. Counted in calls of functions, not in time.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from types import FrameType
@@ -14,7 +15,9 @@ import pytest
 
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
+from scheduler.state.columns import RowCounts
 from scheduler.state.matching import PodMatcher
+from scheduler.state.selection import MAX_COUNTED
 from tests import build
 from tests.driving import NAME, Driver
 
@@ -145,3 +148,26 @@ def test_a_namespace_that_is_relabelled_concerns_those_alone_that_select_by_that
         driver.namespace("default", team="t-3-7")
         assert 0 < n_matched < 200
     driver.audit()
+
+
+def test_counts_that_pods_asked_for_once_do_not_outlive_their_bound() -> None:
+    """However many running pods keep alive the specs whose preferences asked: 80 KB each at 5,000 nodes."""
+    driver = Driver()
+    for number in range(2):
+        driver.node(f"n{number}", labels={build.ZONE: f"z{number}"})
+    driver.pod("web", labels={"app": "web"}, node="n0")
+    gc.collect()
+    n_before = _n_counts()
+    for number in range(60):
+        terms = [build.term(build.ZONE, build.selector(f"app in web,x-{number}-{one}")) for one in range(120)]
+        pod = driver.pod(f"p{number}", affinity=build.affinity(preferred=[(1, term) for term in terms]))
+        (bind,) = [order for order in driver.cycle() if isinstance(order, Bind)]
+        driver.confirm(pod, bind.node_name)
+    gc.collect()
+    n_declared = len(driver.state.declared.all())
+    # Each selection has two; sums may hold as many again, of selections that have lost theirs.
+    assert _n_counts() - n_before - n_declared <= 4 * MAX_COUNTED
+
+
+def _n_counts() -> int:
+    return sum(type(one) is RowCounts for one in gc.get_objects())
