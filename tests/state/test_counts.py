@@ -286,6 +286,53 @@ def test_sums_over_domains_follow_pods_and_labels(
             assert reached.anywhere == any(reached.mask)
 
 
+@settings(deadline=None)
+@given(
+    labels=st.lists(VALUES, min_size=N_ROWS, max_size=N_ROWS),
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, N_ROWS),
+            st.one_of(VALUES, st.sampled_from((1, 1, -1, 3, 20))),
+            st.lists(st.integers(1, 3), max_size=2),
+            st.sampled_from((0, 0, 0, 1)),
+        ),
+        max_size=16,
+    ),
+)
+def test_who_reaches_a_threshold_follows_pods_and_labels(
+    labels: list[str | None], steps: list[tuple[int, str | int | None, list[int], int]]
+) -> None:
+    """
+    Of every node, and whether anybody does.
+
+    A step brings so many pods to a row, takes one away, or gives a row another label, and asks for some thresholds or
+    none; the last row is past the nodes until a node comes.
+    """
+    column, counts = LabelColumn("zone", N_ROWS + 1), RowCounts()
+    labels = [*labels, None]
+    for row, value in enumerate(labels):
+        column.set(row, value)
+    pods, n_rows = [0] * (N_ROWS + 1), N_ROWS
+    for row, step, thresholds, n_new in [*steps, (0, None, [1, 2, 3], 0)]:
+        n_rows = min(N_ROWS + 1, n_rows + n_new)
+        if isinstance(step, int):
+            step = max(step, -pods[row])
+            for _ in range(abs(step)):
+                counts.add(row, 1 if step > 0 else -1)
+            pods[row] += step
+        elif row < n_rows:
+            column.set(row, step)
+            labels[row] = step
+        in_domain = [
+            sum(pods[other] for other in range(n_rows) if labels[other] == labels[row])
+            for row in range(n_rows)
+        ]
+        for least in thresholds:
+            expected = [labels[row] is not None and in_domain[row] >= least for row in range(n_rows)]
+            reached = counts.reached(column, least, n_rows)
+            assert (reached.mask.tolist(), reached.anywhere) == (expected, any(expected))
+
+
 def test_counts_grow_with_the_rows() -> None:
     """A row past the end of the dense array is a node that came later."""
     counts = RowCounts()
