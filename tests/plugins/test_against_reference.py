@@ -126,3 +126,25 @@ def test_preferences_follow_pods_after_counts_were_dropped_however_often_a_term_
         assert both.mismatches(asking_for_web_alone) == []
     assert both.product.cluster.pod(incoming).spec is waiting.spec
     assert both.mismatches(incoming) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    values=st.lists(st.sampled_from(("1", "2", None)), min_size=2, max_size=4, unique=True),
+    soft=st.booleans(),
+)
+def test_pods_of_one_spec_are_spread_among_those_that_share_their_own_values(
+    values: list[str | None], soft: bool
+):
+    """`matchLabelKeys`: what is kept of a spec must not be what its first pod's labels made of it."""
+    both = _Both(None)
+    own = build.spread(ZONE, build.selector("app=web"), soft=soft, match_label_keys=("v",))
+    for name, v, zone in (("n1", "1", "a"), ("n2", "2", "b"), ("n3", "3", "c")):
+        both.tell(Applied(build.node(name, labels={ZONE: zone})))
+        both.tell(Applied(build.pod(f"p{v}", labels={"app": "web", "v": v}, node=name)))
+    labels = [{"app": "web", **({} if v is None else {"v": v})} for v in values]
+    incoming = [build.pod("incoming", labels=its, spread=[own]) for its in labels]
+    waiting = [both.product.cluster.pod(pod) for pod in incoming]
+    assert len({id(pod.spec) for pod in waiting}) == 1
+    for pod in incoming:
+        assert both.mismatches(pod) == []
