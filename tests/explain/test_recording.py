@@ -58,6 +58,19 @@ def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
     assert totals == sorted(totals, reverse=True)
 
 
+def test_a_record_names_no_node_that_was_refused_however_well_it_would_score() -> None:
+    """Arrays have all nodes; places after the leaders go to feasible ones."""
+    nodes = [
+        build.node("huge-but-cordoned", allocatable={"cpu": "500"}, unschedulable=True),
+        build.node("small", allocatable={"cpu": "2"}),
+        build.node("large", allocatable={"cpu": "4"}),
+    ]
+    placement, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "1"})]))
+    record = read_record(decision_record(placement, state.nodes))
+    assert record is not None
+    assert [ranked.node for ranked in record.top] == ["large", "small"]
+
+
 def test_a_record_counts_nodes_by_the_reason_that_refused_them_first() -> None:
     """A node that two filters refuse counts for the first, as in the text of an event."""
     nodes = [
