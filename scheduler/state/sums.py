@@ -173,7 +173,7 @@ class TermSums:
             self._n_reaching += int(counts[column.ids[:n_rows] != ABSENT].sum())
             if column not in many:
                 many[column] = np.zeros(n_rows, dtype=np.int64)
-            many[column] += weight * counts
+            many[column] += np.multiply(counts, weight, dtype=np.int64)
         for column, amounts in many.items():
             if column.is_unique:
                 self._rows()[:] += np.where(column.ids[:n_rows] != ABSENT, amounts, 0)
