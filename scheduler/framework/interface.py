@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from scheduler.framework.events import Registration
 from scheduler.framework.verdicts import Refusals, Skip, Status
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Amounts, Mask, Rows
+from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
 
@@ -63,11 +62,6 @@ class Feasible:
         self.mask = mask
         #: Number of feasible nodes.
         self.n = int(np.count_nonzero(mask))
-
-    @cached_property
-    def rows(self) -> Rows:
-        """Feasible rows in ascending order: intp array of shape (n,)."""
-        return np.flatnonzero(self.mask)
 
     def highest(self, amounts: Amounts) -> int:
         """The largest amount on a feasible row; there must be one."""

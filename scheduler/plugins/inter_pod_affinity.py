@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 from weakref import WeakSet
 
@@ -85,7 +86,7 @@ class InterPodAffinity:
         self._args = args
         self._namespace_labels = namespace_labels
         self._exempt = frozenset(args.exempt_namespaces)
-        self._asked = PerSpec(lambda pod: _asked(pod, self._exempt))
+        self._asked = PerSpec(partial(_asked, exempt=self._exempt))
         #: Sums over the terms of running pods that select a label set: those that forbid, and those that score.
         self._forbidding: KeptSums[LabelSet] = KeptSums()
         self._scoring: KeptSums[LabelSet] = KeptSums()

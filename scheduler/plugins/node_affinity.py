@@ -138,8 +138,8 @@ class _NodeFilter:
     def refusals(self) -> Refusals:
         """The profile's reason where both fail."""
         codes = np.zeros(self._snapshot.n_rows, dtype=np.uint8)
-        np.copyto(codes, 2, where=~self._snapshot.matching(self._own))
-        np.copyto(codes, 1, where=~self._snapshot.matching(self._added))
+        np.putmask(codes, ~self._snapshot.matching(self._own), 2)
+        np.putmask(codes, ~self._snapshot.matching(self._added), 1)
         return Refusals(codes, (ADDED_NOT_MATCHED, NOT_MATCHED))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import add
 from typing import Final
 
@@ -80,13 +80,6 @@ class Constraint:
 _HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
 
 
-def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
-    both: tuple[list[Constraint], list[Constraint]] = ([], [])
-    for hard, constraint in constraints:
-        both[not hard].append(constraint)
-    return tuple(both[0]), tuple(both[1])
-
-
 class PodTopologySpread:
     """Even spreading over topology domains, hard and soft."""
 
@@ -99,8 +92,11 @@ class PodTopologySpread:
         self._default_selector = default_selector
         self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
         self._system_defaulting = args.defaulting_type == "System"
-        self._own = PerSpec(self._own_constraints)
-        self._of_default = lru_cache(maxsize=_KEPT_SELECTORS)(self._default_constraints)
+        # Of functions, not of methods: a cycle through the plugin would outlive it until a full collection.
+        self._own = PerSpec(partial(_own_constraints, gates=gates))
+        self._of_default = lru_cache(maxsize=_KEPT_SELECTORS)(
+            partial(_default_constraints, defaults=self._defaults, gates=gates)
+        )
 
     def registrations(self) -> Sequence[Registration]:
         """
@@ -154,44 +150,11 @@ class PodTopologySpread:
         """The pod's own constraints of one kind or, where it has none of either kind, the cluster's defaults."""
         if pod.spec.spread:
             kept = self._own.of(pod)
-            return (kept or self._resolved(pod))[not hard]
+            return (kept or _resolved(pod, self._gates))[not hard]
         if not any(c.hard is hard for c in self._defaults):
             return ()
         selector = self._default_selector(pod)
         return () if selector is None else self._of_default(selector, pod.namespace)[not hard]
-
-    def _default_constraints(self, selector: Selector, namespace: str) -> _HardAndSoft:
-        return _hard_and_soft((c.hard, self._constraint(c, selector, namespace)) for c in self._defaults)
-
-    def _own_constraints(self, pod: Pod) -> _HardAndSoft | None:
-        """The constraints of the pod's spec, None where they depend on its labels too."""
-        if self._gates.match_label_keys_in_pod_topology_spread and _reads_own_values(pod):
-            return None
-        return self._resolved(pod)
-
-    def _resolved(self, pod: Pod) -> _HardAndSoft:
-        return _hard_and_soft(
-            (c.hard, self._constraint(c, self._selector(pod, c), pod.namespace)) for c in pod.spec.spread
-        )
-
-    def _selector(self, pod: Pod, declared: SpreadConstraint) -> Selector:
-        selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
-        if self._gates.match_label_keys_in_pod_topology_spread and declared.match_label_keys:
-            own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
-            selector = with_requirements(selector, own)
-        return selector
-
-    def _constraint(self, declared: SpreadConstraint, selector: Selector, namespace: str) -> Constraint:
-        policies = self._gates.node_inclusion_policy_in_pod_topology_spread
-        return Constraint(
-            max_skew=declared.max_skew,
-            topology_key=declared.topology_key,
-            selector=selector,
-            matcher=_matcher(selector, namespace),
-            min_domains=declared.min_domains,
-            honor_node_affinity=declared.honor_node_affinity or not policies,
-            honor_node_taints=declared.honor_node_taints and policies,
-        )
 
     def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         """Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36)."""
@@ -277,6 +240,55 @@ def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
     )
 
 
+def _own_constraints(pod: Pod, *, gates: FeatureGates) -> _HardAndSoft | None:
+    """The constraints of the pod's spec, None where they depend on its labels too."""
+    if gates.match_label_keys_in_pod_topology_spread and _reads_own_values(pod):
+        return None
+    return _resolved(pod, gates)
+
+
+def _resolved(pod: Pod, gates: FeatureGates) -> _HardAndSoft:
+    return _hard_and_soft(
+        (c.hard, _constraint(c, _selector(pod, c, gates), pod.namespace, gates)) for c in pod.spec.spread
+    )
+
+
+def _default_constraints(
+    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint], gates: FeatureGates
+) -> _HardAndSoft:
+    return _hard_and_soft((c.hard, _constraint(c, selector, namespace, gates)) for c in defaults)
+
+
+def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
+    both: tuple[list[Constraint], list[Constraint]] = ([], [])
+    for hard, constraint in constraints:
+        both[not hard].append(constraint)
+    return tuple(both[0]), tuple(both[1])
+
+
+def _selector(pod: Pod, declared: SpreadConstraint, gates: FeatureGates) -> Selector:
+    selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
+    if gates.match_label_keys_in_pod_topology_spread and declared.match_label_keys:
+        own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
+        selector = with_requirements(selector, own)
+    return selector
+
+
+def _constraint(
+    declared: SpreadConstraint, selector: Selector, namespace: str, gates: FeatureGates
+) -> Constraint:
+    policies = gates.node_inclusion_policy_in_pod_topology_spread
+    return Constraint(
+        max_skew=declared.max_skew,
+        topology_key=declared.topology_key,
+        selector=selector,
+        matcher=_matcher(selector, namespace),
+        min_domains=declared.min_domains,
+        honor_node_affinity=declared.honor_node_affinity or not policies,
+        honor_node_taints=declared.honor_node_taints and policies,
+    )
+
+
 def _matcher(selector: Selector, namespace: str) -> PodMatcher | None:
     """
     Who counts: pods of the namespace that the selector selects.
@@ -349,8 +361,8 @@ class _SpreadFilter:
         """The first constraint that fails decides the reason."""
         codes = np.zeros(self._n_rows, dtype=np.uint8)
         for ids, within in reversed(self._verdicts):
-            np.copyto(codes, 2, where=~within.take(ids))
-            np.copyto(codes, 1, where=ids == ABSENT)
+            np.putmask(codes, ~within.take(ids), 2)
+            np.putmask(codes, ids == ABSENT, 1)
         return Refusals(codes, (NO_LABEL, SKEWED))
 
 

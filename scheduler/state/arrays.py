@@ -14,7 +14,7 @@ Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int32]
 #: int64 per node row: amounts of a resource, scores, sums over a domain.
 Amounts = npt.NDArray[np.int64]
-#: A small number per node row, of whatever integers hold it: a byte is counted ten times as fast as a word.
+#: A small number per node row, of whatever integers hold it; bytes take an eighth of the memory of words.
 Codes = npt.NDArray[np.integer[Any]]
 #: Indices of node rows, or of domains.
 Rows = npt.NDArray[np.intp]

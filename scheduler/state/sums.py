@@ -94,7 +94,7 @@ class TermSums:
     The weighted sum, per node, of how often terms are declared in the node's domain.
 
     With a thousand tenants a pod is selected by a thousand terms, of which one or two have moved since the last
-    decision. Keeps one array, whatever the number of terms.
+    decision. Keeps an array for each topology key that nodes share and one for all, whatever the number of terms.
     """
 
     def __init__(self, column_of: Callable[[str], LabelColumn]) -> None:
@@ -205,7 +205,7 @@ class TermSums:
         """To be written to."""
         if self._per_row is None:
             self._per_row = np.zeros(self._n_rows, dtype=np.int64)
-        if self._per_domain or self._total is not self._per_row:
+        if self._total is not self._per_row:
             self._total = None
         return self._per_row
 

@@ -154,7 +154,8 @@ def _as_json(status: Status) -> Json:
 
 def _scores(candidate: Candidate, snapshot: Snapshot, profile: Profile, mask: Mask) -> Json:
     feasible = Feasible(mask)
-    names = [snapshot.nodes.name_of(row) for row in feasible.rows.tolist()]
+    rows = np.flatnonzero(mask)
+    names = [snapshot.nodes.name_of(row) for row in rows.tolist()]
     score: dict[str, dict[str, int]] = {}
     total = dict.fromkeys(names, 0)
     for weighted in profile.scorers if names else ():
@@ -163,7 +164,7 @@ def _scores(candidate: Candidate, snapshot: Snapshot, profile: Profile, mask: Ma
             continue
         if isinstance(scorer, Status):
             return {"error": f'running PreScore plugin "{weighted.plugin.name}": {scorer.message}'}
-        scores = scorer.normalized(scorer.raw())[feasible.rows].tolist()
+        scores = scorer.normalized(scorer.raw())[rows].tolist()
         score[weighted.plugin.name] = dict(zip(names, scores, strict=True))
         for name, points in zip(names, scores, strict=True):
             total[name] += weighted.weight * points
