@@ -1,5 +1,5 @@
 """
-The loop around the machine: stimuli in, instructions carried out, one cycle at a time.
+The loop around the machine: stimuli in, instructions carried out, a few cycles at a time.
 
 It decides nothing. Between two slices of work every other task gets its turn, so that no list page, relist, burst of
 cycles or event that wakes thousands of pods holds the event loop for longer than a few milliseconds.
@@ -19,6 +19,11 @@ from scheduler.shell.inbox import Inbox
 #: Stimuli handled before others get their turn, about 40 µs each, and for how long at most.
 _STIMULI_AT_ONCE: Final = 100
 _SLICE_S: Final = 0.004
+
+#: Cycles in a row, and for how long at most. Alone, a decision finds the caches full of what sent the bind before it,
+#: and a pod costs a fifth more CPU (5,000 nodes, hostname anti-affinity: 0.78 ms instead of 0.6).
+_CYCLES_AT_ONCE: Final = 16
+_CYCLES_S: Final = 0.002
 
 #: How often a loop that has work and may not begin it looks whether it may now. Most of what lets it is announced by a
 #: nudge; what is not, such as a Lease that was renewed late, costs a second.
@@ -88,10 +93,8 @@ class SchedulingLoop:
             if self._machine.is_behind:
                 await asyncio.sleep(0)
             elif self._may_cycle():
-                started_s = self._now_s()
-                for instruction in self._machine.handle(CycleDue(), started_s):
-                    self._outbox.carry_out(instruction)
-                # Binds ordered by this cycle start now, and informers read what has arrived meanwhile.
+                self._cycle()
+                # Binds ordered by these cycles start now, and informers read what has arrived meanwhile.
                 await asyncio.sleep(0)
             elif len(self._inbox):
                 await asyncio.sleep(0)
@@ -114,6 +117,16 @@ class SchedulingLoop:
             self._on_handled(type(stimulus).__name__, handled_s - started_s)
             started_s = handled_s
             if started_s >= ends_s or self._machine.is_behind:
+                return
+
+    def _cycle(self) -> None:
+        started_s = self._now_s()
+        ends_s = started_s + _CYCLES_S
+        for _ in range(_CYCLES_AT_ONCE):
+            for instruction in self._machine.handle(CycleDue(), started_s):
+                self._outbox.carry_out(instruction)
+            started_s = self._now_s()
+            if started_s >= ends_s or self._machine.is_behind or not self._may_cycle():
                 return
 
     def _keep_time(self) -> None:
