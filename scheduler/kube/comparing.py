@@ -15,7 +15,7 @@ from typing import Generic
 import msgspec
 
 from scheduler.kube.changes import Change, Key, T
-from scheduler.kube.known import Known, is_older
+from scheduler.kube.known import Known, Version, is_older
 from scheduler.kube.responses import ObjectMeta, decode_meta
 
 
@@ -25,7 +25,7 @@ class Comparison(Generic[T]):
     def __init__(self, known: Known[T]) -> None:
         self._known = known
         #: Suspects: what was told of them at the first list, and what that list said; None for nothing.
-        self._suspects: dict[Key, tuple[tuple[str, str] | None, ObjectMeta | None]] = {}
+        self._suspects: dict[Key, tuple[Version | None, ObjectMeta | None]] = {}
         #: Told before the first list, and not met in it.
         self._unmet = known.versions()
         #: Suspects of the first list as the second one has them.
@@ -85,7 +85,6 @@ def _meta(raw: msgspec.Raw) -> ObjectMeta | None:
         return None
 
 
-def _is_behind(told: tuple[str, str], listed: ObjectMeta) -> bool:
+def _is_behind(told: Version, listed: ObjectMeta) -> bool:
     """Whether the list knows better."""
-    uid, version = told
-    return uid != listed.uid or is_older(version, listed.resource_version)
+    return told.uid != listed.uid or is_older(told.resource_version, listed.resource_version)

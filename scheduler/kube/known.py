@@ -2,7 +2,8 @@
 What a reflector has told of its collection, and the difference to what it sees now. No IO.
 
 Of each object only uid and resourceVersion are kept: enough to tell nothing twice, and to tell what vanished
-while nobody watched.
+while nobody watched. Neither they nor the dicts that hold them are looked at by the garbage collector, which a young
+copy of 150,000 tuples keeps busy for 5 to 16 ms, twice.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ from scheduler.kube.responses import ObjectMeta, decode_meta
 ERROR_LIMIT = 512
 
 
+class Version(msgspec.Struct, frozen=True, gc=False):
+    """Which object it is, and in which state."""
+
+    uid: str
+    resource_version: str
+
+
 class Known(Generic[T]):
     """
     The told versions of a collection.
@@ -30,26 +38,26 @@ class Known(Generic[T]):
 
     def __init__(self, decode: Callable[[msgspec.Raw], T]) -> None:
         self._decode = decode
-        #: (uid, resourceVersion) told last of each object, malformed ones included.
-        self._told: dict[Key, tuple[str, str]] = {}
+        #: Told last of each object, malformed ones included.
+        self._told: dict[Key, Version] = {}
         #: Keys told before `start_listing` and not met since; what is left at the end of the list has vanished.
-        self._unmet: dict[Key, tuple[str, str]] = {}
+        self._unmet: dict[Key, Version] = {}
 
     def __len__(self) -> int:
         return len(self._told)
 
-    def versions(self) -> dict[Key, tuple[str, str]]:
-        """Uid and resourceVersion of everything that was told and is not gone; a copy. Cost: 26 ns an object."""
+    def versions(self) -> dict[Key, Version]:
+        """What was told last of everything that is not gone; a copy. Cost: 26 ns an object."""
         return self._told.copy()
 
-    def version_of(self, key: Key) -> tuple[str, str] | None:
-        """Uid and resourceVersion that were told last of an object, None where none was."""
+    def version_of(self, key: Key) -> Version | None:
+        """What was told last of an object, None where nothing was."""
         return self._told.get(key)
 
     def vanished(self, key: Key, changes: list[Change[T]]) -> None:
         """Append that the object is gone, which no watch has told."""
         self._unmet.pop(key, None)
-        changes.append(Deleted(key, self._told.pop(key)[0]))
+        changes.append(Deleted(key, self._told.pop(key).uid))
 
     def start_listing(self) -> None:
         """From now on until `finish_listing`, what is not seen counts as vanished. Cost: 26 ns an object."""
@@ -77,7 +85,7 @@ class Known(Generic[T]):
         if meta is None:
             return ""
         told = self._told.get(meta.key)
-        if told is not None and told[0] == meta.uid:
+        if told is not None and told.uid == meta.uid:
             self._unmet.pop(meta.key, None)
             del self._told[meta.key]
             changes.append(Deleted(meta.key, meta.uid))
@@ -85,7 +93,7 @@ class Known(Generic[T]):
 
     def finish_listing(self, changes: list[Change[T]]) -> None:
         """Append a deletion for all that was told once and not listed now. Cost: O(vanished)."""
-        changes.extend(Deleted(key, self._told.pop(key)[0]) for key in self._unmet)
+        changes.extend(Deleted(key, self._told.pop(key).uid) for key in self._unmet)
         self._unmet = {}
 
     def _seen(self, raw: msgspec.Raw, changes: list[Change[T]], *, listing: bool) -> str:
@@ -96,13 +104,13 @@ class Known(Generic[T]):
         if listing:
             self._unmet.pop(key, None)
         told = self._told.get(key)
-        version = (meta.uid, meta.resource_version)
+        version = Version(meta.uid, meta.resource_version)
         if told == version:
             return meta.resource_version
-        if not listing and told is not None and is_older(meta.resource_version, told[1]):
+        if not listing and told is not None and is_older(meta.resource_version, told.resource_version):
             return meta.resource_version  # a late watch, of an object that a list has brought meanwhile
-        if told is not None and told[0] != meta.uid:
-            changes.append(Deleted(key, told[0]))
+        if told is not None and told.uid != meta.uid:
+            changes.append(Deleted(key, told.uid))
         self._told[key] = version
         try:
             changes.append(Upserted(key, meta.uid, self._decode(raw)))

@@ -299,11 +299,12 @@ class _AffinityFilter:
 
     def refusals(self) -> Refusals:
         """The first rule that each node breaks."""
+        rules = zip(reversed(self._kept), _REFUSALS, strict=True)
+        asked = [(kept, status) for kept, status in rules if kept is not None]
         codes = np.zeros(self._snapshot.n_rows, dtype=np.uint8)
-        for code, kept in zip(_CODES, reversed(self._kept), strict=True):
-            if kept is not None:
-                np.maximum(codes, code * ~kept, out=codes)
-        return Refusals(codes, _REFUSALS)
+        for code, (kept, _) in zip(_CODES, asked, strict=False):
+            np.maximum(codes, code * ~kept, out=codes)
+        return Refusals(codes, [status for _, status in asked])
 
     def _affinity_met(self, required: PodMatcher) -> Mask:
         snapshot, asked = self._snapshot, self._asked

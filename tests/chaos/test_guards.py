@@ -12,6 +12,7 @@ from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD
 from scheduler.devcluster.server import DevCluster
 from scheduler.kube.changes import Key
+from scheduler.kube.known import Version
 from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeGone, NodeSeen
 from scheduler.shell.app import Scheduler
@@ -181,11 +182,11 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
             # As if three events had been lost on their way.
             machine.handle(NodeGone("node-0001"), 0.0)
             del told[Key("", "node-0001")]
-            told[Key("", "node-0002")] = (told[Key("", "node-0002")][0], "1")
+            told[Key("", "node-0002")] = Version(told[Key("", "node-0002")].uid, "1")
             ghost = build.node("ghost")
             ghost["metadata"]["resourceVersion"] = "1"
             machine.handle(NodeSeen(decode_node(json.dumps(ghost).encode())), 0.0)
-            told[Key("", "ghost")] = ("ghost", "1")
+            told[Key("", "ghost")] = Version("ghost", "1")
             await asyncio.sleep(900.0)
             assert instance.n_lives == 1
             there = {node["metadata"]["name"] for node in cluster.store.list(NODE)[0]}

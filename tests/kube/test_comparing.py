@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from scheduler.kube.changes import Change, Deleted, Key, Upserted
 from scheduler.kube.comparing import Comparison
-from scheduler.kube.known import Known
+from scheduler.kube.known import Known, Version
 
 Told = list[tuple[str, str, int]]
 
@@ -96,4 +97,11 @@ def test_what_a_late_watch_brings_after_the_list_is_old_news() -> None:
         assert known.seen(raw(*late), []) == str(late[2])
     known.gone(raw("a", "u", 2), changes)
     assert changes == [Upserted(Key("", "a"), "v", 3)]
-    assert known.version_of(Key("", "a")) == ("v", "3")
+    assert known.version_of(Key("", "a")) == Version("v", "3")
+
+
+def test_what_is_known_of_all_objects_does_not_occupy_the_garbage_collector() -> None:
+    """A copy of it is made for every comparison, and is young: it would be walked through twice."""
+    known: Known[int] = Known(lambda _: 1)
+    known.seen(raw(*A1), [])
+    assert not gc.is_tracked(known.versions())
