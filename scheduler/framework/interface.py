@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
