@@ -146,7 +146,7 @@ def _decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, obs
     if isinstance(scored, Failed):
         return scored
     totals, scores = scored
-    leaders = np.flatnonzero((totals == feasible.highest(totals)) & mask)
+    (leaders,) = ((totals == feasible.highest(totals)) & mask).nonzero()
     chosen = leaders.item(0 if len(leaders) == 1 else chance.randrange(len(leaders)))
     standings = Standings(chosen, leaders, feasible, totals, scores, filtered.refused)
     return Placement(snapshot.nodes.name_of(chosen), snapshot.n_nodes, feasible.n, standings)

@@ -93,7 +93,8 @@ class Refusals:
             codes = range(1, len(self.statuses) + 1)
             n_of = [int(np.count_nonzero((self.codes == code) & rows)) for code in codes]
         else:
-            n_of = np.bincount(self.codes[rows], minlength=len(self.statuses) + 1)[1:].tolist()
+            refused = self.codes.take(rows.nonzero()[0])
+            n_of = np.bincount(refused, minlength=len(self.statuses) + 1)[1:].tolist()
         return ((status, n) for status, n in zip(self.statuses, n_of, strict=True) if n)
 
     def status_at(self, row: int) -> Status | None:

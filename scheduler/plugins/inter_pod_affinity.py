@@ -359,7 +359,7 @@ class _AffinityScorer:
             return np.zeros(len(raw), dtype=np.int64)
         return each_once(
             lambda above: (100.0 * (above.astype(np.float64) / float(span))).astype(np.int64),
-            raw - lowest,
+            raw - lowest if lowest else raw,
             span,
         )
 

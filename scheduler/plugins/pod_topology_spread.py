@@ -386,6 +386,8 @@ class _SpreadScorer:
         scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
         #: Feasible nodes that are not ignored for lack of a key.
         self._scored = feasible if scored.n == feasible.n else scored
+        #: Of a single constraint whose domains nodes share: each domain's raw score, and each node's domain.
+        self._shared: tuple[Amounts, Rows] | None = None
 
     def raw(self) -> Amounts:
         """The sum over constraints, rounded once, half away from zero. int64 array of shape (n_rows,)."""
@@ -395,7 +397,10 @@ class _SpreadScorer:
                 reduce(add, [points if ids is None else points.take(ids) for points, ids in parts])
             )
         points, ids = parts[0]
-        return rounded(points) if ids is None else rounded(points).take(ids)
+        if ids is None:
+            return rounded(points)
+        self._shared = rounded(points), ids
+        return self._shared[0].take(ids)
 
     def _part(self, constraint: Constraint) -> tuple[Fractions, Rows | None]:
         """
@@ -446,6 +451,9 @@ class _SpreadScorer:
         lowest, highest = self._scored.lowest(raw), self._scored.highest(raw)
         if highest == 0:
             scores = np.full_like(raw, 100)
+        elif self._shared is not None:
+            per_domain, ids = self._shared
+            scores = (100 * (highest + lowest - per_domain) // highest).take(ids)
         else:
             scores = each_once(lambda some: 100 * (highest + lowest - some) // highest, raw, highest)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
