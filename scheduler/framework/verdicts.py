@@ -67,29 +67,54 @@ class Skip(Enum):
 SKIP: Final = Skip.SKIP
 
 
-@dataclass(frozen=True, slots=True)
 class Refusals:
     """
-    Which nodes a plugin refuses and why.
+    Which nodes a plugin refuses and why: as codes, or as rules of which codes are made for who reads them.
 
-    `codes`: integers of shape (n_rows,); 0 where the node fits, i where it is refused with `statuses[i - 1]`.
+    `statuses`: what the plugin says; a node has one of them, or none where it fits.
     """
 
-    codes: Codes
-    statuses: Sequence[Status]
+    __slots__ = ("_codes", "_rules", "statuses")
+
+    def __init__(self, codes: Codes, statuses: Sequence[Status]) -> None:
+        """See `codes`."""
+        self._codes: Codes | None = codes
+        self._rules: Sequence[Mask] | None = None
+        self.statuses = statuses
+
+    @classmethod
+    def by_rule(cls, rules: Sequence[tuple[Mask, Status]]) -> Refusals:
+        """Each node has the status of the first rule that it does not keep: bool arrays of shape (n_rows,)."""
+        refusals = cls.__new__(cls)
+        refusals._codes = None
+        refusals._rules = [kept for kept, _ in rules]
+        refusals.statuses = [status for _, status in rules]
+        return refusals
 
     @classmethod
     def where(cls, refused: Mask, status: Status) -> Refusals:
         """One status for every refused row."""
-        return cls(refused.astype(np.uint8), (status,))
+        return cls.by_rule([(~refused, status)])
+
+    @property
+    def codes(self) -> Codes:
+        """Integers of shape (n_rows,): 0 where the node fits, i where it is refused with `statuses[i - 1]`."""
+        if self._codes is None:
+            rules = self._rules or ()
+            self._codes = np.zeros(len(rules[0]), dtype=np.uint8)
+            for code in range(len(rules), 0, -1):
+                np.putmask(self._codes, ~rules[code - 1], code)
+        return self._codes
 
     def counts(self, rows: Mask) -> Iterator[tuple[Status, int]]:
         """
         Each status that any of the `rows` has, and how many have it; `rows`: bool array of shape (n_rows,).
 
-        Cost: 2 µs a status at 5,000 nodes, 13 µs for any number.
+        Cost: 1.5 µs a rule, else 2 µs a status at 5,000 nodes, 10 µs for any number.
         """
-        if len(self.statuses) <= _FEW_STATUSES:
+        if self._rules is not None:
+            n_of = _broken_first(self._rules, rows)
+        elif len(self.statuses) <= _FEW_STATUSES:
             codes = range(1, len(self.statuses) + 1)
             n_of = [int(np.count_nonzero((self.codes == code) & rows)) for code in codes]
         else:
@@ -101,3 +126,15 @@ class Refusals:
         """Why the row is refused, None where it fits."""
         code = int(self.codes[row])
         return None if code == 0 else self.statuses[code - 1]
+
+
+def _broken_first(rules: Sequence[Mask], rows: Mask) -> list[int]:
+    """For each rule how many of the rows keep all before it, and not it."""
+    n_of = []
+    n_before = int(np.count_nonzero(rows))
+    for kept in rules:
+        rows = rows & kept
+        n_left = int(np.count_nonzero(rows))
+        n_of.append(n_before - n_left)
+        n_before = n_left
+    return n_of

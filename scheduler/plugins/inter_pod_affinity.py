@@ -53,9 +53,8 @@ ANTI_AFFINITY_BROKEN: Final = unschedulable("node(s) didn't match pod anti-affin
 EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
     "node(s) didn't satisfy existing pods anti-affinity rules"
 )
-#: From the last rule to the first: of the rules that a node breaks the highest number tells.
-_REFUSALS: Final = (EXISTING_ANTI_AFFINITY_BROKEN, ANTI_AFFINITY_BROKEN, AFFINITY_NOT_MET)
-_CODES: Final = tuple(np.uint8(code) for code in range(1, len(_REFUSALS) + 1))
+#: In the order of the rules.
+_REFUSALS: Final = (AFFINITY_NOT_MET, ANTI_AFFINITY_BROKEN, EXISTING_ANTI_AFFINITY_BROKEN)
 
 
 #: Labels of a namespace, None where it is not known.
@@ -299,12 +298,8 @@ class _AffinityFilter:
 
     def refusals(self) -> Refusals:
         """The first rule that each node breaks."""
-        rules = zip(reversed(self._kept), _REFUSALS, strict=True)
-        asked = [(kept, status) for kept, status in rules if kept is not None]
-        codes = np.zeros(self._snapshot.n_rows, dtype=np.uint8)
-        for code, (kept, _) in zip(_CODES, asked, strict=False):
-            np.maximum(codes, code * ~kept, out=codes)
-        return Refusals(codes, [status for _, status in asked])
+        rules = zip(self._kept, _REFUSALS, strict=True)
+        return Refusals.by_rule([(kept, status) for kept, status in rules if kept is not None])
 
     def _affinity_met(self, required: PodMatcher) -> Mask:
         snapshot, asked = self._snapshot, self._asked

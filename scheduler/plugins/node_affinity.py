@@ -137,10 +137,8 @@ class _NodeFilter:
 
     def refusals(self) -> Refusals:
         """The profile's reason where both fail."""
-        codes = np.zeros(self._snapshot.n_rows, dtype=np.uint8)
-        np.putmask(codes, ~self._snapshot.matching(self._own), 2)
-        np.putmask(codes, ~self._snapshot.matching(self._added), 1)
-        return Refusals(codes, (ADDED_NOT_MATCHED, NOT_MATCHED))
+        added, own = self._snapshot.matching(self._added), self._snapshot.matching(self._own)
+        return Refusals.by_rule([(added, ADDED_NOT_MATCHED), (own, NOT_MATCHED)])
 
 
 class _PreferenceScorer:
