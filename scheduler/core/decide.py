@@ -74,11 +74,14 @@ class Standings:
         """
         rows = [self.chosen]
         rows += [row for row in self.leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
-        if len(rows) < min(n_most, self.feasible.n):
+        n_most = min(n_most, self.feasible.n)
+        if len(rows) < n_most:
             totals = np.where(self.feasible.mask, self.totals, _BELOW_ALL)
-            while len(rows) < min(n_most, self.feasible.n):
-                totals[rows] = _BELOW_ALL
+            for row in rows:
+                totals[row] = _BELOW_ALL
+            while len(rows) < n_most:
                 rows.append(int(totals.argmax()))
+                totals[rows[-1]] = _BELOW_ALL
         return [(row, self.totals.item(row)) for row in rows]
 
 

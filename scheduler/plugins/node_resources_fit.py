@@ -163,17 +163,16 @@ class _RoomFilter:
 
         O(changed rows) per requested resource where these are few: what a bound pod's record tells is read each time.
         """
-        reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self._asked))
         if len(self._asked) <= _FEW_RESOURCES:
             codes = self._shortages.of(self._asked, self._snapshot, self._short)
-            return Refusals(codes.copy(), _combinations(reasons))
+            return Refusals(codes.copy(), _combinations(self._asked))
         rows = np.flatnonzero(~self.fits())
         short = [np.asarray(self._pods_left(rows) <= 0)]
         hopeless = np.zeros(len(rows), dtype=np.bool_)
         for name, amount in self._asked:
             short.append(np.asarray(amount > self._free(name, rows)))
             hopeless |= amount > _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)[rows]
-        of_refused = combined_refusals(short, hopeless, reasons)
+        of_refused = combined_refusals(short, hopeless, _reasons(self._asked))
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return Refusals(codes, of_refused.statuses)
@@ -205,9 +204,14 @@ def _column(amounts: Amounts | None, n_rows: int) -> Amounts:
     return np.zeros(n_rows, dtype=np.int64) if amounts is None else amounts
 
 
+def _reasons(asked: _Asked) -> tuple[str, ...]:
+    return (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in asked))
+
+
 @lru_cache(maxsize=256)
-def _combinations(reasons: tuple[str, ...]) -> tuple[Status, ...]:
+def _combinations(asked: _Asked) -> tuple[Status, ...]:
     """The statuses of all sets of reasons, as `_RoomFilter._short` numbers them."""
+    reasons = _reasons(asked)
     return tuple(
         Status(
             Code.UNRESOLVABLE if bits >> len(reasons) else Code.UNSCHEDULABLE,
