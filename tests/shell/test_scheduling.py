@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -25,9 +26,11 @@ class Kept:
     """An outbox that only keeps what was ordered."""
 
     ordered: list[Instruction] = field(default_factory=list)
+    on_order: Callable[[], None] = lambda: None
 
     def carry_out(self, instruction: Instruction) -> None:
         self.ordered.append(instruction)
+        self.on_order()
 
     def bound(self) -> list[str]:
         return [one.pod.name for one in self.ordered if isinstance(one, Bind)]
@@ -101,6 +104,54 @@ async def test_binds_in_flight_are_bounded() -> None:
     bench.inbox.put_now(BindDone(pods[0].uid))
     await bench.turns()
     assert bench.kept.bound() == ["a", "b", "c"]
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_cycles_in_a_row_are_few_and_leave_others_their_turn() -> None:
+    """Several decisions share a turn, all of them never do."""
+    bench = Bench(max_binding=100)
+    for number in range(40):
+        bench.driver.pod(f"p{number}")
+    running = asyncio.create_task(bench.loop.run())
+    n_bound = [0]
+    while n_bound[-1] < 40:
+        await asyncio.sleep(0)
+        n_bound.append(len(bench.kept.bound()))
+    assert [b - a for a, b in pairwise(n_bound) if b > a] == [16, 16, 8]
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_cycles_in_a_row_end_after_milliseconds_however_dear_each_is() -> None:
+    """Three of a millisecond each are more than the two that others wait for."""
+    bench = Bench(max_binding=100)
+
+    def take_a_millisecond() -> None:
+        bench.driver.now_s += 0.001
+
+    bench.kept.on_order = take_a_millisecond
+    pods = [bench.driver.pod(name) for name in "abcd"]
+    running = asyncio.create_task(bench.loop.run())
+    await asyncio.sleep(0)
+    assert 2 <= len(bench.kept.bound()) < len(pods)
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_no_further_cycle_begins_once_it_may_not() -> None:
+    """A Lease that ends between two cycles of a row ends the row."""
+    bench = Bench(max_binding=100)
+
+    def lose_the_lease() -> None:
+        bench.is_ready = False
+
+    bench.kept.on_order = lose_the_lease
+    for name in "abc":
+        bench.driver.pod(name)
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    assert bench.kept.bound() == ["a"]
     bench.loop.stop(0.0)
     await running
 
