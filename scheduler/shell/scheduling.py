@@ -15,6 +15,7 @@ from scheduler.core.machine import Machine
 from scheduler.model.instructions import Instruction
 from scheduler.model.stimuli import CycleDue, SweepDue, TimePassed
 from scheduler.shell.inbox import Inbox
+from scheduler.shell.upkeep import Young
 
 #: Stimuli handled before others get their turn, about 40 µs each, and for how long at most.
 _STIMULI_AT_ONCE: Final = 100
@@ -62,6 +63,7 @@ class SchedulingLoop:
         self._max_binding = max_binding
         self._now_s = now_s
         self._on_handled = on_handled
+        self._young = Young()
         #: Second at which waiting for binds in flight ends; None while not stopping.
         self._give_up_at_s: float | None = None
         self._sweep_at_s = now_s() + _SWEEP_PERIOD_S
@@ -115,6 +117,7 @@ class SchedulingLoop:
                 self._outbox.carry_out(instruction)
             handled_s = self._now_s()
             self._on_handled(type(stimulus).__name__, handled_s - started_s)
+            self._young.handled()
             started_s = handled_s
             if started_s >= ends_s or self._machine.is_behind:
                 return

@@ -62,3 +62,20 @@ def test_a_crowd_of_new_objects_sets_off_no_full_collection() -> None:
     crowd = [[number] for number in range(500_000)]
     assert len(crowd) == 500_000
     assert gc.get_stats()[2]["collections"] == before
+
+
+def test_young_objects_that_take_the_place_of_old_ones_do_not_gather() -> None:
+    """The interpreter sees that there are no more than before, and would look at all of them at once some day."""
+    upkeep.spare_old_objects()
+    replaced = [[0] for _ in range(20_000)]
+    gc.collect()
+    gc.freeze()
+    young = upkeep.Young()
+    most = 0
+    for number in range(len(replaced)):
+        replaced[number] = [number]
+        young.handled()
+        if number % 100 == 0:
+            most = max(most, len(gc.get_objects(generation=0)))
+    assert most < 2_000
+    assert len(gc.get_objects(generation=1)) < 10_000
