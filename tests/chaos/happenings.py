@@ -89,7 +89,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Leap:
-    """So much time passes at once for an instance."""
+    """So much time passes at once for an instance, unless it waits for a Lease that another holds."""
 
     instance: str
     by_s: float

@@ -102,6 +102,11 @@ class Instance:
         return f"{self.name}-{self.n_lives}"
 
     @property
+    def waits(self) -> bool:
+        """Whether another holds the Lease that this one would need."""
+        return self.elected and self._holder() not in ("", self.identity)
+
+    @property
     def machine(self) -> Machine | None:
         """The machine of its current life."""
         return self.life.scheduler._machine if self.life is not None else None
