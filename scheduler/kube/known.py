@@ -38,30 +38,36 @@ class Known(Generic[T]):
 
     def __init__(self, decode: Callable[[msgspec.Raw], T]) -> None:
         self._decode = decode
-        #: Told last of each object, malformed ones included.
+        #: Told last of each object, malformed ones included; while a list runs, of those that it has shown.
         self._told: dict[Key, Version] = {}
-        #: Keys told before `start_listing` and not met since; what is left at the end of the list has vanished.
+        #: The same of those that the list has not shown yet; what is left at its end has vanished.
         self._unmet: dict[Key, Version] = {}
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._told) + len(self._unmet)
 
     def versions(self) -> dict[Key, Version]:
         """What was told last of everything that is not gone; a copy. Cost: 26 ns an object."""
-        return self._told.copy()
+        return self._told | self._unmet if self._unmet else self._told.copy()
 
     def version_of(self, key: Key) -> Version | None:
         """What was told last of an object, None where nothing was."""
-        return self._told.get(key)
+        return self._told.get(key) or self._unmet.get(key)
 
     def vanished(self, key: Key, changes: list[Change[T]]) -> None:
         """Append that the object is gone, which no watch has told."""
-        self._unmet.pop(key, None)
-        changes.append(Deleted(key, self._told.pop(key).uid))
+        if (version := self._forget(key)) is not None:
+            changes.append(Deleted(key, version.uid))
 
     def start_listing(self) -> None:
-        """From now on until `finish_listing`, what is not seen counts as vanished. Cost: 26 ns an object."""
-        self._unmet = self._told.copy()
+        """
+        From now on until `finish_listing`, what is not seen counts as vanished.
+
+        Cost: O(1); after a list that was not finished 100 ns for each object that it showed, or that it did not.
+        """
+        fewer, more = sorted((self._told, self._unmet), key=len)
+        more.update(fewer)
+        self._told, self._unmet = {}, more
 
     def listed(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """As `seen`, for an object of a list or of initial events."""
@@ -84,26 +90,28 @@ class Known(Generic[T]):
         meta = _meta(raw, changes)
         if meta is None:
             return ""
-        told = self._told.get(meta.key)
+        told = self.version_of(meta.key)
         if told is not None and told.uid == meta.uid:
-            self._unmet.pop(meta.key, None)
-            del self._told[meta.key]
+            self._forget(meta.key)
             changes.append(Deleted(meta.key, meta.uid))
         return meta.resource_version
 
     def finish_listing(self, changes: list[Change[T]]) -> None:
         """Append a deletion for all that was told once and not listed now. Cost: O(vanished)."""
-        changes.extend(Deleted(key, self._told.pop(key).uid) for key in self._unmet)
+        changes.extend(Deleted(key, version.uid) for key, version in self._unmet.items())
         self._unmet = {}
+
+    def _forget(self, key: Key) -> Version | None:
+        return self._told.pop(key, None) or self._unmet.pop(key, None)
 
     def _seen(self, raw: msgspec.Raw, changes: list[Change[T]], *, listing: bool) -> str:
         meta = _meta(raw, changes)
         if meta is None:
             return ""
         key = Key(sys.intern(meta.namespace), meta.name)
-        if listing:
-            self._unmet.pop(key, None)
-        told = self._told.get(key)
+        if listing and (unmet := self._unmet.pop(key, None)) is not None:
+            self._told[key] = unmet
+        told = self.version_of(key)
         version = Version(meta.uid, meta.resource_version)
         if told == version:
             return meta.resource_version
@@ -111,6 +119,7 @@ class Known(Generic[T]):
             return meta.resource_version  # a late watch, of an object that a list has brought meanwhile
         if told is not None and told.uid != meta.uid:
             changes.append(Deleted(key, told.uid))
+        self._unmet.pop(key, None)
         self._told[key] = version
         try:
             changes.append(Upserted(key, meta.uid, self._decode(raw)))

@@ -29,8 +29,8 @@ _LAG_PERIOD_S: Final = 5.0
 #: Net allocations between collections of the young, and of those that survived one: 1 to 5 ms for 6,000 objects.
 _YOUNG: Final = (1_000, 5)
 _NEVER: Final = 1_000_000_000
-#: Stimuli between two collections of the young: some ten objects each.
-_STIMULI: Final = 500
+#: Stimuli between two collections of the young: up to twenty objects each.
+_STIMULI: Final = 100
 _COLLECT_PERIOD_S: Final = 60.0
 #: So many collections of the middle generation since the last time leave 6,000 objects each at most: 4 ms in all.
 _FEW: Final = 2
@@ -140,7 +140,7 @@ class Young:
         self._n_stimuli = 0
 
     def handled(self) -> None:
-        """A stimulus was handled. Cost: 1 to 5 ms every `_STIMULI`-th time, for what would be looked at later."""
+        """A stimulus was handled. Cost: 1 to 6 ms every `_STIMULI`-th time, for what would be looked at later."""
         self._n_stimuli += 1
         if self._n_stimuli % _STIMULI == 0:
             gc.collect(int(self._n_stimuli % (_STIMULI * _YOUNG[1]) == 0))
