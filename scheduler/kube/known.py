@@ -48,7 +48,7 @@ class Known(Generic[T]):
 
     def versions(self) -> dict[Key, Version]:
         """What was told last of everything that is not gone; a copy. Cost: 26 ns an object."""
-        return self._told | self._unmet if self._unmet else self._told.copy()
+        return self._told | self._unmet
 
     def version_of(self, key: Key) -> Version | None:
         """What was told last of an object, None where nothing was."""

@@ -89,7 +89,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Leap:
-    """So much time passes at once for an instance, unless it waits for a Lease that another holds."""
+    """So much time passes at once for an instance; less where it waits for a Lease that another holds."""
 
     instance: str
     by_s: float

@@ -101,10 +101,16 @@ class Instance:
         """User-Agent and Lease identity of its current life."""
         return f"{self.name}-{self.n_lives}"
 
-    @property
-    def waits(self) -> bool:
-        """Whether another holds the Lease that this one would need."""
-        return self.elected and self._holder() not in ("", self.identity)
+    def leap(self, by_s: float) -> None:
+        """
+        So much time passes at once.
+
+        Who waits for a Lease and was suspended finds that its holder has renewed it meanwhile. A clock that only runs
+        ahead, by more than the Lease outlives its holder's deadline, takes it from one that cannot know yet.
+        """
+        if self.elected and self._holder() not in ("", self.identity):
+            by_s = min(by_s, self._election.lease_duration_s - self._election.renew_deadline_s)
+        self.leapt_s += by_s
 
     @property
     def machine(self) -> Machine | None:

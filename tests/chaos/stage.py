@@ -151,10 +151,7 @@ class Stage:
                 if for_s > 0:
                     asyncio.get_running_loop().call_later(for_s, instance.wire.thaw)
             case Leap(_, by_s):
-                # Who waits for a Lease and was suspended finds that its holder has renewed it meanwhile. A clock that
-                # only runs ahead, by more than a Lease lasts, takes it from a holder that cannot know yet.
-                if not instance.waits:
-                    instance.leapt_s += by_s
+                instance.leap(by_s)
             case WallClock(_, by_s):
                 instance.wall_offset_s = by_s
             case Kill(_, point, after, returns_after_s):
