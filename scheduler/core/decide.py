@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -42,6 +42,15 @@ class Chance(Protocol):
         ...
 
 
+class _Refused(NamedTuple):
+    """A filter, the nodes before and after it (bool arrays of shape (n_rows,)), and how many it refused."""
+
+    node_filter: NodeFilter
+    before: Mask
+    after: Mask
+    n: int
+
+
 @dataclass(frozen=True, slots=True)
 class Standings:
     """
@@ -49,7 +58,7 @@ class Standings:
 
     `chosen`: a row. `leaders`: the feasible rows of the highest total, in ascending order. `totals`: int64 array of
     shape (n_rows,), valid on feasible rows, as are `scores`: plugin, weight, and its unweighted scores; none where one
-    node alone was feasible. `refused`: filters and the nodes that each refused first: bool arrays of shape (n_rows,).
+    node alone was feasible. `refused`: the filters that refused nodes, in order.
     """
 
     chosen: int
@@ -57,13 +66,13 @@ class Standings:
     feasible: Feasible
     totals: Amounts
     scores: Sequence[tuple[str, int, Amounts]]
-    refused: Sequence[tuple[NodeFilter, Mask]]
+    refused: Sequence[_Refused]
 
     def rejected(self) -> Counter[str]:
         """How many nodes were refused for each reason by the filter that refused them first. O(n_rows) per filter."""
         counts: Counter[str] = Counter()
-        for node_filter, rows in self.refused:
-            add_reasons(counts, node_filter.refusals(), rows)
+        for one in self.refused:
+            add_reasons(counts, one.node_filter.refusals(), one.before & ~one.after, one.n)
         return counts
 
     def leading(self, n_most: int) -> list[tuple[int, int]]:
@@ -76,7 +85,8 @@ class Standings:
         rows += [row for row in self.leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
         n_most = min(n_most, self.feasible.n)
         if len(rows) < n_most:
-            totals = np.where(self.feasible.mask, self.totals, _BELOW_ALL)
+            totals = self.totals.copy()
+            np.copyto(totals, _BELOW_ALL, where=~self.feasible.mask)
             for row in rows:
                 totals[row] = _BELOW_ALL
             while len(rows) < n_most:
@@ -119,8 +129,8 @@ class _Filtered:
 
     filters: list[tuple[str, NodeFilter]] = field(default_factory=list)
     narrowing: dict[str, frozenset[str]] = field(default_factory=dict)
-    #: Each filter that took nodes from those before it, in order, and which.
-    refused: list[tuple[NodeFilter, Mask]] = field(default_factory=list)
+    #: Each filter that took nodes from those before it, in order.
+    refused: list[_Refused] = field(default_factory=list)
 
 
 def decide(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer) -> Decision:
@@ -228,7 +238,7 @@ def _run_filters(nodes: Mask, filtered: _Filtered, observer: Observer) -> Mask:
         before, mask = mask, mask & node_filter.fits()
         n_before, n_left = n_left, int(np.count_nonzero(mask))
         if n_left < n_before:
-            filtered.refused.append((node_filter, before & ~mask))
+            filtered.refused.append(_Refused(node_filter, before, mask, n_before - n_left))
         if not n_left:
             break
     return mask

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from scheduler.framework.verdicts import Refusals, Status
 from scheduler.state.arrays import Mask
 
@@ -54,13 +56,13 @@ class FitError:
         """How many nodes have each reason."""
         counts: Counter[str] = Counter()
         for part in self.per_node:
-            add_reasons(counts, part.refusals, part.rows)
+            add_reasons(counts, part.refusals, part.rows, int(np.count_nonzero(part.rows)))
         return counts
 
 
-def add_reasons(counts: Counter[str], refusals: Refusals, rows: Mask) -> None:
-    """Counts each reason of the refused `rows`: bool array of shape (n_rows,). O(n_rows)."""
-    for status, n_nodes in refusals.counts(rows):
+def add_reasons(counts: Counter[str], refusals: Refusals, rows: Mask, n: int) -> None:
+    """Counts each reason of the `n` refused `rows`: bool array of shape (n_rows,). O(n_rows)."""
+    for status, n_nodes in refusals.counts(rows, n):
         for reason in status.reasons:
             counts[reason] += n_nodes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -51,6 +51,9 @@ class Narrowed:
 
 PreFiltered = NodeFilter | Narrowed | Skip | Status
 
+#: No amount is beyond.
+_LIMITS: Final = np.iinfo(np.int64)
+
 
 class Feasible:
     """The nodes that passed every filter, as scoring sees them."""
@@ -62,18 +65,22 @@ class Feasible:
         self.n = int(np.count_nonzero(mask))
 
     def highest(self, amounts: Amounts) -> int:
-        """The largest amount on a feasible row; there must be one. 1 µs at 5,000 nodes where no other row has more."""
+        """
+        The largest amount on a feasible row; there must be one.
+
+        Cost at 5,000 nodes: 1 µs where no other row has more, else 4.
+        """
         row = amounts.argmax()
         if self.mask.item(row):
             return amounts.item(row)
-        return int(np.maximum.reduce(amounts.compress(self.mask)))
+        return int(np.maximum.reduce(amounts, where=self.mask, initial=_LIMITS.min))
 
     def lowest(self, amounts: Amounts) -> int:
         """The smallest amount on a feasible row; there must be one. As quick as `highest`."""
         row = amounts.argmin()
         if self.mask.item(row):
             return amounts.item(row)
-        return int(np.minimum.reduce(amounts.compress(self.mask)))
+        return int(np.minimum.reduce(amounts, where=self.mask, initial=_LIMITS.max))
 
 
 class NodeScorer(Protocol):

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, TypeVar
 from weakref import WeakSet
 
@@ -30,7 +30,6 @@ import numpy as np
 from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
-from scheduler.framework.normalizing import each_once
 from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.nodes import Namespace, Node
@@ -56,6 +55,9 @@ EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
 #: In the order of the rules.
 _REFUSALS: Final = (AFFINITY_NOT_MET, ANTI_AFFINITY_BROKEN, EXISTING_ANTI_AFFINITY_BROKEN)
 
+#: Tables of normalized scores that are kept, and sums in each at most: 32 KB.
+_KEPT_TABLES: Final = 64
+_TABLE_SIZE: Final = 4096
 
 #: Labels of a namespace, None where it is not known.
 NamespaceLabels = Callable[[str], Mapping[str, str] | None]
@@ -352,11 +354,19 @@ class _AffinityScorer:
         span = self._feasible.highest(raw) - lowest
         if span <= 0:
             return np.zeros(len(raw), dtype=np.int64)
-        return each_once(
-            lambda above: (100.0 * (above.astype(np.float64) / float(span))).astype(np.int64),
-            raw - lowest if lowest else raw,
-            span,
-        )
+        if lowest >= 0 and lowest + span < min(len(raw), _TABLE_SIZE):
+            return _normalized_from_0(lowest, span).take(raw, mode="clip")
+        return _normalized(raw, lowest, span)
+
+
+def _normalized(raw: Amounts, lowest: int, span: int) -> Amounts:
+    return (100.0 * ((raw - lowest).astype(np.float64) / float(span))).astype(np.int64)
+
+
+@lru_cache(maxsize=_KEPT_TABLES)
+def _normalized_from_0(lowest: int, span: int) -> Amounts:
+    """The scores of all sums from 0 up to the highest: many pods in a row find the same two."""
+    return _normalized(np.arange(lowest + span + 1), lowest, span)
 
 
 def _asks_differently(old: Pod, new: Pod) -> bool:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from scheduler.framework.caching import PerRow, PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
@@ -68,7 +69,7 @@ class NodeResourcesFit:
         self._strategy = args.scoring_strategy
         #: By what is asked: nodes that have the room, what the others are short of, and scores.
         self._rooms: PerRow[np.bool_] = PerRow()
-        self._shortages: PerRow[np.int64] = PerRow()
+        self._shortages: PerRow[np.uint8] = PerRow()
         self._kept: PerRow[np.int64] = PerRow()
         #: Score from 0 to 100 per percent of utilisation, for RequestedToCapacityRatio.
         self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
@@ -140,7 +141,7 @@ class _RoomFilter:
     """Pods and requested resources against allocatable minus requested."""
 
     def __init__(
-        self, asked: _Asked, snapshot: Snapshot, rooms: PerRow[np.bool_], shortages: PerRow[np.int64]
+        self, asked: _Asked, snapshot: Snapshot, rooms: PerRow[np.bool_], shortages: PerRow[np.uint8]
     ) -> None:
         self._asked = asked
         self._snapshot = snapshot
@@ -177,15 +178,16 @@ class _RoomFilter:
         codes[rows] = of_refused.codes
         return Refusals(codes, of_refused.statuses)
 
-    def _short(self, rows: Where) -> Amount:
-        """One bit for each reason, in order, and one above them where a node is hopeless."""
+    def _short(self, rows: Where) -> int | npt.NDArray[np.uint8]:
+        """One bit for each reason, in order, and one above them where a node is hopeless: no more than 8 in all."""
         bits: Amount = 1 * (self._pods_left(rows) <= 0)
         hopeless: Truth = False
         for number, (name, amount) in enumerate(self._asked, start=1):
             allocatable = _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)
             bits = bits + (1 << number) * (amount > self._free(name, rows))
             hopeless = hopeless | (amount > at(allocatable, rows))
-        return bits + (2 << len(self._asked)) * hopeless
+        bits = bits + (2 << len(self._asked)) * hopeless
+        return bits if isinstance(bits, int) else bits.astype(np.uint8)
 
     def _pods_left(self, rows: Where) -> Amount:
         nodes = self._snapshot.nodes

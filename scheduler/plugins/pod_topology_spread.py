@@ -14,8 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, reduce
-from operator import add
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -24,7 +23,6 @@ from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
-from scheduler.framework.normalizing import each_once
 from scheduler.framework.plugin_args import DefaultConstraint, PodTopologySpreadArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requirements
@@ -320,50 +318,45 @@ def _counting(pod: Pod, snapshot: Snapshot, constraint: Constraint, keys: tuple[
     )
 
 
-def _within_skew(per_domain: Amounts, domains: Rows, constraint: Constraint, own: int) -> Mask:
-    """
-    Domains that would lead the emptiest one by at most maxSkew: bool array of shape (n_ids,), entry ABSENT False.
-
-    `own` is 1 if the incoming pod is selected itself. A node that is not eligible is judged by its domain's count from
-    eligible nodes, 0 if it has none. With fewer domains than minDomains the emptiest domain counts as empty.
-    """
-    is_empty = len(domains) < max(1, constraint.min_domains)
-    floor = 0 if is_empty else int(per_domain.take(domains).min())
-    within: Mask = per_domain <= constraint.max_skew + floor - own
-    within[ABSENT] = False
-    return within
-
-
 class _SpreadFilter:
     """The hard constraints of one pod over all nodes."""
 
     def __init__(self, pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint]) -> None:
-        self._n_rows = snapshot.n_rows
         keys = _keys(constraints)
-        #: Per constraint: each node's domain, and the domains within its skew.
-        self._verdicts: list[tuple[Rows, Mask]] = []
+        #: In their order: who keeps each rule, and what is said of the others.
+        self._rules: list[tuple[Mask, Status]] = []
         for constraint in constraints:
             column = snapshot.column(constraint.topology_key)
-            eligible = _counting(pod, snapshot, constraint, keys)
-            counts = _counted(snapshot, constraint)
-            per_domain, domains = counts.per_domain(column, self._n_rows, eligible)
-            within = _within_skew(per_domain, domains, constraint, int(constraint.selects(pod)))
-            self._verdicts.append((column.ids[: self._n_rows], within))
+            if column.n_labelled < snapshot.n_nodes:
+                self._rules.append((column.ids[: snapshot.n_rows] != ABSENT, NO_LABEL))
+            within = _within_skew(pod, snapshot, constraint, _counting(pod, snapshot, constraint, keys))
+            self._rules.append((within, SKEWED))
 
     def fits(self) -> Mask:
-        """Nodes that have every key and keep every skew."""
-        fitting, *others = (within.take(ids) for ids, within in self._verdicts)
-        for within in others:
-            fitting &= within
+        """Nodes that have every key and keep every skew; not to be written to."""
+        fitting = self._rules[0][0]
+        for kept, _ in self._rules[1:]:
+            fitting = fitting & kept
         return fitting
 
     def refusals(self) -> Refusals:
         """The first constraint that fails decides the reason."""
-        codes = np.zeros(self._n_rows, dtype=np.uint8)
-        for ids, within in reversed(self._verdicts):
-            np.putmask(codes, ~within.take(ids), 2)
-            np.putmask(codes, ids == ABSENT, 1)
-        return Refusals(codes, (NO_LABEL, SKEWED))
+        return Refusals.by_rule(self._rules)
+
+
+def _within_skew(pod: Pod, snapshot: Snapshot, constraint: Constraint, eligible: Mask) -> Mask:
+    """
+    Nodes whose domain would lead the emptiest one by at most maxSkew: bool array of shape (n_rows,).
+
+    A node that is not eligible is judged by its domain's count from eligible nodes, 0 if it has none. With fewer
+    domains than minDomains the emptiest domain counts as empty.
+    """
+    column, n_rows = snapshot.column(constraint.topology_key), snapshot.n_rows
+    counts = _counted(snapshot, constraint)
+    per_domain = counts.per_domain(column, n_rows, eligible)
+    floor = 0 if len(per_domain.domains) < constraint.min_domains else per_domain.fewest()
+    too_many = constraint.max_skew + floor - int(constraint.selects(pod)) + 1
+    return ~counts.reached(column, too_many, n_rows, eligible).mask
 
 
 class _SpreadScorer:
@@ -383,42 +376,47 @@ class _SpreadScorer:
         self._feasible = feasible
         self._constraints = constraints
         self._keys = _keys(constraints) if needs_all_keys else ()
-        scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
         #: Feasible nodes that are not ignored for lack of a key.
-        self._scored = feasible if scored.n == feasible.n else scored
-        #: Of a single constraint whose domains nodes share: each domain's raw score, and each node's domain.
-        self._shared: tuple[Amounts, Rows] | None = None
+        self._scored = feasible
+        if any(snapshot.column(key).n_labelled < snapshot.n_nodes for key in self._keys):
+            self._scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
+        #: Raw scores of nodes that differ, and which of these each node has.
+        self._distinct: tuple[Amounts, Rows | Counts]
 
     def raw(self) -> Amounts:
         """The sum over constraints, rounded once, half away from zero. int64 array of shape (n_rows,)."""
-        parts = [self._part(constraint) for constraint in self._constraints]
-        if len(parts) > 1:
-            return rounded(
-                reduce(add, [points if ids is None else points.take(ids) for points, ids in parts])
-            )
-        points, ids = parts[0]
-        if ids is None:
-            return rounded(points)
-        self._shared = rounded(points), ids
-        return self._shared[0].take(ids)
+        n_rows = self._snapshot.n_rows
+        which: Rows | Counts
+        points, which = self._part(self._constraints[0])
+        for constraint in self._constraints[1:]:
+            others, which_other = self._part(constraint)
+            if len(points) * len(others) > n_rows:
+                points, which = points.take(which) + others.take(which_other), np.arange(n_rows)
+            else:
+                which = which * len(others) + which_other
+                points = np.add.outer(points, others).ravel()
+        self._distinct = rounded(points), which
+        return self._distinct[0].take(which)
 
-    def _part(self, constraint: Constraint) -> tuple[Fractions, Rows | None]:
+    def _part(self, constraint: Constraint) -> tuple[Fractions, Rows | Counts]:
         """
-        One constraint's part, per node, or per domain and with each node's domain.
+        One constraint's part: the points of nodes that differ, and which of these each node has.
 
         A node without the key gets nothing, not even maxSkew - 1.
         """
-        column = self._snapshot.column(constraint.topology_key)
+        column, n_rows = self._snapshot.column(constraint.topology_key), self._snapshot.n_rows
         counts = _counted(self._snapshot, constraint)
-        ids = column.ids[: self._snapshot.n_rows]
         if constraint.topology_key != HOSTNAME_KEY:
             per_domain, size = self._per_domain(constraint, column, counts)
             points = _points(per_domain, size, constraint)
             points[ABSENT] = 0.0
-            return points, ids
+            return points, column.ids[:n_rows]
         # Per node itself, policies not applied, even where two nodes share a hostname (scoring.go, Score).
-        points = _points(counts.rows(self._snapshot.n_rows), self._scored.n, constraint)
-        return (points if self._has_every_node(column) else np.where(ids != ABSENT, points, 0.0)), None
+        on_node = counts.rows(n_rows)
+        points = _points(np.arange(on_node.item(on_node.argmax()) + 1), self._scored.n, constraint)
+        if self._has_every_node(column):
+            return points, on_node
+        return np.append(points, 0.0), np.where(column.ids[:n_rows] != ABSENT, on_node, len(points))
 
     def _per_domain(
         self, constraint: Constraint, column: LabelColumn, counts: RowCounts
@@ -426,7 +424,7 @@ class _SpreadScorer:
         """Counted pods in each domain, and the number of domains among the scored nodes."""
         n_rows = self._snapshot.n_rows
         counting = _counting(self._pod, self._snapshot, constraint, self._keys)
-        per_domain, _ = counts.per_domain(column, n_rows, counting)
+        per_domain = counts.per_domain(column, n_rows, counting).totals
         domains = column.domains(self._scored.mask)
         if self._has_every_node(column):
             return per_domain, len(domains)
@@ -451,13 +449,11 @@ class _SpreadScorer:
         lowest, highest = self._scored.lowest(raw), self._scored.highest(raw)
         if highest == 0:
             scores = np.full_like(raw, 100)
-        elif self._shared is not None:
-            per_domain, ids = self._shared
-            scores = (100 * (highest + lowest - per_domain) // highest).take(ids)
         else:
-            scores = each_once(lambda some: 100 * (highest + lowest - some) // highest, raw, highest)
+            distinct, which = self._distinct
+            scores = (100 * (highest + lowest - distinct) // highest).take(which)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
 
-def _points(amounts: Amounts | Counts, size: int, constraint: Constraint) -> Fractions:
+def _points(amounts: Amounts, size: int, constraint: Constraint) -> Fractions:
     return amounts * math.log(size + 2) + float(constraint.max_skew - 1)

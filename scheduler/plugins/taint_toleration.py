@@ -100,7 +100,7 @@ class _TaintFilter:
 
     def refusals(self) -> Refusals:
         """One reason, which names no taint."""
-        return Refusals.where(~self._tolerated, NOT_TOLERATED)
+        return Refusals.by_rule([(self._tolerated, NOT_TOLERATED)])
 
 
 class _TaintScorer:

@@ -155,14 +155,49 @@ class LabelColumn:
 
 
 @dataclass(slots=True)
-class _PerDomain:
-    """Counts of each domain on the nodes of `among` (None: all), and which domains those nodes make, likewise."""
+class PerDomain:
+    """
+    Pods in each domain, counted on the nodes of `among` (None: all) alone, as of these versions.
+
+    `totals`: int64 array of shape (n_ids,), entry ABSENT 0. `domains`: ids of the domains that those nodes make, in
+    ascending order. Neither is to be written to, and both are valid until the next stimulus.
+    """
 
     version: int
     column_version: int
     among: Mask | None
     totals: Amounts
     domains: Rows
+    #: The fewest pods in one of the domains, and in how many; 0 domains where that has to be looked up.
+    _fewest: int = 0
+    _n_fewest: int = 0
+
+    def fewest(self) -> int:
+        """The fewest pods in one of the domains, 0 without domains. O(1) until the last of the emptiest gets one."""
+        if not self._n_fewest and len(self.domains):
+            amounts = self.totals.take(self.domains)
+            self._fewest = int(amounts.min())
+            self._n_fewest = int(np.count_nonzero(amounts == self._fewest))
+        return self._fewest
+
+    def follow(self, ids: Rows, changes: Sequence[tuple[int, int]], version: int) -> None:
+        """The counts have changed by these (row, delta) since, and are of that version now."""
+        for row, delta in changes:
+            # Rows without a node, some of them beyond `ids`, are in no domain.
+            domain = ids.item(row) if row < len(ids) else ABSENT
+            if domain != ABSENT and (self.among is None or self.among.item(row)):
+                before = self.totals.item(domain)
+                self.totals[domain] = after = before + delta
+                if self._n_fewest:
+                    self._move(before, after)
+        self.version = version
+
+    def _move(self, before: int, after: int) -> None:
+        self._n_fewest -= before == self._fewest
+        if after < self._fewest:
+            self._fewest, self._n_fewest = after, 1
+        else:
+            self._n_fewest += after == self._fewest
 
 
 @dataclass(slots=True)
@@ -173,6 +208,7 @@ class Reached:
     `mask`: bool array of shape (n_rows,), not to be written to. `anywhere`: whether there is such a node.
     """
 
+    among: Mask | None
     mask: Mask
     anywhere: bool
     version: int
@@ -193,10 +229,10 @@ class RowCounts:
         self._changes: list[tuple[int, int]] = []
         self._sparse: dict[int, int] | None = {} if by_row is None else by_row
         self._dense: Counts = np.zeros(0, dtype=np.int32)
-        #: By topology key and threshold.
-        self._reached: dict[tuple[str, int], Reached] = {}
-        #: By topology key and the mask's identity, which is its own for as long as it is kept here.
-        self._per_domain: dict[tuple[str, int], _PerDomain] = {}
+        #: By topology key, threshold and the mask's identity, which is its own for as long as it is kept here.
+        self._reached: dict[tuple[str, int, int], Reached] = {}
+        #: By topology key and the mask's identity, likewise.
+        self._per_domain: dict[tuple[str, int], PerDomain] = {}
         #: Pods counted on all rows, rows of vanished nodes included.
         self.total = sum(self._sparse.values()) if self._sparse else 0
         #: Changes so far; what was there from the beginning counts as one that is not remembered.
@@ -257,9 +293,9 @@ class RowCounts:
 
         int64 array of shape (n_rows,). Cost: one gather (3 µs at 5,000 nodes) where few pods moved, else O(n_rows).
         """
-        return self.per_domain(column, n_rows)[0].take(column.ids[:n_rows])
+        return self.per_domain(column, n_rows).totals.take(column.ids[:n_rows])
 
-    def reached(self, column: LabelColumn, least: int, n_rows: int) -> Reached:
+    def reached(self, column: LabelColumn, least: int, n_rows: int, among: Mask | None = None) -> Reached:
         """
         The nodes in whose domain of `column` there are `least` pods or more; nodes without the label are not.
 
@@ -267,21 +303,22 @@ class RowCounts:
             column: of the topology key.
             least: at least 1.
             n_rows: nodes.
+            among: as in `per_domain`.
 
         Cost: O(1) where a few pods moved and no domain passed the threshold, one gather where one did (4 µs at 5,000
         nodes), else O(n_rows).
         """
-        key = (column.key, least)
+        key = (column.key, least, id(among))
         kept = self._reached.get(key)
         if kept is not None and (kept.column_version != column.version or len(kept.mask) != n_rows):
             kept = None
         if kept is not None and kept.version == self.version:
             return kept
         changes = None if kept is None else self.changes_since(kept.version)
-        totals, ids = self.per_domain(column, n_rows)[0], column.ids[:n_rows]
+        totals, ids = self.per_domain(column, n_rows, among).totals, column.ids[:n_rows]
         if kept is None or changes is None:
             mask = (totals >= least).take(ids)
-            kept = Reached(mask, bool(np.count_nonzero(mask)), self.version, column.version)
+            kept = Reached(among, mask, bool(np.count_nonzero(mask)), self.version, column.version)
             _keep(self._reached, key, kept, _KEPT_THRESHOLDS)
             return kept
         # Rows without a node, some of them beyond `ids`, are in no domain.
@@ -301,7 +338,7 @@ class RowCounts:
         kept.version = self.version
         return kept
 
-    def per_domain(self, column: LabelColumn, n_rows: int, among: Mask | None = None) -> tuple[Amounts, Rows]:
+    def per_domain(self, column: LabelColumn, n_rows: int, among: Mask | None = None) -> PerDomain:
         """
         Pods in each domain of `column`, and which domains there are; where asked, as if there were some nodes alone.
 
@@ -311,8 +348,6 @@ class RowCounts:
             among: the nodes that hold counted pods and make domains, shape (n_rows,). What is found is kept with this
                 very array, which is then never written to.
 
-        Returns: int64 array of shape (n_ids,), entry ABSENT 0; ids in ascending order. Neither is to be written to,
-        and both are valid until the next stimulus.
         Cost: O(1) where few pods moved, else O(n_rows).
         """
         key = (column.key, id(among))
@@ -320,20 +355,13 @@ class RowCounts:
         if kept is not None and kept.column_version == column.version:
             changes = self.changes_since(kept.version)
             if changes is not None:
-                self._follow(kept, column.ids[:n_rows], changes)
-                return kept.totals, kept.domains
+                kept.follow(column.ids[:n_rows], changes, self.version)
+                return kept
         counts = self.rows(n_rows)
         totals = column.sums(counts if among is None else np.where(among, counts, 0))
-        kept = _PerDomain(self.version, column.version, among, totals, column.domains(among))
+        kept = PerDomain(self.version, column.version, among, totals, column.domains(among))
         _keep(self._per_domain, key, kept, _KEPT_MASKS)
-        return kept.totals, kept.domains
-
-    def _follow(self, kept: _PerDomain, ids: Rows, changes: Sequence[tuple[int, int]]) -> None:
-        for row, delta in changes:
-            # Rows without a node, some of them beyond `ids`, are in no domain.
-            if row < len(ids) and ids.item(row) != ABSENT and (kept.among is None or kept.among.item(row)):
-                kept.totals[ids.item(row)] += delta
-        kept.version = self.version
+        return kept
 
     def items(self) -> Iterator[tuple[int, int]]:
         """(row, count) of every row that has pods; for the audit and for explanations."""

@@ -268,22 +268,23 @@ def test_sums_over_domains_follow_pods_and_labels(
             column.set(row, step)
             labels[row] = step
         for array in arrays:
-            totals, domains = counts.per_domain(column, N_ROWS, array)
+            found = counts.per_domain(column, N_ROWS, array)
             among = [True] * N_ROWS if array is None else array.tolist()
             expected: dict[int, int] = {}
             for value, n, counted in zip(labels, pods, among, strict=True):
                 if counted and value is not None:
                     domain = column.id_by_value[value]
                     expected[domain] = expected.get(domain, 0) + n
-            assert domains.tolist() == sorted(expected)
-            assert totals.tolist() == [expected.get(domain, 0) for domain in range(column.n_ids)]
-        together = {
-            value: sum(n for n, its in zip(pods, labels, strict=True) if its == value) for value in labels
-        }
-        for least in (1, 2, 15):
-            reached = counts.reached(column, least, N_ROWS)
-            assert reached.mask.tolist() == [v is not None and together[v] >= least for v in labels]
-            assert reached.anywhere == any(reached.mask)
+            assert found.domains.tolist() == sorted(expected)
+            assert found.totals.tolist() == [expected.get(domain, 0) for domain in range(column.n_ids)]
+            assert found.fewest() == min(expected.values(), default=0)
+            for least in (1, 2, 15):
+                reached = counts.reached(column, least, N_ROWS, array)
+                in_domain = [value is not None and column.id_by_value[value] for value in labels]
+                assert reached.mask.tolist() == [
+                    bool(domain) and expected.get(domain, 0) >= least for domain in in_domain
+                ]
+                assert reached.anywhere == any(reached.mask)
 
 
 @settings(deadline=None)
