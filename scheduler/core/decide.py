@@ -72,7 +72,7 @@ class Standings:
         """How many nodes were refused for each reason by the filter that refused them first. O(n_rows) per filter."""
         counts: Counter[str] = Counter()
         for one in self.refused:
-            add_reasons(counts, one.node_filter.refusals(), one.before & ~one.after, one.n)
+            add_reasons(counts, one.node_filter.refusals(), one.before ^ one.after, one.n)
         return counts
 
     def leading(self, n_most: int) -> list[tuple[int, int]]:

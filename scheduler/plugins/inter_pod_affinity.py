@@ -307,7 +307,7 @@ class _AffinityFilter:
         snapshot, asked = self._snapshot, self._asked
         counts = snapshot.selected(required)
         near = [snapshot.reached(counts, key, 1) for key in asked.required_keys]
-        if any(one.anywhere for one in near) or not self._matches_itself(required):
+        if any(one.n for one in near) or not self._matches_itself(required):
             return _all_of([one.mask for one in near])
         # First pod of a group: no pod matches in any domain of any key, and this one would.
         return _all_of([snapshot.column(key).ids[: snapshot.n_rows] != ABSENT for key in asked.required_keys])

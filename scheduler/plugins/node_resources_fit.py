@@ -180,6 +180,8 @@ class _RoomFilter:
 
     def _short(self, rows: Where) -> int | npt.NDArray[np.uint8]:
         """One bit for each reason, in order, and one above them where a node is hopeless: no more than 8 in all."""
+        if isinstance(rows, int) and self.fits().item(rows):
+            return 0
         bits: Amount = 1 * (self._pods_left(rows) <= 0)
         hopeless: Truth = False
         for number, (name, amount) in enumerate(self._asked, start=1):

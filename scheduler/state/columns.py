@@ -205,12 +205,12 @@ class Reached:
     """
     The nodes whose domain has so many pods or more, as of these versions.
 
-    `mask`: bool array of shape (n_rows,), not to be written to. `anywhere`: whether there is such a node.
+    `mask`: bool array of shape (n_rows,), not to be written to, valid until the next stimulus. `n`: how many they are.
     """
 
     among: Mask | None
     mask: Mask
-    anywhere: bool
+    n: int
     version: int
     column_version: int
 
@@ -318,23 +318,19 @@ class RowCounts:
         totals, ids = self.per_domain(column, n_rows, among).totals, column.ids[:n_rows]
         if kept is None or changes is None:
             mask = (totals >= least).take(ids)
-            kept = Reached(among, mask, bool(np.count_nonzero(mask)), self.version, column.version)
+            kept = Reached(among, mask, int(np.count_nonzero(mask)), self.version, column.version)
             _keep(self._reached, key, kept, _KEPT_THRESHOLDS)
             return kept
-        # Rows without a node, some of them beyond `ids`, are in no domain.
-        passing = [
-            row
-            for row, _ in changes
-            if row < n_rows and kept.mask.item(row) != (totals.item(ids.item(row)) >= least)
-        ]
-        if passing:
-            if column.is_unique:
-                kept.mask = kept.mask.copy()
-                for row in passing:
-                    kept.mask[row] = totals.item(ids.item(row)) >= least
-            else:
+        for row, _ in changes:
+            # Rows without a node, some of them beyond `ids`, are in no domain.
+            if row >= n_rows or kept.mask.item(row) == (reaches := totals.item(ids.item(row)) >= least):
+                continue
+            if not column.is_unique:
                 kept.mask = (totals >= least).take(ids)
-            kept.anywhere = bool(np.count_nonzero(kept.mask))
+                kept.n = int(np.count_nonzero(kept.mask))
+                break
+            kept.mask[row] = reaches
+            kept.n += 1 if reaches else -1
         kept.version = self.version
         return kept
 
