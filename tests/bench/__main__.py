@@ -82,7 +82,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         n_pods=args.pods,
         full=args.full,
         scheduler_binary=args.scheduler_binary,
-        n_rounds=args.rounds,
+        n_rounds=args.rounds or (1 if args.full else 3),
     )
 
 
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a kube-scheduler to run on the same real server",
     )
     parser.add_argument(
-        "--rounds", type=int, default=1, metavar="N", help="whole path: the median of so many runs, in turn"
+        "--rounds", type=int, metavar="N", help="whole path: the median of so many runs, in turn (3; full: 1)"
     )
     parser.add_argument(
         "--json", type=Path, default=_BUILD / "bench.json", metavar="FILE", help="%(default)s"

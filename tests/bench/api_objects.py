@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
@@ -150,20 +150,25 @@ class Objects:
         timing, left = Timing(), set(keys)
         path = f"/api/v1/pods?watch=true&resourceVersion={since}"
         decoder = msgspec.json.Decoder(_Event)
-        async with self._session.get(f"{self._server.url}{path}") as answer:
-            while left:
-                try:
-                    line = await asyncio.wait_for(answer.content.readline(), STALLED_S)
-                except TimeoutError:
-                    line = b""
-                if not line or not is_alive():
-                    raise RuntimeError(f"{len(left)} of {len(keys)} pods left, the scheduler binds no more")
-                event = decoder.decode(line)
-                meta = event.object.metadata
-                key = (meta.namespace, meta.name)
-                if event.object.spec.node_name and key in left:
-                    left.discard(key)
-                    self._note(timing, pid, ended=not left)
+        now_s = asyncio.get_running_loop().time
+        try:
+            async with (
+                self._session.get(f"{self._server.url}{path}") as answer,
+                # Put off line by line: a timer of its own for each would cost more than reading it.
+                asyncio.timeout(STALLED_S) as stalled,
+            ):
+                while left and (line := await answer.content.readline()) and is_alive():
+                    stalled.reschedule(now_s() + STALLED_S)
+                    event = decoder.decode(line)
+                    meta = event.object.metadata
+                    key = (meta.namespace, meta.name)
+                    if event.object.spec.node_name and key in left:
+                        left.discard(key)
+                        self._note(timing, pid, ended=not left)
+        except TimeoutError as error:
+            raise RuntimeError(_unbound(left, keys)) from error
+        if left:
+            raise RuntimeError(_unbound(left, keys))
         return timing
 
     def _note(self, timing: Timing, pid: int, *, ended: bool) -> None:
@@ -227,3 +232,7 @@ async def objects_of(server: Server) -> AsyncIterator[Objects]:
 
 def _named(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _unbound(left: Collection[object], keys: Collection[object]) -> str:
+    return f"{len(left)} of {len(keys)} pods left, the scheduler binds no more"

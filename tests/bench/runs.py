@@ -53,7 +53,7 @@ class Asked:
     full: bool = False
     scheduler_binary: Path | None = None
     #: How often each shape goes over HTTP, in turn: a machine's minutes differ by more than shapes do.
-    n_rounds: int = 1
+    n_rounds: int = 3
 
     def runs(self, level: str) -> bool:
         """Whether this level is part of the run."""
