@@ -17,7 +17,8 @@ from scheduler.explain.wording import selector_text
 from scheduler.framework.profile import Profile
 from scheduler.model.labels import NOTHING
 from scheduler.model.pods import Pod
-from scheduler.plugins.pod_topology_spread import NAME, Constraint, PodTopologySpread
+from scheduler.framework.spread_constraints import Constraint
+from scheduler.plugins.pod_topology_spread import NAME, PodTopologySpread
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.matching import NamespaceRule, PodMatcher
@@ -27,7 +28,7 @@ def hard_constraints(pod: Pod, profile: Profile) -> tuple[Constraint, ...]:
     """The DoNotSchedule constraints that the profile applies to the pod, the cluster's defaults included."""
     for plugin in profile.filters:
         if isinstance(plugin, PodTopologySpread):
-            return plugin.constraints(pod, hard=True)
+            return plugin.constraints.of(pod, hard=True)
     return ()
 
 

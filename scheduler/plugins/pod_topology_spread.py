@@ -12,26 +12,27 @@ Source: plugins/podtopologyspread/{common,plugin,filtering,scoring}.go (kubernet
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
-from scheduler.framework.plugin_args import DefaultConstraint, PodTopologySpreadArgs
+from scheduler.framework.plugin_args import PodTopologySpreadArgs
+from scheduler.framework.spread_constraints import (
+    Constraint,
+    DefaultSelector,
+    SpreadConstraints,
+    reads_own_values,
+)
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
-from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requirements
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
-from scheduler.model.terms import HOSTNAME_KEY, Problem, SpreadConstraint
+from scheduler.model.terms import HOSTNAME_KEY
 from scheduler.state.arrays import Amounts, Counts, Fractions, Mask, Rows, rounded
 from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
-from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "PodTopologySpread"
@@ -47,36 +48,6 @@ _WORKLOADS: Final = (
     Resource.STATEFUL_SET,
 )
 
-#: Default selectors whose constraints are kept, 1 KB each.
-_KEPT_SELECTORS: Final = 256
-
-DefaultSelector = Callable[[Pod], Selector | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A constraint with the selector that applies to one pod, matchLabelKeys merged."""
-
-    max_skew: int
-    topology_key: str
-    selector: Selector
-    #: Who is counted; None where nobody is.
-    matcher: PodMatcher | None
-    min_domains: int
-    honor_node_affinity: bool
-    honor_node_taints: bool
-
-    def selects(self, pod: Pod) -> bool:
-        """Whether the pod's labels are selected."""
-        return self.selector.matches(pod.labels)
-
-    def counts(self, running: Pod) -> bool:
-        """Whether a pod of the namespace counts: terminating ones do not."""
-        return not running.terminating and self.selects(running)
-
-
-_HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
-
 
 class PodTopologySpread:
     """Even spreading over topology domains, hard and soft."""
@@ -86,15 +57,9 @@ class PodTopologySpread:
     def __init__(
         self, args: PodTopologySpreadArgs, gates: FeatureGates, default_selector: DefaultSelector
     ) -> None:
-        self._gates = gates
-        self._default_selector = default_selector
-        self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
+        #: Which constraints a pod has.
+        self.constraints = SpreadConstraints(args, gates, default_selector)
         self._system_defaulting = args.defaulting_type == "System"
-        # Of functions, not of methods: a cycle through the plugin would outlive it until a full collection.
-        self._own = PerSpec(partial(_own_constraints, gates=gates))
-        self._of_default = lru_cache(maxsize=_KEPT_SELECTORS)(
-            partial(_default_constraints, defaults=self._defaults, gates=gates)
-        )
 
     def registrations(self) -> Sequence[Registration]:
         """
@@ -117,7 +82,7 @@ class PodTopologySpread:
                 _reads_labels,
             ),
         ]
-        if any(c.hard for c in self._defaults):
+        if self.constraints.has_hard_defaults:
             any_change = Action.ADD | Action.UPDATE | Action.DELETE
             registered += [
                 Registration(r, any_change, _hint_after_workload_change, never) for r in _WORKLOADS
@@ -128,7 +93,7 @@ class PodTopologySpread:
         """Nothing to do where no hard constraint applies."""
         if problem := spread_problem(candidate.pod):
             return Status(Code.ERROR, (f"get constraints from pod: {problem}",))
-        constraints = self.constraints(candidate.pod, hard=True)
+        constraints = self.constraints.of(candidate.pod, hard=True)
         if not constraints:
             return SKIP
         return _SpreadFilter(candidate.pod, snapshot, constraints)
@@ -138,21 +103,11 @@ class PodTopologySpread:
         pod = candidate.pod
         if problem := spread_problem(pod):
             return Status(Code.ERROR, (f"calculating preScoreState: {problem}",))
-        constraints = self.constraints(pod, hard=False)
+        constraints = self.constraints.of(pod, hard=False)
         if not constraints:
             return SKIP
         needs_all_keys = bool(pod.spec.spread) or not self._system_defaulting
         return _SpreadScorer(pod, snapshot, feasible, constraints, needs_all_keys=needs_all_keys)
-
-    def constraints(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
-        """The pod's own constraints of one kind or, where it has none of either kind, the cluster's defaults."""
-        if pod.spec.spread:
-            kept = self._own.of(pod)
-            return (kept or _resolved(pod, self._gates))[not hard]
-        if not any(c.hard is hard for c in self._defaults):
-            return ()
-        selector = self._default_selector(pod)
-        return () if selector is None else self._of_default(selector, pod.namespace)[not hard]
 
     def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         """Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36)."""
@@ -165,10 +120,10 @@ class PodTopologySpread:
         if unassigned or changed.namespace != pod.namespace:
             return Hint.SKIP
         if old is None or new is None:
-            return _queue_if(any(c.selects(changed) for c in self.constraints(pod, hard=True)))
+            return _queue_if(any(c.selects(changed) for c in self.constraints.of(pod, hard=True)))
         if old.labels == new.labels and old.terminating == new.terminating:
             return Hint.SKIP
-        constraints = self.constraints(pod, hard=True)
+        constraints = self.constraints.of(pod, hard=True)
         return _queue_if(any(c.counts(old) != c.counts(new) for c in constraints))
 
     def _asks_differently(self, old: Pod, new: Pod) -> bool:
@@ -178,7 +133,7 @@ class PodTopologySpread:
         Labels decide about more than upstream's hint looks at: the values of matchLabelKeys, and default selectors.
         """
         before, after = (
-            [(c, c.selects(one)) for c in self.constraints(one, hard=True)] for one in (old, new)
+            [(c, c.selects(one)) for c in self.constraints.of(one, hard=True)] for one in (old, new)
         )
         if before != after:
             return True
@@ -192,7 +147,7 @@ class PodTopologySpread:
 
         Upstream overlooks that other labels than the topology keys decide whether a node makes a domain.
         """
-        constraints = self.constraints(pod, hard=True)
+        constraints = self.constraints.of(pod, hard=True)
         keys = [c.topology_key for c in constraints]
         had = old is not None and all(key in old.labels for key in keys)
         has = new is not None and all(key in new.labels for key in keys)
@@ -208,11 +163,7 @@ class PodTopologySpread:
 
 def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:
     """Default selectors are made of labels and owner, and so are selectors with the pod's own values."""
-    return not pod.spec.spread or _reads_own_values(pod)
-
-
-def _reads_own_values(pod: Pod) -> bool:
-    return any(c.match_label_keys for c in pod.spec.spread)
+    return not pod.spec.spread or reads_own_values(pod)
 
 
 def _hint_after_workload_change(pod: Pod, old: Workload | None, new: Workload | None) -> Hint:
@@ -223,80 +174,6 @@ def _hint_after_workload_change(pod: Pod, old: Workload | None, new: Workload | 
 
 def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
     return Hint.QUEUE if helps else Hint.SKIP
-
-
-def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
-    """A default constraint; its selector is deduced per pod, so matchLabelKeys there have no effect, as upstream."""
-    return SpreadConstraint(
-        max_skew=constraint.max_skew,
-        topology_key=constraint.topology_key,
-        hard=constraint.when_unsatisfiable == "DoNotSchedule",
-        selector=EVERYTHING,
-        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
-        honor_node_affinity=constraint.node_affinity_policy != "Ignore",
-        honor_node_taints=constraint.node_taints_policy == "Honor",
-    )
-
-
-def _own_constraints(pod: Pod, *, gates: FeatureGates) -> _HardAndSoft | None:
-    """The constraints of the pod's spec, None where they depend on its labels too."""
-    if gates.match_label_keys_in_pod_topology_spread and _reads_own_values(pod):
-        return None
-    return _resolved(pod, gates)
-
-
-def _resolved(pod: Pod, gates: FeatureGates) -> _HardAndSoft:
-    return _hard_and_soft(
-        (c.hard, _constraint(c, _selector(pod, c, gates), pod.namespace, gates)) for c in pod.spec.spread
-    )
-
-
-def _default_constraints(
-    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint], gates: FeatureGates
-) -> _HardAndSoft:
-    return _hard_and_soft((c.hard, _constraint(c, selector, namespace, gates)) for c in defaults)
-
-
-def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
-    both: tuple[list[Constraint], list[Constraint]] = ([], [])
-    for hard, constraint in constraints:
-        both[not hard].append(constraint)
-    return tuple(both[0]), tuple(both[1])
-
-
-def _selector(pod: Pod, declared: SpreadConstraint, gates: FeatureGates) -> Selector:
-    selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
-    if gates.match_label_keys_in_pod_topology_spread and declared.match_label_keys:
-        own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
-        selector = with_requirements(selector, own)
-    return selector
-
-
-def _constraint(
-    declared: SpreadConstraint, selector: Selector, namespace: str, gates: FeatureGates
-) -> Constraint:
-    policies = gates.node_inclusion_policy_in_pod_topology_spread
-    return Constraint(
-        max_skew=declared.max_skew,
-        topology_key=declared.topology_key,
-        selector=selector,
-        matcher=_matcher(selector, namespace),
-        min_domains=declared.min_domains,
-        honor_node_affinity=declared.honor_node_affinity or not policies,
-        honor_node_taints=declared.honor_node_taints and policies,
-    )
-
-
-def _matcher(selector: Selector, namespace: str) -> PodMatcher | None:
-    """
-    Who counts: pods of the namespace that the selector selects.
-
-    Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod at all, though the
-    incoming pod matches it.
-    """
-    if selector.is_empty or selector.is_nothing:
-        return None
-    return PodMatcher(((NamespaceRule(frozenset((namespace,)), NOTHING), selector),))
 
 
 def _counted(snapshot: Snapshot, constraint: Constraint) -> RowCounts:

@@ -1,0 +1,161 @@
+"""
+Which topology spread constraints a pod has: its own or, where it has none, the cluster's defaults.
+
+Source: plugins/podtopologyspread/common.go and plugin.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Final
+
+from scheduler.framework.caching import PerSpec
+from scheduler.framework.feature_gates import FeatureGates
+from scheduler.framework.plugin_args import DefaultConstraint, PodTopologySpreadArgs
+from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requirements
+from scheduler.model.pods import Pod
+from scheduler.model.terms import Problem, SpreadConstraint
+from scheduler.state.matching import NamespaceRule, PodMatcher
+
+#: Default selectors whose constraints are kept, 1 KB each.
+_KEPT_SELECTORS: Final = 256
+
+#: What a pod without constraints is spread by, None where there is nothing.
+DefaultSelector = Callable[[Pod], Selector | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A constraint with the selector that applies to one pod, matchLabelKeys merged."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    #: Who is counted; None where nobody is.
+    matcher: PodMatcher | None
+    min_domains: int
+    honor_node_affinity: bool
+    honor_node_taints: bool
+
+    def selects(self, pod: Pod) -> bool:
+        """Whether the pod's labels are selected."""
+        return self.selector.matches(pod.labels)
+
+    def counts(self, running: Pod) -> bool:
+        """Whether a pod of the namespace counts: terminating ones do not."""
+        return not running.terminating and self.selects(running)
+
+
+_HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
+
+
+class SpreadConstraints:
+    """The constraints of every pod, worked out once per spec, or once per default selector."""
+
+    def __init__(
+        self, args: PodTopologySpreadArgs, gates: FeatureGates, default_selector: DefaultSelector
+    ) -> None:
+        self._gates = gates
+        self._default_selector = default_selector
+        self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
+        # Of functions, not of methods: a cycle through the owner would outlive it until a full collection.
+        self._own = PerSpec(partial(_own_constraints, gates=gates))
+        self._of_default = lru_cache(maxsize=_KEPT_SELECTORS)(
+            partial(_default_constraints, defaults=self._defaults, gates=gates)
+        )
+
+    @property
+    def has_hard_defaults(self) -> bool:
+        """Whether a pod without constraints may be kept off a node."""
+        return any(c.hard for c in self._defaults)
+
+    def of(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
+        """The pod's own constraints of one kind or, where it has none of either kind, the cluster's defaults."""
+        if pod.spec.spread:
+            kept = self._own.of(pod)
+            return (kept or _resolved(pod, self._gates))[not hard]
+        if not any(c.hard is hard for c in self._defaults):
+            return ()
+        selector = self._default_selector(pod)
+        return () if selector is None else self._of_default(selector, pod.namespace)[not hard]
+
+
+def reads_own_values(pod: Pod) -> bool:
+    """Whether a constraint takes values from the pod's labels."""
+    return any(c.match_label_keys for c in pod.spec.spread)
+
+
+def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
+    """A default constraint; its selector is deduced per pod, so matchLabelKeys there have no effect, as upstream."""
+    return SpreadConstraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        hard=constraint.when_unsatisfiable == "DoNotSchedule",
+        selector=EVERYTHING,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        honor_node_affinity=constraint.node_affinity_policy != "Ignore",
+        honor_node_taints=constraint.node_taints_policy == "Honor",
+    )
+
+
+def _own_constraints(pod: Pod, *, gates: FeatureGates) -> _HardAndSoft | None:
+    """The constraints of the pod's spec, None where they depend on its labels too."""
+    if gates.match_label_keys_in_pod_topology_spread and reads_own_values(pod):
+        return None
+    return _resolved(pod, gates)
+
+
+def _resolved(pod: Pod, gates: FeatureGates) -> _HardAndSoft:
+    return _hard_and_soft(
+        (c.hard, _constraint(c, _selector(pod, c, gates), pod.namespace, gates)) for c in pod.spec.spread
+    )
+
+
+def _default_constraints(
+    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint], gates: FeatureGates
+) -> _HardAndSoft:
+    return _hard_and_soft((c.hard, _constraint(c, selector, namespace, gates)) for c in defaults)
+
+
+def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
+    both: tuple[list[Constraint], list[Constraint]] = ([], [])
+    for hard, constraint in constraints:
+        both[not hard].append(constraint)
+    return tuple(both[0]), tuple(both[1])
+
+
+def _selector(pod: Pod, declared: SpreadConstraint, gates: FeatureGates) -> Selector:
+    selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
+    if gates.match_label_keys_in_pod_topology_spread and declared.match_label_keys:
+        own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
+        selector = with_requirements(selector, own)
+    return selector
+
+
+def _constraint(
+    declared: SpreadConstraint, selector: Selector, namespace: str, gates: FeatureGates
+) -> Constraint:
+    policies = gates.node_inclusion_policy_in_pod_topology_spread
+    return Constraint(
+        max_skew=declared.max_skew,
+        topology_key=declared.topology_key,
+        selector=selector,
+        matcher=_matcher(selector, namespace),
+        min_domains=declared.min_domains,
+        honor_node_affinity=declared.honor_node_affinity or not policies,
+        honor_node_taints=declared.honor_node_taints and policies,
+    )
+
+
+def _matcher(selector: Selector, namespace: str) -> PodMatcher | None:
+    """
+    Who counts: pods of the namespace that the selector selects.
+
+    Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod at all, though the
+    incoming pod matches it.
+    """
+    if selector.is_empty or selector.is_nothing:
+        return None
+    return PodMatcher(((NamespaceRule(frozenset((namespace,)), NOTHING), selector),))
