@@ -15,9 +15,9 @@ from scheduler.explain.looking import Case
 from scheduler.explain.rules import Finding
 from scheduler.explain.wording import selector_text
 from scheduler.framework.profile import Profile
+from scheduler.framework.spread_constraints import Constraint
 from scheduler.model.labels import NOTHING
 from scheduler.model.pods import Pod
-from scheduler.framework.spread_constraints import Constraint
 from scheduler.plugins.pod_topology_spread import NAME, PodTopologySpread
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
