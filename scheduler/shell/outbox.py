@@ -63,7 +63,13 @@ class ClusterOutbox:
     def _start_bind(self, order: Bind) -> None:
         task = self._binds.create_task(self._bind(order), name=f"bind {order.pod.key}")
         self._in_flight[task] = order.pod.key
-        task.add_done_callback(self._in_flight.pop)
+        self._recorder.give_way()
+        task.add_done_callback(self._end_bind)
+
+    def _end_bind(self, task: asyncio.Task[None]) -> None:
+        del self._in_flight[task]
+        if not self._in_flight:
+            self._recorder.go_on()
 
     async def _bind(self, order: Bind) -> None:
         pod = order.pod

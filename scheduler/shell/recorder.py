@@ -1,8 +1,9 @@
 """
-Writes Events without ever holding up a decision: a bounded queue, a few workers, and the first to give way.
+Writes Events without ever holding up a decision or a bind: a bounded queue, a few workers, and the first to give way.
 
-Events are what a busy API server can do without: they are dropped when the queue is full, when the server says 429,
-and when it refuses them; only a server that cannot be reached is tried again.
+Events wait while binds are under way, since a pod can start once it is bound, and tells of it as well a second later.
+They are what a busy API server can do without: they are dropped when the queue is full, when the server says 429, and
+when it refuses them; only a server that cannot be reached is tried again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -19,8 +21,13 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.event_series import FINISH_S, REFRESH_S, EventKey, EventSeries, EventWrite
 from scheduler.kube.requests import Request
 
-#: Events waiting; more are dropped (client-go tools/events: maxQueuedEvents).
-QUEUE_LIMIT: Final = 1000
+#: Events waiting, 1.5 KB each; more are dropped. Four times client-go's maxQueuedEvents, since they wait behind binds.
+QUEUE_LIMIT: Final = 4096
+#: Where more events wait they are written beside the binds.
+BEHIND_LIMIT: Final = QUEUE_LIMIT // 2
+#: How long events wait behind binds in a row, and after the last that was sent: its answer may never come.
+BEHIND_S: Final = 2.0
+BEHIND_ONE_S: Final = 0.25
 #: Writes at a time. Events of one object always go through the same worker, hence in order.
 WORKERS: Final = 8
 #: A server that cannot be reached is tried so often, so far apart, with up to a quarter of jitter.
@@ -54,7 +61,7 @@ class EventRecorder:
     Args:
         client: sends the requests.
         clock_s: seconds since the epoch, for the Events themselves.
-        now_s: a monotonic clock, for quiet times.
+        now_s: a monotonic clock, for quiet times and for how long binds are waited for.
         sleep: waits between attempts.
         chance: draws from [0, 1) for jitter.
         on_dropped: told of every event that will not be written.
@@ -80,6 +87,12 @@ class EventRecorder:
         self._idle = asyncio.Event()
         self._idle.set()
         self._quiet_until_s = 0.0
+        #: Set while events are written, not while they wait behind binds; when that ends at the latest.
+        self._has_way = asyncio.Event()
+        self._has_way.set()
+        self._has_way_at_s = 0.0
+        #: When the first of the binds was sent that are followed without a pause, None in a pause.
+        self._binds_since_s: float | None = None
         self.counts = RecorderCounts()
 
     def record(self, key: EventKey, note: str) -> None:
@@ -95,6 +108,24 @@ class EventRecorder:
         """Drop events for so long: whoever meets a 429 says so here, since events go first."""
         until_s = self._now_s() + min(seconds, QUIET_CAP_S)
         self._quiet_until_s = max(self._quiet_until_s, until_s)
+
+    def give_way(self) -> None:
+        """
+        A bind is sent: events wait for `go_on`, but no more than `BEHIND_LIMIT` of them.
+
+        For `BEHIND_ONE_S` after the last call, and `BEHIND_S` after the first since `go_on`.
+        """
+        now_s = self._now_s()
+        if self._binds_since_s is None:
+            self._binds_since_s = now_s
+        self._has_way_at_s = min(now_s + BEHIND_ONE_S, self._binds_since_s + BEHIND_S)
+        if self._pending <= BEHIND_LIMIT and now_s < self._has_way_at_s:
+            self._has_way.clear()
+
+    def go_on(self) -> None:
+        """No bind is under way: events are written."""
+        self._binds_since_s = None
+        self._has_way.set()
 
     async def run(self) -> None:
         """Write events until cancelled."""
@@ -114,17 +145,30 @@ class EventRecorder:
     def _enqueue(self, write: EventWrite) -> None:
         self._pending += 1
         self._idle.clear()
+        if self._pending > BEHIND_LIMIT:
+            self._has_way.set()
         self._queues[hash(write.key.regarding.uid) % WORKERS].put_nowait(write)
 
     async def _work(self, queue: asyncio.Queue[EventWrite]) -> None:
         while True:
             write = await queue.get()
             try:
+                await self._turn()
                 await self._write(write)
             finally:
                 self._pending -= 1
                 if self._pending == 0:
                     self._idle.set()
+
+    async def _turn(self) -> None:
+        while not self._has_way.is_set():
+            left_s = self._has_way_at_s - self._now_s()
+            if left_s <= 0.0:
+                self._has_way.set()
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._has_way.wait()
 
     async def _keep_series(self) -> None:
         refreshed_s = self._clock_s()

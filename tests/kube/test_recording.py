@@ -12,7 +12,7 @@ from scheduler.kube.event_series import (
     ObjectReference,
     bounded_text,
 )
-from scheduler.shell.recorder import MAX_TRIES, QUEUE_LIMIT, EventRecorder
+from scheduler.shell.recorder import BEHIND_ONE_S, BEHIND_S, MAX_TRIES, QUEUE_LIMIT, EventRecorder
 from tests.kube.build import body
 from tests.kube.scripted import Naps, client_of, lost, reply, scripted
 
@@ -199,6 +199,12 @@ class Recording:
         return self.recorder.counts
 
 
+async def turns(n):
+    """Everybody who can go on has gone on so often."""
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
 @pytest.mark.asyncio
 async def test_events_of_one_pod_are_written_in_order():
     """Create, then patch; the third is only counted."""
@@ -264,4 +270,70 @@ async def test_a_full_queue_drops_and_counts():
             recorder.record(about(f"p{number}", uid=f"u{number}"), "note")
         assert (recorder.counts.overflowed, len(dropped)) == (5, 5)
         await recorder.drain(0.0)
-        assert recorder.counts.last_error == "1000 events were not written in time"
+        assert recorder.counts.last_error == f"{QUEUE_LIMIT} events were not written in time"
+
+
+@pytest.mark.asyncio
+async def test_events_wait_while_binds_are_under_way():
+    """Until the last is answered."""
+    async with scripted(reply(), reply()) as script, Recording(script) as recording:
+        recording.recorder.give_way()
+        for name in ("a", "b"):
+            recording.recorder.record(about(name, uid=name), "note")
+        recording.recorder.give_way()
+        await turns(200)
+        assert script.asked == []
+        recording.recorder.go_on()
+        await recording.recorder.drain(5.0)
+        assert recording.recorder.counts.written == 2
+
+
+@pytest.mark.asyncio
+async def test_a_bind_that_is_never_answered_holds_events_up_for_a_moment_only():
+    """Others may be written while the server is silent about one."""
+    async with scripted(reply()) as script, Recording(script) as recording:
+        recording.recorder.give_way()
+        recording.recorder.record(about(), "note")
+        await turns(200)
+        assert script.asked == []
+        recording.now_s = BEHIND_ONE_S
+        await recording.recorder.drain(5.0)
+        assert recording.recorder.counts.written == 1
+
+
+@pytest.mark.asyncio
+async def test_binds_that_go_on_and_on_hold_events_up_for_two_seconds_only():
+    """From the first without a pause on; after a pause they are held up again."""
+    async with scripted(reply(), reply()) as script, Recording(script) as recording:
+        recording.recorder.give_way()
+        recording.recorder.record(about("a", uid="a"), "note")
+        while recording.now_s < BEHIND_S:
+            await turns(50)
+            assert script.asked == []
+            recording.now_s += BEHIND_ONE_S / 2
+            recording.recorder.give_way()
+        await recording.recorder.drain(5.0)
+        assert recording.recorder.counts.written == 1
+        recording.recorder.go_on()
+        recording.recorder.give_way()
+        recording.recorder.record(about("b", uid="b"), "note")
+        await turns(200)
+        assert len(script.asked) == 1
+        recording.recorder.go_on()
+        await recording.recorder.drain(5.0)
+        assert recording.recorder.counts.written == 2
+
+
+@pytest.mark.asyncio
+async def test_where_many_events_wait_they_are_written_beside_the_binds(monkeypatch):
+    """Otherwise the queue would overflow as long as binds go on."""
+    monkeypatch.setattr("scheduler.shell.recorder.BEHIND_LIMIT", 2)
+    async with scripted(reply(), reply(), reply()) as script, Recording(script) as recording:
+        recording.recorder.give_way()
+        for number in range(3):
+            recording.recorder.record(about(f"p{number}", uid=f"u{number}"), "note")
+            recording.recorder.give_way()
+        await script.until_asked(1)
+        recording.recorder.go_on()
+        await recording.recorder.drain(5.0)
+        assert recording.recorder.counts.written == 3

@@ -134,6 +134,27 @@ async def test_a_bind_waits_for_the_condition_that_is_under_way() -> None:
     assert [one.method for one in script.asked] == ["PATCH", "POST"]
 
 
+async def test_events_are_written_once_no_bind_is_under_way() -> None:
+    """A pod can start once it is bound."""
+    release = asyncio.Event()
+
+    async def slowly(request: object, script: object) -> object:
+        await release.wait()
+        return await reply(status=201)(request, script)
+
+    async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
+        async with asyncio.timeout(5.0):
+            made.outbox.carry_out(Bind(waiting(), "a"))
+            made.outbox.carry_out(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
+            await script.until_asked(1)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert [one.path.rpartition("/")[2] for one in script.asked] == ["binding"]
+            release.set()
+            await script.until_asked(2)
+    assert [one.path.rpartition("/")[2] for one in script.asked] == ["binding", "events"]
+
+
 async def test_an_event_names_its_profile_and_host() -> None:
     """reportingController is the schedulerName of the pod."""
     async with scripted(reply(status=201)) as script, bench(script) as made:
