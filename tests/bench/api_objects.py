@@ -47,13 +47,13 @@ class _Event(msgspec.Struct):
 
 
 class Timing(msgspec.Struct):
-    """Bindings as the watch showed them: seconds of a monotonic clock, and CPU seconds at the first and the last."""
+    """Bindings as the watch showed them: seconds of a monotonic clock, and CPU seconds used before the first."""
 
     n: int = 0
     first_s: float = 0.0
     last_s: float = 0.0
-    cpu_s: float = 0.0
-    server_cpu_s: float = 0.0
+    cpu_before_s: float = 0.0
+    server_cpu_before_s: float = 0.0
 
 
 class Objects:
@@ -133,6 +133,11 @@ class Objects:
             if not token:
                 return found
 
+    async def n_events(self) -> int:
+        """Events on the server, counted without reading them."""
+        page = json.loads(await self._ask("GET", "/apis/events.k8s.io/v1/events?limit=1"))
+        return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
+
     async def version(self) -> str:
         """The resourceVersion of now."""
         page = json.loads(await self._ask("GET", "/api/v1/pods?limit=1"))
@@ -164,23 +169,19 @@ class Objects:
                     key = (meta.namespace, meta.name)
                     if event.object.spec.node_name and key in left:
                         left.discard(key)
-                        self._note(timing, pid, ended=not left)
+                        self._note(timing, pid)
         except TimeoutError as error:
             raise RuntimeError(_unbound(left, keys)) from error
         if left:
             raise RuntimeError(_unbound(left, keys))
         return timing
 
-    def _note(self, timing: Timing, pid: int, *, ended: bool) -> None:
-        now_s = time.monotonic()
+    def _note(self, timing: Timing, pid: int) -> None:
+        timing.last_s = time.monotonic()
         timing.n += 1
-        if timing.n == 1 or ended:
-            sign = 1 if ended else -1
-            timing.cpu_s += sign * cpu_s(pid)
-            timing.server_cpu_s += sign * self._server.cpu_s()
         if timing.n == 1:
-            timing.first_s = now_s
-        timing.last_s = now_s
+            timing.first_s = timing.last_s
+            timing.cpu_before_s, timing.server_cpu_before_s = cpu_s(pid), self._server.cpu_s()
 
     async def _create_node(self, node: Json) -> None:
         name = node["metadata"]["name"]

@@ -100,8 +100,10 @@ def _bytes(results: Results) -> str:
 def _http(results: Results) -> str:
     rows = results.http
     return _block(
-        "whole path over HTTP, first to last binding (x-basic: pods/s, x-kube: ours to kube-scheduler's)",
-        "server shape scheduler nodes running pods pods/s x-basic x-kube CPU-ms/pod server-ms/pod start-s peak-MiB",
+        "whole path over HTTP, first to last binding (x-basic: pods/s, x-kube: ours to kube-scheduler's;"
+        " events-s: from the last binding to the last event, CPU until then)",
+        "server shape scheduler nodes running pods pods/s x-basic x-kube CPU-ms/pod server-ms/pod start-s events-s"
+        " peak-MiB",
         (
             [
                 row.server,
@@ -118,6 +120,7 @@ def _http(results: Results) -> str:
                 f"{row.cpu_ms_per_pod:.2f}",
                 f"{row.server_cpu_ms_per_pod:.2f}",
                 f"{row.start_s:.1f}",
+                f"{row.events_s:.1f}",
                 f"{row.peak_mib:.0f}",
             ]
             for row in rows

@@ -43,7 +43,7 @@ def _results(**lists) -> Results:
 )
 def test_of_several_rounds_the_run_of_median_speed_is_told(speeds, told):
     runs = [
-        HttpResult("basic", "devcluster", "ours", 5, 1, 2, speed, 1000 / speed, 0.5, 1.0, 9.0)
+        HttpResult("basic", "devcluster", "ours", 5, 1, 2, speed, 1000 / speed, 0.5, 1.0, 9.0, 0.3)
         for speed in speeds
     ]
     found = median_run(runs)
