@@ -7,10 +7,11 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 import pytest
+from aiohttp import web
 
 from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
 from scheduler.kube import calls as calls_module
-from scheduler.kube.client import LINES_AT_ONCE, KubeClient, product_version
+from scheduler.kube.client import BYTES_AT_ONCE, LINES_AT_ONCE, KubeClient, product_version
 from scheduler.kube.credentials import Credentials, Endpoint, Identity
 from scheduler.kube.requests import JSON, Request, Resource, bind, get_pod, list_page, watch
 from tests.kube.build import body
@@ -310,4 +311,44 @@ async def test_lines_that_arrived_together_are_handed_over_in_pieces(line_bytes,
     counting.cancel()
     assert sum(lengths) == 250
     assert max(lengths) <= at_most
+    assert len(set(before)) == len(before)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "line_bytes", [7, 3_001, 400_000], ids=["many lines", "as pods", "longer than a piece"]
+)
+async def test_what_has_arrived_before_it_is_looked_at_is_looked_at_in_pieces(line_bytes):
+    """As while 3 MB of a list wait for a busy reader: no line is lost or changes places, and others have turns."""
+    expected = [f"{number:06}".encode().ljust(line_bytes, b"x") for number in range(3_000_000 // line_bytes)]
+    sent = asyncio.Event()
+
+    async def answer(request, _script):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"\n".join(expected) + b"\n")
+        sent.set()
+        return response
+
+    turns = 0
+
+    async def count_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    async with scripted(answer) as script, client_of(script) as client:
+        before: list[int] = []
+        found: list[bytes] = []
+        async for lines in client.stream(WATCH):
+            before.append(turns)
+            found += lines
+            assert sum(map(len, lines[1:])) < BYTES_AT_ONCE
+            await sent.wait()
+            while turns < 200:  # noqa: ASYNC110 - turns in which the rest arrives
+                await asyncio.sleep(0)
+    counting.cancel()
+    assert found == expected
     assert len(set(before)) == len(before)
