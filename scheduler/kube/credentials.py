@@ -2,8 +2,8 @@
 Where the API server is, how to trust it, and who we are to it, kept fresh for as long as the process runs.
 
 kubernetes-asyncio loads users (client certificate, token, exec plugin, auth provider, basic) and in-cluster
-settings; it is imported here only, and only when needed, since that costs 0.4 s and 66 MB. What it lacks is done
-here: tokens in files are read again, exec plugins run again before their token expires and after a 401, renewed
+settings; it is imported here only, and only when needed, since that costs 0.4 s and 66 MB, and in a thread, so that
+the event loop is free meanwhile. What it lacks is done here: tokens in files are read again, exec plugins run again before their token expires and after a 401, renewed
 client certificates are loaded into the live TLS context.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import importlib
 import logging
 import ssl
 import time
@@ -194,6 +195,7 @@ class Authenticate:
             raise self._complaint(f"{type(error).__name__}: {error}"[:500], "credentials") from error
 
     async def _load(self) -> Identity:
+        await _import_library()
         from kubernetes_asyncio.client import Configuration
         from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
@@ -247,7 +249,7 @@ async def load_credentials(
             "--context", "", repr(context), "a kubeconfig file that has it, and there is none"
         )
     if not paths:
-        return _in_cluster(environ, service_account, now_s)
+        return await _in_cluster(environ, service_account, now_s)
     chosen = choose(paths, context)
     if master:
         server = checked_server(master, "--master", "")
@@ -284,10 +286,13 @@ async def _from(chosen: Chosen, now_s: Callable[[], float]) -> Credentials:
         ) from error
 
 
-def _in_cluster(environ: Mapping[str, str], service_account: Path, now_s: Callable[[], float]) -> Credentials:
+async def _in_cluster(
+    environ: Mapping[str, str], service_account: Path, now_s: Callable[[], float]
+) -> Credentials:
     if not environ.get("KUBERNETES_SERVICE_HOST"):
         expected = f"--kubeconfig, --master, ${PATH_VARIABLE}, ~/.kube/config or a service account"
         raise SettingsError("cluster", "", "nothing that says where it is", expected)
+    await _import_library()
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config.config_exception import ConfigException
     from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
@@ -306,6 +311,11 @@ def _in_cluster(environ: Mapping[str, str], service_account: Path, now_s: Callab
         raise SettingsError(str(authority), "", str(error), "certificates in PEM") from error
     _check_token(token_file, str(token_file), "")
     return Credentials(Endpoint(str(configuration.host), tls), Identity(), token_file=token_file, now_s=now_s)
+
+
+async def _import_library() -> None:
+    """Everything of kubernetes-asyncio is imported; nothing happens where it is already."""
+    await asyncio.to_thread(importlib.import_module, "kubernetes_asyncio")
 
 
 def _cluster_tls(chosen: Chosen) -> ssl.SSLContext | None:

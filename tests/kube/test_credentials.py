@@ -1,5 +1,6 @@
 """Real kubeconfig files against real TLS servers: who is let in, and who stays in when identities are renewed."""
 
+import asyncio
 import base64
 import ssl
 import sys
@@ -374,3 +375,29 @@ def test_kubernetes_asyncio_is_not_imported_before_it_is_needed():
     code = "import sys, scheduler.kube.client, scheduler.kube.reflecting; print('kubernetes_asyncio' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "False"
+
+
+@pytest.mark.asyncio
+async def test_the_loop_is_free_while_kubernetes_asyncio_is_imported(tmp_path):
+    """In a fresh interpreter: what else the process does goes on, a hundred turns of it at least."""
+    path = written(tmp_path / "config", changed(user={"token": "t"}))
+    code = """
+import asyncio, sys
+from scheduler.kube.credentials import load_credentials
+
+async def main():
+    loading = asyncio.create_task(load_credentials(kubeconfig=sys.argv[1], master=None, environ={}))
+    turns = 0
+    while not loading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await loading
+    print(turns >= 100, "kubernetes_asyncio" in sys.modules)
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, str(path), stdout=asyncio.subprocess.PIPE
+    )
+    shown, _ = await process.communicate()
+    assert shown.split() == [b"True", b"True"]
