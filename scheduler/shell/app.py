@@ -76,6 +76,7 @@ class Options:
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
     """Schedules until SIGTERM or SIGINT; a second one ends at once. Raises SettingsError for what a person can mend."""
+    upkeep.spare_old_objects()
     log = configure(verbosity=options.verbosity, form=options.log_format)
     connection = options.settings.client_connection
     credentials = await load_credentials(
@@ -218,7 +219,6 @@ class Scheduler:
 
     async def run(self) -> int:
         """Until stopped, or until the Lease is lost. Returns the exit code."""
-        upkeep.spare_old_objects()
         probes = Probes(
             self._options.listening,
             gate=self._gate,
@@ -290,7 +290,12 @@ class Scheduler:
         background = [
             group.create_task(upkeep.watch_lag(self._metrics.on_loop_lag, self._now_s), name="loop lag"),
             group.create_task(
-                upkeep.recount(self._recount, self._log, is_busy=self._machine.has_work), name="recount"
+                upkeep.recount(
+                    self._recount,
+                    self._log,
+                    is_busy=lambda: not self._is_synced() or self._machine.has_work(),
+                ),
+                name="recount",
             ),
             group.create_task(
                 upkeep.audit(self._informers, self._log, on_divergence=self._metrics.on_divergence),
@@ -318,12 +323,7 @@ class Scheduler:
                 self._caught_up = True
 
         if self._leadership is not None:
-            background.append(
-                group.create_task(
-                    self._leadership.run(on_elected),
-                    name="leader election",
-                )
-            )
+            background.append(group.create_task(self._leadership.run(on_elected), name="leader election"))
         self._loop = loop
         if self._stopping:
             loop.stop(_STOP_BINDS_S)

@@ -21,6 +21,8 @@ from scheduler.state.selection import LabelSet, Selection
 _AT_ONCE: Final = 1000
 #: Label sets that are asked at once whether a selection has them, and pods that this counts as.
 _LABEL_SETS: Final = 500
+#: The same of a row, be there pods on it or not.
+_ROW: Final = 6
 
 #: What one comparison cost, in pods looked at, and its differences.
 _Compared = tuple[int, list[str]]
@@ -63,7 +65,7 @@ def _round(state: ClusterState) -> Iterator[_Compared]:
     )
     offered = {name for node in state.nodes.nodes if node is not None for name in node.allocatable}
     for row in range(state.nodes.n_rows):
-        yield 1 + 2 * len(state.placed_on(row)), list(_row_differences(state, row, offered))
+        yield _ROW + 2 * len(state.placed_on(row)), list(_row_differences(state, row, offered))
     for label_set in list(state.selections.label_sets()):
         for row in {*label_set.rows, *label_set.terminating_rows}:
             yield 1 + len(state.placed_on(row)) // 10, list(_label_set_differences(state, label_set, row))

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler.errors import SettingsError
+from scheduler.serving.probes import Listening
+from scheduler.settings.loading import default_settings
 from scheduler.shell import upkeep
+from scheduler.shell.app import Options, serve
 
 
 class _Ring:
@@ -79,3 +83,21 @@ def test_young_objects_that_take_the_place_of_old_ones_do_not_gather() -> None:
             most = max(most, len(gc.get_objects(generation=0)))
     assert most < 2_000
     assert len(gc.get_objects(generation=1)) < 10_000
+
+
+@pytest.mark.asyncio
+async def test_old_objects_are_spared_before_anything_is_awaited() -> None:
+    """What was imported is 200,000 objects: a full collection of them at the start holds the loop for 50 ms."""
+    options = Options(
+        settings=default_settings(),
+        election=None,
+        master="nowhere",
+        listening=Listening("127.0.0.1", 0),
+        max_in_unschedulable_s=300.0,
+        seed=None,
+        verbosity=0,
+        log_format="text",
+    )
+    with pytest.raises(SettingsError, match="--master"):
+        await serve(options, {"HOME": "/nonexistent"})
+    assert gc.get_threshold()[2] > 1_000_000

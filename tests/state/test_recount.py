@@ -61,6 +61,21 @@ def test_a_piece_looks_at_few_pods_however_many_there_are() -> None:
     assert max(looked_at) <= 45, "the first one looks at every row"
 
 
+def test_a_piece_looks_at_few_nodes_that_have_no_pods() -> None:
+    """One of them takes as long as several pods do."""
+    driver = Driver()
+    for number in range(400):
+        driver.node(f"n{number}")
+    recount = Recount(driver.state, at_once=100)
+    recount.step()
+    this_round = recount._round
+    n_pieces = 0
+    while recount._round is this_round:
+        assert recount.step() == []
+        n_pieces += 1
+    assert n_pieces >= 20
+
+
 def test_nothing_differs_while_everything_moves() -> None:
     """Pods come, go and end between pieces; selections are swept away under the recount's feet."""
     chance, driver = random.Random(1), driven()
