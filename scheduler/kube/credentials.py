@@ -3,8 +3,8 @@ Where the API server is, how to trust it, and who we are to it, kept fresh for a
 
 kubernetes-asyncio loads users (client certificate, token, exec plugin, auth provider, basic) and in-cluster
 settings; it is imported here only, and only when needed, since that costs 0.4 s and 66 MB, and in a thread, so that
-the event loop is free meanwhile. What it lacks is done here: tokens in files are read again, exec plugins run again before their token expires and after a 401, renewed
-client certificates are loaded into the live TLS context.
+the event loop is free meanwhile. What it lacks is done here: tokens in files are read again, exec plugins run again
+before their token expires and after a 401, renewed client certificates are loaded into the live TLS context.
 """
 
 from __future__ import annotations

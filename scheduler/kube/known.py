@@ -3,14 +3,16 @@ What a reflector has told of its collection, and the difference to what it sees 
 
 Of each object only uid and resourceVersion are kept: enough to tell nothing twice, and to tell what vanished
 while nobody watched. Neither they nor the dicts that hold them are looked at by the garbage collector, which a young
-copy of 150,000 tuples keeps busy for 5 to 16 ms, twice.
+copy of 150,000 tuples keeps busy for 5 to 16 ms, twice. They are kept in parts, since nothing can be done to all of a
+large dict but at once: at 87,381 entries one grows, which takes 18 ms.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Generic
+from collections.abc import Callable, Iterator
+from typing import Final, Generic
+from zlib import crc32
 
 import msgspec
 
@@ -28,6 +30,26 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
 
 
+#: Parts of a collection; of a million objects each has 16,000, which are copied in 0.5 ms.
+_N_PARTS: Final = 64
+
+
+class _Part:
+    """What was told last of the objects whose names lead here, malformed ones included."""
+
+    def __init__(self) -> None:
+        #: While a list runs, of those that it has shown.
+        self.told: dict[Key, Version] = {}
+        #: The same of those that the list has not shown yet; what is left at its end has vanished.
+        self.unmet: dict[Key, Version] = {}
+
+    def version_of(self, key: Key) -> Version | None:
+        return self.told.get(key) or self.unmet.get(key)
+
+    def forget(self, key: Key) -> Version | None:
+        return self.told.pop(key, None) or self.unmet.pop(key, None)
+
+
 class Known(Generic[T]):
     """
     The told versions of a collection.
@@ -38,36 +60,43 @@ class Known(Generic[T]):
 
     def __init__(self, decode: Callable[[msgspec.Raw], T]) -> None:
         self._decode = decode
-        #: Told last of each object, malformed ones included; while a list runs, of those that it has shown.
-        self._told: dict[Key, Version] = {}
-        #: The same of those that the list has not shown yet; what is left at its end has vanished.
-        self._unmet: dict[Key, Version] = {}
+        self._parts = tuple(_Part() for _ in range(_N_PARTS))
 
     def __len__(self) -> int:
-        return len(self._told) + len(self._unmet)
+        return sum(len(part.told) + len(part.unmet) for part in self._parts)
 
-    def versions(self) -> dict[Key, Version]:
-        """What was told last of everything that is not gone; a copy. Cost: 26 ns an object."""
-        return self._told | self._unmet
+    def versions(self) -> Iterator[dict[Key, Version]]:
+        """
+        What was told last of everything that is not gone, in parts: copies, each made when it is asked for.
+
+        An object is always in the same part, see `part_of`. Cost: 26 ns an object.
+        """
+        return (part.told | part.unmet for part in self._parts)
+
+    @staticmethod
+    def part_of(key: Key) -> int:
+        """Which of the parts has the object; the same in every process, so that runs can be repeated. Cost: 0.1 µs."""
+        return crc32(key.name.encode()) % _N_PARTS
 
     def version_of(self, key: Key) -> Version | None:
         """What was told last of an object, None where nothing was."""
-        return self._told.get(key) or self._unmet.get(key)
+        return self._parts[self.part_of(key)].version_of(key)
 
     def vanished(self, key: Key, changes: list[Change[T]]) -> None:
         """Append that the object is gone, which no watch has told."""
-        if (version := self._forget(key)) is not None:
+        if (version := self._parts[self.part_of(key)].forget(key)) is not None:
             changes.append(Deleted(key, version.uid))
 
     def start_listing(self) -> None:
         """
         From now on until `finish_listing`, what is not seen counts as vanished.
 
-        Cost: O(1); after a list that was not finished 100 ns for each object that it showed, or that it did not.
+        Cost: 20 µs; after a list that was not finished 100 ns for each object that it showed, or that it did not.
         """
-        fewer, more = sorted((self._told, self._unmet), key=len)
-        more.update(fewer)
-        self._told, self._unmet = {}, more
+        for part in self._parts:
+            fewer, more = sorted((part.told, part.unmet), key=len)
+            more.update(fewer)
+            part.told, part.unmet = {}, more
 
     def listed(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """As `seen`, for an object of a list or of initial events."""
@@ -90,28 +119,28 @@ class Known(Generic[T]):
         meta = _meta(raw, changes)
         if meta is None:
             return ""
-        told = self.version_of(meta.key)
+        part = self._parts[self.part_of(meta.key)]
+        told = part.version_of(meta.key)
         if told is not None and told.uid == meta.uid:
-            self._forget(meta.key)
+            part.forget(meta.key)
             changes.append(Deleted(meta.key, meta.uid))
         return meta.resource_version
 
     def finish_listing(self, changes: list[Change[T]]) -> None:
         """Append a deletion for all that was told once and not listed now. Cost: O(vanished)."""
-        changes.extend(Deleted(key, version.uid) for key, version in self._unmet.items())
-        self._unmet = {}
-
-    def _forget(self, key: Key) -> Version | None:
-        return self._told.pop(key, None) or self._unmet.pop(key, None)
+        for part in self._parts:
+            changes.extend(Deleted(key, version.uid) for key, version in part.unmet.items())
+            part.unmet = {}
 
     def _seen(self, raw: msgspec.Raw, changes: list[Change[T]], *, listing: bool) -> str:
         meta = _meta(raw, changes)
         if meta is None:
             return ""
         key = Key(sys.intern(meta.namespace), meta.name)
-        if listing and (unmet := self._unmet.pop(key, None)) is not None:
-            self._told[key] = unmet
-        told = self.version_of(key)
+        part = self._parts[self.part_of(key)]
+        if listing and (unmet := part.unmet.pop(key, None)) is not None:
+            part.told[key] = unmet
+        told = part.version_of(key)
         version = Version(meta.uid, meta.resource_version)
         if told == version:
             return meta.resource_version
@@ -119,8 +148,8 @@ class Known(Generic[T]):
             return meta.resource_version  # a late watch, of an object that a list has brought meanwhile
         if told is not None and told.uid != meta.uid:
             changes.append(Deleted(key, told.uid))
-        self._unmet.pop(key, None)
-        self._told[key] = version
+        part.unmet.pop(key, None)
+        part.told[key] = version
         try:
             changes.append(Upserted(key, meta.uid, self._decode(raw)))
         except Exception as error:  # noqa: BLE001 - one object may break the decoder; it is told, and the rest goes on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -167,17 +167,18 @@ class Informer:
         How many objects it took from a list; None where the watch lists by itself, so ask again. One list where the
         watch is not late, else two, `_LATE_S` apart. Raises ApiError where the server did not list.
         """
-        return await self._mend(await self._reflector.compare(_LATE_S, page_pause_s=0.0))
+        return await self._mend(self._reflector.compare(_LATE_S, page_pause_s=0.0))
 
     async def audit(self) -> int | None:
         """How many objects were not what the server lists; they are now. Else as `catch_up`, with more patience."""
-        return await self._mend(await self._reflector.compare())
+        return await self._mend(self._reflector.compare())
 
-    async def _mend(self, compared: tuple[int, list[Change[object]]] | None) -> int | None:
-        if compared is None:
-            return None
-        n_mended, changes = compared
-        await self._hand_on(changes)
+    async def _mend(self, pieces: AsyncGenerator[tuple[int, list[Change[object]]], None]) -> int | None:
+        n_mended: int | None = None
+        async with aclosing(pieces):
+            async for n_more, changes in pieces:
+                await self._hand_on(changes)
+                n_mended = (n_mended or 0) + n_more
         return n_mended
 
     async def _hand_on(self, changes: list[Change[object]]) -> None:

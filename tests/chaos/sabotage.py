@@ -82,7 +82,8 @@ def _forget_failures(
 
 def _nothing_vanishes(self: Known[Any], _changes: list[Change[Any]]) -> None:
     """What went while nobody watched stays for ever."""
-    self._unmet = {}
+    for part in self._parts:
+        part.unmet = {}
 
 
 def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:

@@ -177,16 +177,21 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
     async def play() -> None:
         async with running() as (instance, scheduler, cluster):
             nodes = next(one for one in scheduler._informers if one.kind == "Node")
-            told = nodes._reflector._machine.known._told
+            known = nodes._reflector._machine.known
+
+            def told_of(key: Key) -> dict[Key, Version]:
+                return known._parts[known.part_of(key)].told
+
             machine = scheduler._machine
             # As if three events had been lost on their way.
             machine.handle(NodeGone("node-0001"), 0.0)
-            del told[Key("", "node-0001")]
-            told[Key("", "node-0002")] = Version(told[Key("", "node-0002")].uid, "1")
+            lost, late, left = (Key("", name) for name in ("node-0001", "node-0002", "ghost"))
+            del told_of(lost)[lost]
+            told_of(late)[late] = Version(told_of(late)[late].uid, "1")
             ghost = build.node("ghost")
             ghost["metadata"]["resourceVersion"] = "1"
             machine.handle(NodeSeen(decode_node(json.dumps(ghost).encode())), 0.0)
-            told[Key("", "ghost")] = Version("ghost", "1")
+            told_of(left)[left] = Version("ghost", "1")
             await asyncio.sleep(900.0)
             assert instance.n_lives == 1
             there = {node["metadata"]["name"] for node in cluster.store.list(NODE)[0]}

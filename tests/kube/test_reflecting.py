@@ -1,7 +1,9 @@
 """The reflector against a server that follows a script."""
 
 import asyncio
+from collections import Counter
 from contextlib import aclosing
+from itertools import count
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ from scheduler.errors import Gone, ServerFault, Silent, Throttled, Unreachable
 from scheduler.kube.changes import Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.reflecting import Reflector
 from scheduler.kube.requests import Resource
+from scheduler.kube.watching import ITEMS_AT_ONCE
 from tests.kube.build import body, bookmark, broken, line, page, pod, status
 from tests.kube.protocol import PODS, decode, down, up
 from tests.kube.scripted import Naps, client_of, lost, reply, scripted, stream
@@ -242,6 +245,77 @@ async def test_thousands_of_events_at_once_leave_room_for_other_tasks():
         other.cancel()
     assert len(changes) == n_events + 1
     assert turns >= n_events / 200
+
+
+class Decoder:
+    """Every object takes a millisecond of a clock that stands still otherwise."""
+
+    def __init__(self):
+        self.at_s = 0.0
+        #: How many turns others had had when each object was decoded.
+        self.turns = []
+        self._n_turns = 0
+
+    def now_s(self):
+        return self.at_s
+
+    def decode(self, _raw):
+        self.at_s += 0.001
+        self.turns.append(self._n_turns)
+
+    async def count_turns(self):
+        while True:
+            self._n_turns += 1
+            await asyncio.sleep(0)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("watch_list", [False, True], ids=["a page", "initial events"])
+async def test_objects_that_are_long_to_decode_leave_others_their_turn_sooner(watch_list):
+    """A few ms of them at once, and a last piece."""
+    pods = [pod(f"p{i:03}", 1) for i in range(400)]
+    text = b"\n".join([*(line("ADDED", one) for one in pods), bookmark(2, ends=True)])
+    answer = stream(text, then="silent") if watch_list else reply(page(*pods))
+    decoder = Decoder()
+    async with scripted(answer) as script, client_of(script) as client:
+        counting = asyncio.create_task(decoder.count_turns())
+        reflector = Reflector(client, PODS, decoder.decode, watch_list=watch_list, now_s=decoder.now_s)
+        keys = []
+        async with asyncio.timeout(10), aclosing(reflector.batches()) as batches:
+            async for batch in batches:
+                keys += [change.key.name for change in batch if isinstance(change, Upserted)]
+                if isinstance(batch[-1], Synced):
+                    break
+        counting.cancel()
+    assert keys == [one["metadata"]["name"] for one in pods]
+    assert max(Counter(decoder.turns).values()) <= 2 * ITEMS_AT_ONCE
+
+
+@pytest.mark.asyncio
+async def test_a_comparison_leaves_others_their_turn():
+    """Between pieces of a page, however large it is; here every piece takes a second."""
+    pods = [pod(f"p{i:05}", 1) for i in range(10_000)]
+    seconds = count()
+    turns = 0
+
+    async def counting():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with scripted(reply(page(*pods)), reply(page(*pods))) as script, client_of(script) as client:
+        reflector = Reflector(client, PODS, decode, watch_list=False, now_s=lambda: next(seconds))
+        async with aclosing(reflector.batches()) as batches:
+            async for batch in batches:
+                if isinstance(batch[-1], Synced):
+                    break
+            before = len(script.asked)
+            other = asyncio.create_task(counting())
+            mended = [piece async for piece in reflector.compare(page_pause_s=0.0)]
+            other.cancel()
+    assert (mended, len(script.asked) - before) == ([(0, [])], 1)
+    assert turns >= 10_000 / 50
 
 
 @pytest.mark.asyncio
