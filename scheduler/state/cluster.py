@@ -26,6 +26,7 @@ from scheduler.state.declared import DeclaredTerm, DeclaredTerms
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
+from scheduler.state.parted import Parted
 from scheduler.state.selection import MAX_COUNTED, LabelSet, SelectionIndex
 from scheduler.state.workloads import Workloads
 
@@ -59,7 +60,7 @@ class ClusterState:
         self.workloads = Workloads()
         self.kubelet_refusals = KubeletRefusals()
         #: Every placed or assumed pod by UID.
-        self.placed: dict[str, PlacedPod] = {}
+        self.placed: Parted[PlacedPod] = Parted()
         #: The same by row: UID -> pod. No row without pods.
         self._on_row: dict[int, dict[str, PlacedPod]] = {}
         #: Pods in `placed` that await their confirmation by the API server.

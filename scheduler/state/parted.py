@@ -1,0 +1,59 @@
+"""
+A dict in parts, for what there are hundreds of thousands of.
+
+Nothing can be done to all of a large dict but at once: at 87,381 entries one grows, which takes 5 to 20 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final, Generic, TypeVar
+from zlib import crc32
+
+T = TypeVar("T")
+
+#: Of a million entries each part has 16,000, and grows in 1 ms.
+_N_PARTS: Final = 64
+
+
+class Parted(Generic[T]):
+    """
+    A dict by text, with as much of a dict's face as is needed. Asking it costs 0.2 µs more.
+
+    Its order is that of the parts, and in each that of coming: the same in every process, so that runs can be repeated.
+    """
+
+    def __init__(self) -> None:
+        """Empty."""
+        self._parts: tuple[dict[str, T], ...] = tuple({} for _ in range(_N_PARTS))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._parts)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._parts[crc32(key.encode()) % _N_PARTS]
+
+    def __getitem__(self, key: str) -> T:
+        return self._parts[crc32(key.encode()) % _N_PARTS][key]
+
+    def __setitem__(self, key: str, value: T) -> None:
+        self._parts[crc32(key.encode()) % _N_PARTS][key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._parts[crc32(key.encode()) % _N_PARTS][key]
+
+    def get(self, key: str) -> T | None:
+        """The value, None where there is none."""
+        return self._parts[crc32(key.encode()) % _N_PARTS].get(key)
+
+    def values(self) -> Iterator[T]:
+        """Every value."""
+        return chain.from_iterable(part.values() for part in self._parts)
+
+    def items(self) -> Iterator[tuple[str, T]]:
+        """Every key with its value."""
+        return chain.from_iterable(part.items() for part in self._parts)

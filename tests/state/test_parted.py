@@ -1,0 +1,65 @@
+"""A dict in parts is a dict, and no part of it has much of the whole."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from scheduler.state.cluster import ClusterState
+from scheduler.state.parted import Parted
+
+
+def _uids(n: int) -> list[str]:
+    chance = random.Random(n)
+    return [str(uuid.UUID(int=chance.getrandbits(128), version=4)) for _ in range(n)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_holds_what_a_dict_holds(seed: int) -> None:
+    chance = random.Random(seed)
+    parted: Parted[int] = Parted()
+    known: dict[str, int] = {}
+    for number in range(2_000):
+        key = f"uid-{chance.randrange(200)}"
+        if chance.random() < 0.4 and key in known:
+            del parted[key], known[key]
+        else:
+            parted[key] = known[key] = number
+        assert (parted.get(key), key in parted, len(parted)) == (known.get(key), key in known, len(known))
+    assert dict(parted.items()) == known
+    assert set(parted) == set(known)
+    assert sorted(parted.values()) == sorted(known.values())
+    assert [parted[key] for key in known] == list(known.values())
+    with pytest.raises(KeyError):
+        parted["another"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param(_uids(10_000), id="as the API server makes them"),
+        pytest.param([f"default/web-{number}" for number in range(10_000)], id="numbered"),
+    ],
+)
+def test_its_parts_are_alike(keys: list[str]) -> None:
+    """So that none grows while it has much of the whole."""
+    placed = ClusterState().placed
+    for key in keys:
+        placed[key] = None  # type: ignore[assignment]  # only the keys matter
+    assert max(len(part) for part in placed._parts) < 400
+
+
+def test_its_order_is_the_same_in_every_process() -> None:
+    """Whatever Python's seed for hashes is: what runs in it can be repeated."""
+    code = "from scheduler.state.parted import Parted; p = Parted()\nfor n in range(99): p[f'p{n}'] = n\nprint([*p])"
+    orders = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(orders) == 1
