@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Instruction
 from scheduler.model.stimuli import CycleDue, SweepDue, TimePassed
+from scheduler.queueing.steps import STEPS_AT_ONCE
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.upkeep import Young
 
@@ -87,6 +88,7 @@ class SchedulingLoop:
             if self._machine.is_behind:
                 # Nothing else is handled before, so that all is as if it had been done at once.
                 self._machine.go_on()
+                self._young.handled(STEPS_AT_ONCE)
             else:
                 self._handle_waiting()
                 self._keep_time()
@@ -128,6 +130,7 @@ class SchedulingLoop:
         for _ in range(_CYCLES_AT_ONCE):
             for instruction in self._machine.handle(CycleDue(), started_s):
                 self._outbox.carry_out(instruction)
+            self._young.handled()
             started_s = self._now_s()
             if started_s >= ends_s or self._machine.is_behind or not self._may_cycle():
                 return

@@ -1,6 +1,7 @@
 """The loop: when cycles run, when it sleeps, and how it ends. The machine is a real one with a tiny cluster."""
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from scheduler.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone
 from scheduler.queueing.steps import STEPS_AT_ONCE
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.scheduling import SchedulingLoop
+from scheduler.shell.upkeep import spare_old_objects
 from tests.build import container, node
 from tests.driving import Driver
 from tests.integration.waiting import until
@@ -272,3 +274,45 @@ async def test_a_slice_of_stimuli_ends_after_milliseconds_however_dear_each_is()
     assert 1 <= len(gone) <= 6
     bench.loop.stop(0.0)
     await running
+
+
+async def test_pods_that_are_woken_and_tried_again_leave_few_objects_for_one_collection() -> None:
+    """What they are made of takes the place of what they were made of: the interpreter itself would see nothing new."""
+    bench = Bench()
+    bench.kept.on_order = bench.kept.ordered.clear
+    for number in range(6000):
+        bench.driver.pod(f"p{number}", containers=[container(requests={"cpu": "64"})])
+    while bench.driver.machine.has_work():
+        bench.driver.cycle()
+    bench.driver.now_s += 60.0
+    bench.driver.node("no larger")
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    young, middle = [0], [0]
+
+    def note(phase: str, _: object) -> None:
+        if phase == "start":
+            young.append(len(gc.get_objects(generation=0)))
+            middle.append(len(gc.get_objects(generation=1)))
+
+    spare_old_objects()
+    gc.callbacks.append(note)
+    running = asyncio.create_task(bench.loop.run())
+    try:
+        big = decode_node(json.dumps(node("big", allocatable={"cpu": "65"})).encode())
+        await bench.inbox.put([NodeSeen(big)])
+        await until(lambda: _is_idle(bench), what="every pod was tried again", timeout_s=30.0)
+    finally:
+        gc.callbacks.remove(note)
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+    assert bench.driver.machine.n_binding == 1
+    assert max(young) < 2_500
+    assert max(middle) < 5_000
+    bench.loop.stop(0.0)
+    await running
+
+
+async def _is_idle(bench: Bench) -> bool:
+    return bench.driver.machine.n_binding > 0 and not bench.driver.machine.has_work()
