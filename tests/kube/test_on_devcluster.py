@@ -309,7 +309,7 @@ async def test_events_are_created_and_patched_into_series(tmp_path):
         [event], _ = served.store.list(EVENT)
         assert (event["note"], event["series"]["count"]) == ("0/2 nodes are available.", 2)
         served.store.delete(EVENT, "default", event["metadata"]["name"])
-        [write] = series.refresh()
+        (write,) = series.refresh()
         with pytest.raises(NotFound):
             await client.request(write.request, timeout_s=5)
         assert write.on_missing is not None

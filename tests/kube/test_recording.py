@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -117,8 +118,8 @@ def test_idle_events_are_forgotten_and_idle_series_patched_a_last_time():
     ):
         for at_s in times:
             series.observe(key, "note", at_s)
-    assert series.finish_idle(FINISH_S) == []
-    last = series.finish_idle(FINISH_S + 3.0)
+    assert list(series.finish_idle(FINISH_S)) == []
+    last = list(series.finish_idle(FINISH_S + 3.0))
     assert [json.loads(write.request.body)["series"]["count"] for write in last] == [3]
     assert len(series) == 1
     assert sent(series, about("single"), "note", FINISH_S + 4.0).request.method == "POST"
@@ -337,3 +338,32 @@ async def test_where_many_events_wait_they_are_written_beside_the_binds(monkeypa
         recording.recorder.go_on()
         await recording.recorder.drain(5.0)
         assert recording.recorder.counts.written == 3
+
+
+@pytest.mark.asyncio
+async def test_the_last_patches_of_many_series_leave_others_their_turn():
+    """Nobody writes here: what is queued only grows, a few at a time."""
+    finishing, finished = asyncio.Event(), asyncio.Event()
+    clock_s = 0.0
+
+    async def sleep(_seconds):
+        if finishing.is_set():
+            finished.set()
+            await asyncio.Event().wait()
+        await finishing.wait()
+
+    async with scripted() as script, client_of(script) as client:
+        recorder = EventRecorder(client, clock_s=lambda: clock_s, sleep=sleep)
+        keeping = asyncio.create_task(recorder._keep_series())
+        for number in [*range(300), *range(300)]:
+            recorder.record(about(f"p{number}", uid=f"u{number}"), "note")
+        await asyncio.sleep(0)
+        clock_s = FINISH_S + 1.0
+        finishing.set()
+        lengths = []
+        while not finished.is_set():
+            lengths.append(recorder._pending)
+            await asyncio.sleep(0)
+        keeping.cancel()
+    assert (lengths[0], recorder._pending) == (600, 900)
+    assert max(after - before for before, after in pairwise([*lengths, 900])) <= 50
