@@ -6,6 +6,7 @@ Source: apiserver pkg/endpoints/handlers/negotiation and pkg/endpoints/handlers/
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -40,6 +41,7 @@ class Wanted:
         return not self.form and self.media_type == JSON
 
 
+@lru_cache(maxsize=64)
 def wanted_form(accept: str, include_object: str = "") -> Wanted:
     """
     The first form in an Accept header that can be written here.

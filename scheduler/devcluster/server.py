@@ -95,7 +95,7 @@ class DevCluster:
         self._bookmark_interval_s = bookmark_interval_s
         self._wants_controllers = controllers
         self._kubelet = kubelet or KubeletSettings()
-        self._runner: web.AppRunner | None = None
+        self._runner: web.ServerRunner | None = None
         self._controllers: asyncio.Task[None] | None = None
         #: The handlers of open watches.
         self._watches: set[asyncio.Task[Any]] = set()
@@ -105,12 +105,10 @@ class DevCluster:
 
     async def start(self) -> None:
         """The server listens. Raises: OSError where the port is taken."""
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.router.add_route("*", "/{path:.*}", self._serve)
         # A handler ends with its client's connection, so an idle watch does not outlive its reader.
-        self._runner = web.AppRunner(
-            app, handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_S
-        )
+        requests = partial(web.BaseRequest, loop=asyncio.get_running_loop(), client_max_size=MAX_BODY_BYTES)
+        server = web.Server(self._serve, request_factory=requests, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
         try:
@@ -190,8 +188,9 @@ class DevCluster:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Every request: authentication, faults, then the path's own meaning. A bug here is a 500 Status."""
+        await _invite_body(request)
         try:
             return await self._dispatch(request)
         except StatusError as error:
@@ -204,7 +203,7 @@ class DevCluster:
             _LOG.exception("request failed: %s %s", request.method, request.path)
             return status_response(status.internal(f"{type(error).__name__}: {error}"))
 
-    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
+    async def _dispatch(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
         if path in _HEALTH_PATHS:
             return web.Response(text="ok")
@@ -226,7 +225,7 @@ class DevCluster:
         for arrived in self.arrivals:
             arrived(caller.get(), request.method, path)
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
             if verb == "watch":
                 options = parse_options(target.kind, request.query, watch=True, name=target.name)
                 wanted = wanted_form(
@@ -241,7 +240,7 @@ class DevCluster:
 
         return await self._with_faults(request, verb, target.kind.qualified, answer)
 
-    async def _watch(self, request: web.Request, scope: Scope) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, scope: Scope) -> web.StreamResponse:
         """The watch is over; `stop` can end it."""
         task = asyncio.current_task()
         if task is None:
@@ -254,10 +253,10 @@ class DevCluster:
 
     async def _with_faults(
         self,
-        request: web.Request,
+        request: web.BaseRequest,
         verb: str,
         kind: str,
-        answer: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
         """The answer, or what a rule makes of it."""
         fault = self.faults.for_request(request.method.lower(), verb, kind, request.path)
@@ -279,7 +278,7 @@ class DevCluster:
             request.transport.abort()
         raise ConnectionResetError("a fault dropped the connection")
 
-    async def _undirected(self, user: User, request: web.Request) -> web.StreamResponse:
+    async def _undirected(self, user: User, request: web.BaseRequest) -> web.StreamResponse:
         """Paths that name no stored resource: access reviews, discovery, OpenAPI and the version."""
         path = request.path.rstrip("/")
         if request.method == "POST" and (kind := review_at(path)) is not None:
@@ -303,7 +302,7 @@ class DevCluster:
             content_type += f";g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
         return web.Response(body=msgspec.json.encode(body), headers={"Content-Type": content_type})
 
-    def _document(self, path: str, request: web.Request) -> JsonObject | None:
+    def _document(self, path: str, request: web.BaseRequest) -> JsonObject | None:
         match path.strip("/").split("/"):
             case ["version"]:
                 return discovery.version()
@@ -327,7 +326,7 @@ class DevCluster:
 
     # -- administration --------------------------------------------------------------------------------------
 
-    async def _administer(self, request: web.Request) -> web.StreamResponse:
+    async def _administer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Faults are shown, added or cleared: not Kubernetes', and at a path that says so."""
         match request.method:
             case "GET":
@@ -346,6 +345,19 @@ class DevCluster:
                 return web.Response(status=204)
             case _:
                 raise status.method_not_allowed()
+
+
+async def _invite_body(request: web.BaseRequest) -> None:
+    """
+    A client that asks before it sends a body is told to go on.
+
+    Raises: HTTPExpectationFailed where it expects anything else. Source: Go's net/http/server.go.
+    """
+    expected = request.headers.get("Expect", "").lower()
+    if expected not in ("", "100-continue"):
+        raise web.HTTPExpectationFailed
+    if expected and request.version >= (1, 1):
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 def _report_death(controllers: asyncio.Task[None]) -> None:

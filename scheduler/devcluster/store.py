@@ -45,7 +45,7 @@ _SERVER_METADATA: Final = (
 
 def rfc3339(moment: datetime) -> str:
     """A time as metadata prints it, to the second."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class Store:

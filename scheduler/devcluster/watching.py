@@ -139,7 +139,7 @@ class Watch:
         self._sent = 0
         self._fault: Fault | None = None
 
-    async def serve(self, request: web.Request) -> web.StreamResponse:
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """The stream is over: timed out, expired, or broken off by a fault or by the client."""
         response = web.StreamResponse(headers=_HEADERS)
         try:
@@ -177,7 +177,7 @@ class Watch:
             lines.append(self._frames.bookmark(snapshot.resource_version, _INITIAL_EVENTS_END))
         return lines, snapshot.resource_version
 
-    async def _send(self, request: web.Request, response: web.StreamResponse, lines: list[bytes]) -> None:
+    async def _send(self, request: web.BaseRequest, response: web.StreamResponse, lines: list[bytes]) -> None:
         """The lines are written, as far as a fault lets them. Raises: _Broken where it does not."""
         for start in range(0, len(lines), _BATCH):
             for index, line in enumerate(lines[start : start + _BATCH]):
@@ -185,7 +185,7 @@ class Watch:
             await response.write(b"".join(lines[start : start + _BATCH]))
 
     async def _meet_fault(
-        self, request: web.Request, response: web.StreamResponse, line: bytes, unsent: list[bytes]
+        self, request: web.BaseRequest, response: web.StreamResponse, line: bytes, unsent: list[bytes]
     ) -> None:
         """One more line is counted; a rule whose time has come acts before it."""
         self._fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)
@@ -194,7 +194,7 @@ class Watch:
             await self._break(request, response, line)
         self._sent += 1
 
-    async def _break(self, request: web.Request, response: web.StreamResponse, line: bytes) -> None:
+    async def _break(self, request: web.BaseRequest, response: web.StreamResponse, line: bytes) -> None:
         """The rule acts on the stream. Raises: StreamEnded unless the stream goes on."""
         fault, self._fault = self._fault, None
         match fault.action if fault else None:
@@ -214,7 +214,7 @@ class Watch:
         raise StreamEnded
 
     async def _follow(
-        self, request: web.Request, response: web.StreamResponse, reader: Reader, since: int
+        self, request: web.BaseRequest, response: web.StreamResponse, reader: Reader, since: int
     ) -> None:
         """Changes and bookmarks are written until the time is up, or the reader is too late."""
         loop = asyncio.get_running_loop()
@@ -248,7 +248,7 @@ class Watch:
         return 0 if reader.behind else self._store.resource_version
 
     async def _meet_idle_fault(
-        self, request: web.Request, response: web.StreamResponse, lines: list[bytes]
+        self, request: web.BaseRequest, response: web.StreamResponse, lines: list[bytes]
     ) -> None:
         """A rule set while the stream idles acts at once, not with the next event."""
         if lines:
