@@ -113,7 +113,7 @@ def _http(results: Results) -> str:
                 row.n_running,
                 row.n_pods,
                 f"{row.pods_per_s:.0f}",
-                _ratio(row.pods_per_s, _pods_per_s(rows, row.server, "basic", row.scheduler)),
+                _beside_basic(results, row),
                 _ratio(row.pods_per_s, _pods_per_s(rows, row.server, row.shape, "kube-scheduler"))
                 if row.scheduler == "ours"
                 else "",
@@ -126,6 +126,13 @@ def _http(results: Results) -> str:
             for row in rows
         ),
     )
+
+
+def _beside_basic(results: Results, row: HttpResult) -> str:
+    """Against the runs of `basic` right beside those of the shape, where there are such."""
+    ratio = results.beside_basic.get(row.server, {}).get(row.shape) if row.scheduler == "ours" else None
+    basic = _pods_per_s(results.http, row.server, "basic", row.scheduler)
+    return f"{ratio:.2f}" if ratio else _ratio(row.pods_per_s, basic)
 
 
 def _pods_per_s(rows: Sequence[HttpResult], server: str, shape: str, scheduler: str) -> float:

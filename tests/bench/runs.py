@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median_low
 from typing import Final, Literal
 
 from tests.bench.agreement import disagreements
@@ -19,7 +20,7 @@ from tests.bench.results import Results, this_machine
 from tests.bench.scene import Scene, Size, build_scene, sized
 from tests.bench.schedulers import OURS, kube_scheduler
 from tests.bench.servers import available
-from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape
+from tests.bench.shapes import BASIC, SHAPE_BY_NAME, SHAPES, Shape
 from tests.conformance.__main__ import main as conformance
 
 Level = Literal["core", "bytes", "http", "all"]
@@ -143,12 +144,20 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         # Of a kube-scheduler the embedded cluster serves too little; where it is given, so is a real server.
         against = contenders if server == "kube-apiserver" else [OURS]
         rounds: dict[tuple[str, str], list[HttpResult]] = {}
+        ratios: dict[str, list[float]] = {}
         for number in range(1, asked.n_rounds + 1):
             for shape in asked.chosen(_HTTP_SHAPES):
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
-                for result in measure_http(asked.scene(shape), server, against):
+                found = measure_http(asked.scene(shape), server, against)
+                if shape is not BASIC and BASIC in asked.chosen(_HTTP_SHAPES):
+                    # Right after it: within a minute such a machine changes its speed by more than shapes differ.
+                    beside = measure_http(asked.scene(BASIC), server, [OURS])
+                    ratios.setdefault(shape.name, []).append(found[0].pods_per_s / beside[0].pods_per_s)
+                    found += beside
+                for result in found:
                     rounds.setdefault((result.shape, result.scheduler), []).append(result)
         results.http += [median_run(found) for found in rounds.values()]
+        results.beside_basic[server] = {name: median_low(found) for name, found in ratios.items()}
     if asked.full and not asked.shapes:
         say("loop holds")
         n_nodes = asked.n_nodes or 5000

@@ -256,4 +256,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _churn(),
 )
 
+#: What others are compared with.
+BASIC: Final = SHAPES[0]
+
 SHAPE_BY_NAME: Final = {shape.name: shape for shape in SHAPES}

@@ -34,6 +34,10 @@ def _core(shape: str, p50: float, n_running: int = 0) -> CoreResult:
     return CoreResult(shape, 10, n_running, 1, spread, spread, 1.0, 1.0, {}, 0.0)
 
 
+def _http(shape: str, speed: float, scheduler: str = "ours") -> HttpResult:
+    return HttpResult(shape, "devcluster", scheduler, 5, 1, 2, speed, 1000 / speed, 0.5, 1.0, 9.0, 0.3)
+
+
 def _results(**lists) -> Results:
     return Results(msgspec.structs.replace(this_machine(), yardstick_us=50.0), **lists)
 
@@ -42,12 +46,29 @@ def _results(**lists) -> Results:
     ("speeds", "told"), [([900.0], 900.0), ([700.0, 900.0, 800.0], 800.0), ([900.0, 700.0], 700.0)]
 )
 def test_of_several_rounds_the_run_of_median_speed_is_told(speeds, told):
-    runs = [
-        HttpResult("basic", "devcluster", "ours", 5, 1, 2, speed, 1000 / speed, 0.5, 1.0, 9.0, 0.3)
-        for speed in speeds
-    ]
+    runs = [_http("basic", speed) for speed in speeds]
     found = median_run(runs)
     assert (found.pods_per_s, found.cpu_ms_per_pod) == (told, 1000 / told)
+
+
+def test_speeds_are_compared_with_the_basic_shape_beside_them():
+    """Of a kube-scheduler, which has no such runs, with the basic shape of the whole run."""
+    measured = _results(
+        http=[
+            _http("basic", 800.0),
+            _http("churn", 600.0),
+            _http("basic", 400.0, "kube-scheduler"),
+            _http("churn", 100.0, "kube-scheduler"),
+        ],
+        beside_basic={"devcluster": {"churn": 0.97}},
+    )
+    rows = [line.split() for line in table(measured).splitlines() if line.startswith("devcluster")]
+    assert [(row[1], row[2], row[7]) for row in rows] == [
+        ("basic", "ours", "1.00"),
+        ("churn", "ours", "0.97"),
+        ("basic", "kube-scheduler", "1.00"),
+        ("churn", "kube-scheduler", "0.25"),
+    ]
 
 
 def test_ratios_are_of_costs_within_one_run():
