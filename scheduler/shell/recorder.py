@@ -26,7 +26,7 @@ from scheduler.kube.requests import Request
 QUEUE_LIMIT: Final = 4096
 #: Where more events wait they are written beside the binds.
 BEHIND_LIMIT: Final = QUEUE_LIMIT // 2
-#: How long events wait behind binds in a row, and after the last that was sent: its answer may never come.
+#: How long an event waits behind binds, and after the last that was sent: its answer may never come.
 BEHIND_S: Final = 2.0
 BEHIND_ONE_S: Final = 0.25
 #: Writes at a time. Events of one object always go through the same worker, hence in order.
@@ -84,18 +84,19 @@ class EventRecorder:
         self._on_dropped = on_dropped
         self._series = EventSeries()
         self._clock_s, self._now_s, self._sleep, self._chance = clock_s, now_s, sleep, chance
-        self._queues: list[asyncio.Queue[EventWrite]] = [asyncio.Queue() for _ in range(WORKERS)]
+        #: Events, and when each has waited behind binds for long enough.
+        self._queues: list[asyncio.Queue[tuple[EventWrite, float]]] = [
+            asyncio.Queue() for _ in range(WORKERS)
+        ]
         #: Writes accepted and not finished; the bound of all queues together.
         self._pending = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._quiet_until_s = 0.0
-        #: Set while events are written, not while they wait behind binds; when that ends at the latest.
+        #: Set while events are written, not while they wait behind binds; when that ends, whatever becomes of these.
         self._has_way = asyncio.Event()
         self._has_way.set()
         self._has_way_at_s = 0.0
-        #: When the first of the binds was sent that are followed without a pause, None in a pause.
-        self._binds_since_s: float | None = None
         self.counts = RecorderCounts()
 
     def record(self, key: EventKey, note: str) -> None:
@@ -116,18 +117,15 @@ class EventRecorder:
         """
         A bind is sent: events wait for `go_on`, but no more than `BEHIND_LIMIT` of them.
 
-        For `BEHIND_ONE_S` after the last call, and `BEHIND_S` after the first since `go_on`.
+        For `BEHIND_ONE_S` after the last call, and each for `BEHIND_S`: between two binds there may be time for a few
+        events alone, however often that is.
         """
-        now_s = self._now_s()
-        if self._binds_since_s is None:
-            self._binds_since_s = now_s
-        self._has_way_at_s = min(now_s + BEHIND_ONE_S, self._binds_since_s + BEHIND_S)
-        if self._pending <= BEHIND_LIMIT and now_s < self._has_way_at_s:
+        self._has_way_at_s = self._now_s() + BEHIND_ONE_S
+        if self._pending <= BEHIND_LIMIT:
             self._has_way.clear()
 
     def go_on(self) -> None:
         """No bind is under way: events are written."""
-        self._binds_since_s = None
         self._has_way.set()
 
     async def run(self) -> None:
@@ -150,24 +148,24 @@ class EventRecorder:
         self._idle.clear()
         if self._pending > BEHIND_LIMIT:
             self._has_way.set()
-        self._queues[hash(write.key.regarding.uid) % WORKERS].put_nowait(write)
+        queue = self._queues[hash(write.key.regarding.uid) % WORKERS]
+        queue.put_nowait((write, self._now_s() + BEHIND_S))
 
-    async def _work(self, queue: asyncio.Queue[EventWrite]) -> None:
+    async def _work(self, queue: asyncio.Queue[tuple[EventWrite, float]]) -> None:
         while True:
-            write = await queue.get()
+            write, at_latest_s = await queue.get()
             try:
-                await self._turn()
+                await self._turn(at_latest_s)
                 await self._write(write)
             finally:
                 self._pending -= 1
                 if self._pending == 0:
                     self._idle.set()
 
-    async def _turn(self) -> None:
+    async def _turn(self, at_latest_s: float) -> None:
         while not self._has_way.is_set():
-            left_s = self._has_way_at_s - self._now_s()
+            left_s = min(self._has_way_at_s, at_latest_s) - self._now_s()
             if left_s <= 0.0:
-                self._has_way.set()
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
