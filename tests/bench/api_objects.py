@@ -121,17 +121,15 @@ class Objects:
 
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
         """Node name, or nothing, by namespace and name of every pod."""
-        found: dict[tuple[str, str], str] = {}
-        token = ""
-        while True:
-            query = f"limit={_PAGE}" + (f"&continue={token}" if token else "")
-            page = json.loads(await self._ask("GET", f"/api/v1/pods?{query}"))
-            for pod in page["items"]:
-                key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
-                found[key] = pod["spec"].get("nodeName", "")
-            token = page["metadata"].get("continue", "")
-            if not token:
-                return found
+        return {
+            (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["spec"].get("nodeName", "")
+            async for pod in self._listed("/api/v1/pods?")
+        }
+
+    async def n_told(self) -> int:
+        """Events of bindings on the server; reads them all."""
+        path = "/apis/events.k8s.io/v1/events?fieldSelector=reason%3DScheduled&"
+        return len([event["metadata"]["name"] async for event in self._listed(path)])
 
     async def n_events(self) -> int:
         """Events on the server, counted without reading them."""
@@ -182,6 +180,17 @@ class Objects:
         if timing.n == 1:
             timing.first_s = timing.last_s
             timing.cpu_before_s, timing.server_cpu_before_s = cpu_s(pid), self._server.cpu_s()
+
+    async def _listed(self, path: str) -> AsyncIterator[Json]:
+        token = ""
+        while True:
+            query = f"limit={_PAGE}" + (f"&continue={token}" if token else "")
+            page = json.loads(await self._ask("GET", f"{path}{query}"))
+            for one in page["items"]:
+                yield one
+            token = page["metadata"].get("continue", "")
+            if not token:
+                return
 
     async def _create_node(self, node: Json) -> None:
         name = node["metadata"]["name"]

@@ -1,0 +1,47 @@
+"""What the whole path's clock and CPU wait for."""
+
+import asyncio
+import json
+
+import pytest
+
+from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
+from tests.bench.api_objects import Objects, objects_of
+from tests.bench.http_level import Told
+from tests.bench.servers import started
+
+_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+
+async def _tell(objects: Objects, reason: str, *pods: str) -> None:
+    for pod in pods:
+        about = ObjectReference("Pod", "default", pod, f"uid-{pod}")
+        write = EventSeries().observe(
+            EventKey("Normal", "Binding", reason, "ours", "ours-1", about), "why", 1.0
+        )
+        assert write is not None
+        assert write.request.body is not None
+        await objects.post(_EVENTS, json.loads(write.request.body))
+
+
+@pytest.mark.asyncio
+async def test_events_of_other_pods_do_not_stand_for_those_of_bindings():
+    """Pods that no node takes are told of too, and in some shapes they are the more."""
+    with started("devcluster") as server:
+        async with objects_of(server) as objects, asyncio.timeout(20.0):
+            await _tell(objects, "Scheduled", "before")
+            told = await Told.before(objects)
+            await _tell(objects, "FailedScheduling", "large-1", "large-2", "large-3")
+            await _tell(objects, "Scheduled", "a")
+            looked = asyncio.Event()
+            written: list[str] = []
+
+            def measure() -> int:
+                looked.set()
+                return len(written)
+
+            waiting = asyncio.create_task(told.of(2, measure))
+            await looked.wait()
+            written.append("b")
+            await _tell(objects, "Scheduled", "b")
+            assert await waiting == 1
