@@ -101,9 +101,9 @@ def _http(results: Results) -> str:
     rows = results.http
     return _block(
         "whole path over HTTP, first to last binding (x-basic: pods/s, x-kube: ours to kube-scheduler's;"
-        " events-s: from the last binding to the last event, CPU until then)",
+        " events-s: from the last binding to the last event, CPU until then; untold: pods without one)",
         "server shape scheduler nodes running pods pods/s x-basic x-kube CPU-ms/pod server-ms/pod start-s events-s"
-        " peak-MiB",
+        " untold peak-MiB",
         (
             [
                 row.server,
@@ -121,6 +121,7 @@ def _http(results: Results) -> str:
                 f"{row.server_cpu_ms_per_pod:.2f}",
                 f"{row.start_s:.1f}",
                 f"{row.events_s:.1f}",
+                str(row.n_untold),
                 f"{row.peak_mib:.0f}",
             ]
             for row in rows

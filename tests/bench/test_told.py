@@ -44,4 +44,15 @@ async def test_events_of_other_pods_do_not_stand_for_those_of_bindings():
             await looked.wait()
             written.append("b")
             await _tell(objects, "Scheduled", "b")
-            assert await waiting == 1
+            assert await waiting == (1, 0)
+
+
+@pytest.mark.asyncio
+async def test_events_that_never_come_are_told_and_not_waited_for(monkeypatch):
+    """A scheduler that drops events is measured all the same."""
+    monkeypatch.setattr("tests.bench.http_level._EVENTS_QUIET_S", 0.2)
+    with started("devcluster") as server:
+        async with objects_of(server) as objects, asyncio.timeout(20.0):
+            told = await Told.before(objects)
+            await _tell(objects, "Scheduled", "a")
+            assert await told.of(3, lambda: "measured") == ("measured", 2)
