@@ -120,20 +120,24 @@ class Reflector(Generic[T]):
         """The open watch, if there is one, is broken, and taken up where it was on a connection of its own."""
         self._break()
 
+    def is_settled(self) -> bool:
+        """Whether no list is under way, and nothing is held back for its end."""
+        return self._machine.is_settled()
+
     async def compare(
         self, second_look_s: float = SECOND_LOOK_S, *, page_pause_s: float = PAGE_PAUSE_S
     ) -> AsyncGenerator[tuple[int, list[Change[T]]], None]:
         """
         How many objects were not what a list says, though the watch had a while to bring them; what mends that.
 
-        It comes in pieces: apply the changes of each as a batch, at once. None at all where a list of the watch's own
-        was under way meanwhile: it brings everything too. Two lists at most, the second only where the first finds
-        something. Others have their turn all the while.
+        It comes in pieces: apply the changes of each as a batch, at once. It ends, or never begins, where a list of the
+        watch's own is under way, which brings everything too; see `is_settled`. Two lists at most, the second only
+        where the first finds something. Others have their turn all the while.
 
         Raises:
             ApiError: the server did not list; nothing was compared.
         """
-        if not self._machine.is_settled():
+        if not self.is_settled():
             return
         comparison = Comparison(self._machine.known)
         for _ in comparison.note():
@@ -147,12 +151,12 @@ class Reflector(Generic[T]):
             async for piece in self._listed(page_pause_s):
                 for raw in piece:
                     comparison.second(raw)
-        if not self._machine.is_settled():
+        if not self.is_settled():
             return
         for mended in chain(((0, []),), comparison.mend()):
             yield mended
             await self._turn()
-            if not self._machine.is_settled():
+            if not self.is_settled():
                 return
 
     async def _listed(self, page_pause_s: float) -> AsyncGenerator[list[msgspec.Raw], None]:

@@ -167,7 +167,9 @@ class Informer:
         How many objects it took from a list; None where the watch lists by itself, so ask again. One list where the
         watch is not late, else two, `_LATE_S` apart. Raises ApiError where the server did not list.
         """
-        return await self._mend(self._reflector.compare(_LATE_S, page_pause_s=0.0))
+        n_mended = await self._mend(self._reflector.compare(_LATE_S, page_pause_s=0.0))
+        # A list that began meanwhile ends the mending, and has not brought the rest yet.
+        return n_mended if self._reflector.is_settled() else None
 
     async def audit(self) -> int | None:
         """How many objects were not what the server lists; they are now. Else as `catch_up`, with more patience."""

@@ -12,7 +12,7 @@ from scheduler.errors import Gone, ServerFault, Silent, Throttled, Unreachable
 from scheduler.kube.changes import Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.reflecting import Reflector
 from scheduler.kube.requests import Resource
-from scheduler.kube.watching import ITEMS_AT_ONCE
+from scheduler.kube.watching import ITEMS_AT_ONCE, Failed
 from tests.kube.build import body, bookmark, broken, line, page, pod, status
 from tests.kube.protocol import PODS, decode, down, up
 from tests.kube.scripted import Naps, client_of, lost, reply, scripted, stream
@@ -316,6 +316,29 @@ async def test_a_comparison_leaves_others_their_turn():
             other.cancel()
     assert (mended, len(script.asked) - before) == ([(0, [])], 1)
     assert turns >= 10_000 / 50
+
+
+@pytest.mark.asyncio
+async def test_a_list_of_the_watch_ends_the_mending_of_a_comparison():
+    """What it mended would count as shown by that list, though it may be gone by then."""
+    lost_ones = [pod(f"q{i:02}", 5) for i in range(60)]
+    answers = [
+        reply(page(pod("p", 1))),
+        reply(page(pod("p", 1), *lost_ones)),
+        reply(page(pod("p", 1), *lost_ones)),
+    ]
+    async with scripted(*answers) as script, client_of(script) as client:
+        reflector = Reflector(client, PODS, decode, watch_list=False, sleep=Naps())
+        async with aclosing(reflector.batches()) as batches:
+            await anext(batches)
+            mended = []
+            async for n, changes in reflector.compare():
+                mended.append((n, changes))
+                if n:
+                    assert reflector.is_settled()
+                    reflector._machine.handle(Failed(Gone(410, "Expired", "too old")))
+    assert mended == [(0, []), (20, [up(f"q{i:02}", 5) for i in range(20)])]
+    assert not reflector.is_settled()
 
 
 @pytest.mark.asyncio
