@@ -138,12 +138,16 @@ class EventSeries:
         """A patch of every open series, to be sent every `REFRESH_S`. Each is made when it is asked for: 20 µs."""
         return (_series_write(key, known) for key, known in list(self._open.items()) if known.count > 1)
 
-    def finish_idle(self, now_s: float) -> Iterator[EventWrite]:
-        """Forget what was idle for `FINISH_S`; the last patches of the series among it, as `refresh` has them."""
-        idle = [(key, known) for key, known in self._open.items() if known.last_s < now_s - FINISH_S]
-        for key, _ in idle:
-            del self._open[key]
-        return (_series_write(key, known) for key, known in idle if known.count > 1)
+    def finish_idle(self, now_s: float) -> Iterator[EventWrite | None]:
+        """
+        Forget what was idle for `FINISH_S`; the last patches of the series among it. Every `FINISH_S`.
+
+        One is forgotten at each step, 20 µs; it is None where there is nothing to send.
+        """
+        for key, known in list(self._open.items()):
+            if known.last_s < now_s - FINISH_S and self._open.get(key) is known:
+                del self._open[key]
+                yield _series_write(key, known) if known.count > 1 else None
 
     def _opened(self, key: EventKey, note: str, now_s: float) -> _Open:
         self._last_name_ns = max(int(now_s * 1e9), self._last_name_ns + 1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -35,7 +35,7 @@ WORKERS: Final = 8
 MAX_TRIES: Final = 12
 RETRY_S: Final = 10.0
 TIMEOUT_S: Final = 10.0
-#: Patches of open series, of which there may be 10,000, that are made before others get their turn: 20 µs each.
+#: Events of the table, which has up to 10,000, that are finished before others get their turn: 20 µs each.
 _AT_ONCE: Final = 50
 #: Quiet time after a 429 without Retry-After, and the longest that is kept.
 QUIET_S: Final = 1.0
@@ -176,13 +176,15 @@ class EventRecorder:
         while True:
             await self._sleep(FINISH_S)
             now_s = self._clock_s()
-            writes = self._series.finish_idle(now_s)
+            writes: Iterable[EventWrite | None] = self._series.finish_idle(now_s)
             if now_s - refreshed_s >= REFRESH_S:
                 refreshed_s = now_s
                 writes = chain(writes, self._series.refresh())
             for number, write in enumerate(writes):
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
+                if write is None:
+                    continue
                 if self._pending < QUEUE_LIMIT:
                     self._enqueue(write)
                 else:

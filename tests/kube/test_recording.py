@@ -119,10 +119,24 @@ def test_idle_events_are_forgotten_and_idle_series_patched_a_last_time():
         for at_s in times:
             series.observe(key, "note", at_s)
     assert list(series.finish_idle(FINISH_S)) == []
-    last = list(series.finish_idle(FINISH_S + 3.0))
-    assert [json.loads(write.request.body)["series"]["count"] for write in last] == [3]
+    single, idle = series.finish_idle(FINISH_S + 3.0)
+    assert single is None
+    assert idle is not None
+    assert json.loads(idle.request.body)["series"]["count"] == 3
     assert len(series) == 1
     assert sent(series, about("single"), "note", FINISH_S + 4.0).request.method == "POST"
+
+
+def test_what_comes_again_before_its_turn_to_be_forgotten_stays():
+    """Events are forgotten one at a time, and others come meanwhile."""
+    series = EventSeries()
+    for name in ("a", "b"):
+        series.observe(about(name), "note", 0.0)
+    steps = series.finish_idle(FINISH_S + 1.0)
+    assert next(steps) is None
+    assert sent(series, about("b"), "note", FINISH_S + 1.0).request.method == "PATCH"
+    assert list(steps) == []
+    assert len(series) == 1
 
 
 def test_the_table_is_bounded():
