@@ -17,7 +17,7 @@ from tests.bench.core_level import measure_core
 from tests.bench.holds import measure_holds
 from tests.bench.http_level import HttpResult, measure_http, median_run
 from tests.bench.results import Results, this_machine
-from tests.bench.scene import Scene, Size, build_scene, sized
+from tests.bench.scene import Scene, Size, build_scene, plain_beside, sized
 from tests.bench.schedulers import OURS, kube_scheduler
 from tests.bench.servers import available
 from tests.bench.shapes import BASIC, SHAPE_BY_NAME, SHAPES, Shape
@@ -148,14 +148,13 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         for number in range(1, asked.n_rounds + 1):
             for shape in asked.chosen(_HTTP_SHAPES):
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
-                found = measure_http(asked.scene(shape), server, against)
-                if shape is not BASIC and BASIC in asked.chosen(_HTTP_SHAPES):
-                    # Right after it: within a minute such a machine changes its speed by more than shapes differ.
-                    beside = measure_http(asked.scene(BASIC), server, [OURS])
-                    ratios.setdefault(shape.name, []).append(found[0].pods_per_s / beside[0].pods_per_s)
-                    found += beside
+                scene = asked.scene(shape)
+                found = measure_http(scene, server, against)
                 for result in found:
                     rounds.setdefault((result.shape, result.scheduler), []).append(result)
+                if shape is not BASIC and BASIC in asked.chosen(_HTTP_SHAPES):
+                    (beside,) = measure_http(plain_beside(scene), server, [OURS])
+                    ratios.setdefault(shape.name, []).append(found[0].pods_per_s / beside.pods_per_s)
         results.http += [median_run(found) for found in rounds.values()]
         results.beside_basic[server] = {name: median_low(found) for name, found in ratios.items()}
     if asked.full and not asked.shapes:
