@@ -149,7 +149,9 @@ def _coded(codes: Codes, rows: Mask, n: int) -> list[int]:
     """For each code from 1 to the highest that occurs how many of the rows have it."""
     found: dict[int, int] = {}
     # Of many codes one or two are common: these are counted where they stand.
-    while n > _FEW_ROWS and len(found) < _FEW_STATUSES:
+    for _ in range(_FEW_STATUSES):
+        if n <= _FEW_ROWS:
+            break
         code = codes.item(rows.argmax())
         same = (codes == code) & rows
         found[code] = int(np.count_nonzero(same))

@@ -354,7 +354,10 @@ class _AffinityScorer:
         span = self._feasible.highest(raw) - lowest
         if span <= 0:
             return np.zeros(len(raw), dtype=np.int64)
-        if lowest >= 0 and lowest + span < min(len(raw), _TABLE_SIZE):
+        if lowest < 0:
+            # Only differences count.
+            raw, lowest = raw - lowest, 0
+        if lowest + span < min(len(raw), _TABLE_SIZE):
             return _normalized_from_0(lowest, span).take(raw, mode="clip")
         return _normalized(raw, lowest, span)
 

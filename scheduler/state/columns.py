@@ -203,7 +203,7 @@ class PerDomain:
 @dataclass(slots=True)
 class Reached:
     """
-    The nodes whose domain has so many pods or more, as of these versions.
+    The nodes whose domain has so many pods or more, counted on the nodes of `among` alone, as of these versions.
 
     `mask`: bool array of shape (n_rows,), not to be written to, valid until the next stimulus. `n`: how many they are.
     """
