@@ -129,7 +129,7 @@ def plain_beside(scene: Scene) -> Scene:
     """
     The unconstrained shape of the same size, on a cluster where as many pods run, all of them plain.
 
-    What a shape's constraints cost is told by this one, run right after it: within a minute such a machine changes its
+    What a shape's constraints cost is told by this one, run right beside it: within a minute such a machine changes its
     speed by more than shapes differ, and a server that has just listed 5,000 pods is slower than after 1,000.
     """
     init = (Running(templates.plain(), len(scene.running)),) if scene.running else ()
