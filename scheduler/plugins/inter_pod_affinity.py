@@ -354,22 +354,20 @@ class _AffinityScorer:
         span = self._feasible.highest(raw) - lowest
         if span <= 0:
             return np.zeros(len(raw), dtype=np.int64)
-        if lowest < 0:
-            # Only differences count.
-            raw, lowest = raw - lowest, 0
-        if lowest + span < min(len(raw), _TABLE_SIZE):
-            return _normalized_from_0(lowest, span).take(raw, mode="clip")
-        return _normalized(raw, lowest, span)
+        above = raw - lowest if lowest else raw
+        if span < min(len(raw), _TABLE_SIZE):
+            return _scaled_up_to(span).take(above, mode="clip")
+        return _scaled(above, span)
 
 
-def _normalized(raw: Amounts, lowest: int, span: int) -> Amounts:
-    return (100.0 * ((raw - lowest).astype(np.float64) / float(span))).astype(np.int64)
+def _scaled(above: Amounts, span: int) -> Amounts:
+    return (100.0 * (above.astype(np.float64) / float(span))).astype(np.int64)
 
 
 @lru_cache(maxsize=_KEPT_TABLES)
-def _normalized_from_0(lowest: int, span: int) -> Amounts:
-    """The scores of all sums from 0 up to the highest: many pods in a row find the same two."""
-    return _normalized(np.arange(lowest + span + 1), lowest, span)
+def _scaled_up_to(span: int) -> Amounts:
+    """The scores of 0 to `span` above the lowest sum: many pods in a row find the same span."""
+    return _scaled(np.arange(span + 1), span)
 
 
 def _asks_differently(old: Pod, new: Pod) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.framework.plugin_args import NodeResourcesFitArgs, ShapePoint
-from scheduler.framework.verdicts import Code
+from scheduler.framework.verdicts import Code, Refusals, unschedulable
 from scheduler.model.terms import Taint, Toleration
 from scheduler.plugins.balanced_allocation import balance, deviation, used_fraction
 from scheduler.plugins.image_locality import image_scores, with_tag
@@ -219,3 +219,18 @@ def test_only_soft_taints_count_against_a_node(tolerations: tuple[Toleration, ..
     soft, other = Taint("k", "v", "PreferNoSchedule"), Taint("l", "", "PreferNoSchedule")
     hard = Taint("k", "v", "NoSchedule")
     assert intolerable_counts([(), (soft,), (soft, other), (hard,)], tolerations).tolist() == counts
+
+
+@pytest.mark.parametrize("n_common", [0, 1, 3, 6])
+def test_refused_nodes_are_counted_by_code_however_many_are_common(n_common):
+    """Some hundred nodes of each common code, a few of every other, and nodes that nobody asks about."""
+    sizes = [400 if code <= n_common else code for code in range(1, 11)]
+    codes = np.repeat(np.arange(11, dtype=np.uint8), [50, *sizes])
+    asked = (codes > 0) & (np.arange(len(codes)) % 7 > 0)
+    statuses = [unschedulable(f"reason {code}") for code in range(1, 11)]
+    expected = {
+        status: n
+        for code, status in enumerate(statuses, start=1)
+        if (n := int((asked & (codes == code)).sum()))
+    }
+    assert dict(Refusals(codes, statuses).counts(asked, int(asked.sum()))) == expected
