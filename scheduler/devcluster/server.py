@@ -37,6 +37,8 @@ MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 
 _HEALTH_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _SHUTDOWN_S: Final = 2.0
+#: Connections that may wait to be accepted.
+_BACKLOG: Final = 128
 _LOG: Final = logging.getLogger(__name__)
 
 Controllers = Callable[[Store], Awaitable[None]]
@@ -96,6 +98,7 @@ class DevCluster:
         self._wants_controllers = controllers
         self._kubelet = kubelet or KubeletSettings()
         self._runner: web.ServerRunner | None = None
+        self._listening: asyncio.Server | None = None
         self._controllers: asyncio.Task[None] | None = None
         #: The handlers of open watches.
         self._watches: set[asyncio.Task[Any]] = set()
@@ -106,18 +109,18 @@ class DevCluster:
     async def start(self) -> None:
         """The server listens. Raises: OSError where the port is taken."""
         # A handler ends with its client's connection, so an idle watch does not outlive its reader.
-        requests = partial(web.BaseRequest, loop=asyncio.get_running_loop(), client_max_size=MAX_BODY_BYTES)
+        loop = asyncio.get_running_loop()
+        requests = partial(web.BaseRequest, loop=loop, client_max_size=MAX_BODY_BYTES)
         server = web.Server(self._serve, request_factory=requests, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
         try:
-            await site.start()
+            self._listening = await loop.create_server(server, self._host, self._port, backlog=_BACKLOG)
         except OSError:
             await self._runner.cleanup()
             self._runner = None
             raise
-        self._port = self._runner.addresses[0][1]
+        self._port = self._listening.sockets[0].getsockname()[1]
         if self._wants_controllers:
             self._controllers = asyncio.create_task(
                 run_controllers(self.store, self._kubelet, self._admission), name="devcluster-controllers"
@@ -131,12 +134,25 @@ class DevCluster:
             await asyncio.gather(self._controllers, return_exceptions=True)
             self._controllers = None
         if self._runner is not None:
+            await self._stop_listening()
             # Watches last half an hour, and aiohttp would wait for them.
             for watch in list(self._watches):
                 watch.cancel()
             await self._runner.cleanup()
             self._runner = None
         await self._admission.close()
+
+    async def _stop_listening(self) -> None:
+        """Nobody comes in any more, and who was just let in is known to aiohttp, which closes it."""
+        if self._listening is None:
+            return
+        # A connection is accepted in one turn of the loop and made in the next; with the server closed between them
+        # Python 3.11 fails an assertion and leaves it open.
+        for each in self._listening.sockets:
+            asyncio.get_running_loop().remove_reader(each.fileno())
+        await asyncio.sleep(0)
+        self._listening.close()
+        self._listening = None
 
     async def __aenter__(self) -> "DevCluster":
         await self.start()

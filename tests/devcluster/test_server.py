@@ -1,8 +1,11 @@
 """The listener: who is let in, how much is read, which faults can be asked for, what is logged."""
 
 import asyncio
+import gc
 import io
+import socket
 import stat
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -97,6 +100,22 @@ async def test_stopping_ends_open_watches():
 
 
 # -- watches -------------------------------------------------------------------------------------------------
+
+
+async def test_stopping_leaves_no_half_of_a_connection_that_is_just_coming():
+    """asyncio ends such a one with an AssertionError and an unclosed transport (Python 3.11)."""
+    cluster = DevCluster()
+    await cluster.start()
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        socket.create_connection(("127.0.0.1", cluster.port)),
+    ):
+        warnings.simplefilter("always", ResourceWarning)
+        await asyncio.sleep(0)  # the loop has seen it
+        await asyncio.sleep(0)  # and accepted it
+        await cluster.stop()
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
 
 
 async def test_bookmarks_come_as_often_as_asked_for():
