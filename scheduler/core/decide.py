@@ -81,18 +81,23 @@ class Standings:
 
         O(n_most), or O(n_most * n_rows) where fewer nodes share the highest total.
         """
-        rows = [self.chosen]
-        rows += [row for row in self.leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
+        totals = self.totals
         n_most = min(n_most, self.feasible.n)
-        if len(rows) < n_most:
-            totals = self.totals.copy()
-            np.copyto(totals, _BELOW_ALL, where=~self.feasible.mask)
-            for row in rows:
+        rows = [self.chosen]
+        if len(self.leaders) > 1:
+            rows += [row for row in self.leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
+        ranked = [(row, totals.item(row)) for row in rows]
+        if len(ranked) < n_most:
+            # Whoever is ranked steps aside for the next: a copy of all totals would cost as much as finding it.
+            for row, _ in ranked:
                 totals[row] = _BELOW_ALL
-            while len(rows) < n_most:
-                rows.append(int(totals.argmax()))
-                totals[rows[-1]] = _BELOW_ALL
-        return [(row, self.totals.item(row)) for row in rows]
+            while len(ranked) < n_most:
+                row = self.feasible.best(totals)
+                ranked.append((row, totals.item(row)))
+                totals[row] = _BELOW_ALL
+            for row, total in ranked:
+                totals[row] = total
+        return ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,7 @@ def _decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, obs
     if isinstance(scored, Failed):
         return scored
     totals, scores = scored
-    (leaders,) = ((totals == feasible.highest(totals)) & mask).nonzero()
+    (leaders,) = ((totals == totals.item(feasible.best(totals))) & mask).nonzero()
     chosen = leaders.item(0 if len(leaders) == 1 else chance.randrange(len(leaders)))
     standings = Standings(chosen, leaders, feasible, totals, scores, filtered.refused)
     return Placement(snapshot.nodes.name_of(chosen), snapshot.n_nodes, feasible.n, standings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -45,6 +45,8 @@ class PerSpec(Generic[_T]):
 class _Kept(Generic[_Scalar]):
     version: int
     array: npt.NDArray[_Scalar]
+    #: See `PerRow.tally`; none where a value has changed since.
+    tally: Sequence[int] = ()
 
 
 class PerRow(Generic[_Scalar]):
@@ -83,13 +85,23 @@ class PerRow(Generic[_Scalar]):
         elif changed:
             if len(changed) <= _FEW_ROWS and not snapshot.nodes.may_wrap:
                 for row in changed:
-                    kept.array[row] = compute(row)
+                    value = compute(row)
+                    if kept.tally and kept.array.item(row) != value:
+                        kept.tally = ()
+                    kept.array[row] = value
             else:
                 rows = np.array(changed, dtype=np.intp)
-                kept.array[rows] = compute(rows)
+                kept.array[rows], kept.tally = compute(rows), ()
             kept.version = log.version
         self._kept.move_to_end(key)
         return kept.array
+
+    def tally(self, key: Hashable) -> Sequence[int]:
+        """How many rows have each value, from 0 on, as `of` gave them last. O(1), O(n_rows) where a value changed."""
+        kept = self._kept[key]
+        if not kept.tally:
+            kept.tally = np.bincount(kept.array).tolist()
+        return kept.tally
 
 
 def _filled(values: npt.NDArray[_Scalar] | int, n_rows: int) -> npt.NDArray[_Scalar]:

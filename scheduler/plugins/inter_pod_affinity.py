@@ -132,10 +132,10 @@ class InterPodAffinity:
         asked = self._asked.of(candidate.pod)
         if asked.problem is not None:
             return unresolvable(f"parsing pod: {asked.problem}")
-        against = self._existing_anti_affinity(candidate, snapshot)
-        if against is None and asked.required is None and not asked.anti:
+        undisputed = self._existing_anti_affinity(candidate, snapshot)
+        if undisputed is None and asked.required is None and not asked.anti:
             return SKIP
-        return _AffinityFilter(candidate, snapshot, asked, against)
+        return _AffinityFilter(candidate, snapshot, asked, undisputed)
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Nothing to do where no preference of the pod or towards it reaches any node."""
@@ -155,17 +155,22 @@ class InterPodAffinity:
         reaching = [one for one in sums if one is not None]
         return _AffinityScorer(reaching, feasible) if reaching else SKIP
 
-    def _existing_anti_affinity(self, candidate: Candidate, snapshot: Snapshot) -> Amounts | None:
-        """Per node the pods in its domains whose anti-affinity keeps this one out; None where there are none at all."""
+    def _existing_anti_affinity(self, candidate: Candidate, snapshot: Snapshot) -> Mask | None:
+        """Nodes in whose domains no pod's anti-affinity keeps this one out; None where that is so of all of them."""
         if candidate.pod.namespace in self._exempt:
             return None
-        terms: list[Weighted] = [(term, 1) for term in snapshot.forbidding_terms(candidate.label_set)]
+        terms = list(snapshot.forbidding_terms(candidate.label_set))
         limits = candidate.label_set.limits
+        if len(terms) == 1 and not limits and terms[0].counts.few(snapshot.n_rows) is None:
+            near = snapshot.reached(terms[0].counts, terms[0].topology_key, 1)
+            return near.below if near.n else None
+        weighted: list[Weighted] = [(term, 1) for term in terms]
         if limits:
-            terms += [(limit, 1) for limit in limits]
+            weighted += [(limit, 1) for limit in limits]
             if any(limit.marks for limit in limits):
                 self._kept_out_by_limits.add(candidate.pod.spec)
-        return _summed(self._forbidding, candidate.label_set, snapshot, terms)
+        against = _summed(self._forbidding, candidate.label_set, snapshot, weighted)
+        return None if against is None else np.less_equal(against, 0)
 
     def _scoring_terms(self, candidate: Candidate, snapshot: Snapshot) -> Iterator[tuple[DeclaredTerm, int]]:
         """Terms of running pods that select the pod, with signed weights."""
@@ -282,7 +287,7 @@ class _AffinityFilter:
     """The three rules for one pod, over all nodes."""
 
     def __init__(
-        self, candidate: Candidate, snapshot: Snapshot, asked: _Asked, against: Amounts | None
+        self, candidate: Candidate, snapshot: Snapshot, asked: _Asked, undisputed: Mask | None
     ) -> None:
         self._candidate = candidate
         self._snapshot = snapshot
@@ -291,7 +296,7 @@ class _AffinityFilter:
         self._kept: tuple[Mask | None, ...] = (
             None if asked.required is None else self._affinity_met(asked.required),
             self._anti_affinity_kept() if asked.anti else None,
-            None if against is None else np.less_equal(against, 0),
+            undisputed,
         )
 
     def fits(self) -> Mask:
@@ -318,11 +323,12 @@ class _AffinityFilter:
 
     def _anti_affinity_kept(self) -> Mask:
         snapshot = self._snapshot
-        full = [
-            snapshot.reached(snapshot.selected(matcher), key, max_pods).mask
-            for matcher, key, max_pods in self._asked.anti
-        ]
-        return ~np.logical_or.reduce(full) if len(full) > 1 else ~full[0]
+        return _all_of(
+            [
+                snapshot.reached(snapshot.selected(matcher), key, max_pods).below
+                for matcher, key, max_pods in self._asked.anti
+            ]
+        )
 
 
 def _all_of(masks: Sequence[Mask]) -> Mask:

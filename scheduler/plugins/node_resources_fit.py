@@ -166,7 +166,7 @@ class _RoomFilter:
         """
         if len(self._asked) <= _FEW_RESOURCES:
             codes = self._shortages.of(self._asked, self._snapshot, self._short)
-            return Refusals(codes.copy(), _combinations(self._asked))
+            return Refusals(codes.copy(), _combinations(self._asked), self._shortages.tally(self._asked))
         rows = np.flatnonzero(~self.fits())
         short = [np.asarray(self._pods_left(rows) <= 0)]
         hopeless = np.zeros(len(rows), dtype=np.bool_)

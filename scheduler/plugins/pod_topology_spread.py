@@ -233,7 +233,7 @@ def _within_skew(pod: Pod, snapshot: Snapshot, constraint: Constraint, eligible:
     per_domain = counts.per_domain(column, n_rows, eligible)
     floor = 0 if len(per_domain.domains) < constraint.min_domains else per_domain.fewest()
     too_many = constraint.max_skew + floor - int(constraint.selects(pod)) + 1
-    return ~counts.reached(column, too_many, n_rows, eligible).mask
+    return counts.reached(column, too_many, n_rows, eligible).below
 
 
 class _SpreadScorer:

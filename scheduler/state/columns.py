@@ -205,14 +205,22 @@ class Reached:
     """
     The nodes whose domain has so many pods or more, counted on the nodes of `among` alone, as of these versions.
 
-    `mask`: bool array of shape (n_rows,), not to be written to, valid until the next stimulus. `n`: how many they are.
+    `mask`: bool array of shape (n_rows,). `below`: all others, those without the label too. Neither is to be written
+    to, and both are valid until the next stimulus. `n`: how many reach it.
     """
 
     among: Mask | None
     mask: Mask
+    below: Mask
     n: int
     version: int
     column_version: int
+
+    def move(self, row: int, reaches: bool) -> None:  # noqa: FBT001  (the new truth about the row)
+        """The row reaches it now, or does not any more."""
+        if self.mask.item(row) != reaches:
+            self.mask[row], self.below[row] = reaches, not reaches
+            self.n += 1 if reaches else -1
 
 
 class RowCounts:
@@ -310,29 +318,40 @@ class RowCounts:
         """
         key = (column.key, least, id(among))
         kept = self._reached.get(key)
-        if kept is not None and (kept.column_version != column.version or len(kept.mask) != n_rows):
-            kept = None
-        if kept is not None and kept.version == self.version:
-            return kept
-        changes = None if kept is None else self.changes_since(kept.version)
-        totals, ids = self.per_domain(column, n_rows, among).totals, column.ids[:n_rows]
-        if kept is None or changes is None:
-            mask = (totals >= least).take(ids)
-            kept = Reached(among, mask, int(np.count_nonzero(mask)), self.version, column.version)
-            _keep(self._reached, key, kept, _KEPT_THRESHOLDS)
-            return kept
+        if kept is not None and kept.column_version == column.version and len(kept.mask) == n_rows:
+            changes = self.changes_since(kept.version)
+            if changes is not None and self._follow(kept, column, least, changes):
+                return kept
+        mask = self._reaching(column, least, n_rows, among)
+        kept = Reached(among, mask, ~mask, int(np.count_nonzero(mask)), self.version, column.version)
+        _keep(self._reached, key, kept, _KEPT_THRESHOLDS)
+        return kept
+
+    def _reaching(self, column: LabelColumn, least: int, n_rows: int, among: Mask | None) -> Mask:
+        ids = column.ids[:n_rows]
+        if not column.is_unique:
+            return (self.per_domain(column, n_rows, among).totals >= least).take(ids)
+        mask = (self.rows(n_rows) >= least) & (ids != ABSENT)
+        return mask if among is None else mask & among
+
+    def _follow(
+        self, kept: Reached, column: LabelColumn, least: int, changes: Sequence[tuple[int, int]]
+    ) -> bool:
+        """Whether `kept` is of now; not where a domain of several nodes has passed the threshold by these changes."""
+        mask, among, n_rows = kept.mask, kept.among, len(kept.mask)
+        ids = column.ids
+        # Where a node is its domain its own pods decide.
+        totals = None if column.is_unique or not changes else self.per_domain(column, n_rows, among).totals
         for row, _ in changes:
             # Rows without a node, some of them beyond `ids`, are in no domain.
-            if row >= n_rows or kept.mask.item(row) == (reaches := totals.item(ids.item(row)) >= least):
+            if row >= n_rows or ids.item(row) == ABSENT:
                 continue
-            if not column.is_unique:
-                kept.mask = (totals >= least).take(ids)
-                kept.n = int(np.count_nonzero(kept.mask))
-                break
-            kept.mask[row] = reaches
-            kept.n += 1 if reaches else -1
+            if totals is None:
+                kept.move(row, self.at(row) >= least and (among is None or among.item(row)))
+            elif mask.item(row) != (totals.item(ids.item(row)) >= least):
+                return False
         kept.version = self.version
-        return kept
+        return True
 
     def per_domain(self, column: LabelColumn, n_rows: int, among: Mask | None = None) -> PerDomain:
         """

@@ -233,4 +233,7 @@ def test_refused_nodes_are_counted_by_code_however_many_are_common(n_common):
         for code, status in enumerate(statuses, start=1)
         if (n := int((asked & (codes == code)).sum()))
     }
-    assert dict(Refusals(codes, statuses).counts(asked, int(asked.sum()))) == expected
+    known = Refusals(codes, statuses, np.bincount(codes).tolist())
+    for refusals in (Refusals(codes, statuses), known):
+        assert dict(refusals.counts(asked, int(asked.sum()))) == expected
+    assert [n for _, n in known.counts(codes > 0, sum(sizes))] == sizes
