@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -39,6 +40,9 @@ NAME: Final = "PodTopologySpread"
 
 SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
+
+#: Tables of points that are kept, one number for each pod that a node may hold.
+_KEPT_TABLES: Final = 64
 
 #: What default selectors are made of.
 _WORKLOADS: Final = (
@@ -262,6 +266,32 @@ class _SpreadScorer:
 
     def raw(self) -> Amounts:
         """The sum over constraints, rounded once, half away from zero. int64 array of shape (n_rows,)."""
+        points, which = self._paired() or self._combined()
+        self._distinct = rounded(points), which
+        return self._distinct[0].take(which)
+
+    def _paired(self) -> tuple[Fractions, Rows | Counts] | None:
+        """What `_combined` gives, for nodes and one kind of domains that every node is in: the default constraints."""
+        snapshot = self._snapshot
+        if len(self._constraints) != 2:
+            return None
+        nodes, domains = self._constraints
+        if nodes.topology_key != HOSTNAME_KEY:
+            nodes, domains = domains, nodes
+        column = snapshot.column(domains.topology_key)
+        if nodes.topology_key != HOSTNAME_KEY or domains.topology_key == HOSTNAME_KEY:
+            return None
+        if not (self._has_every_node(column) and self._has_every_node(snapshot.column(HOSTNAME_KEY))):
+            return None
+        counts = _counted(snapshot, nodes)
+        on_node = self._on_node(nodes, counts)
+        if len(on_node) * column.n_ids > snapshot.n_rows:
+            return None
+        points = np.add.outer(on_node, self._in_domain(domains, column))
+        return points.ravel(), counts.paired(column, snapshot.n_rows)
+
+    def _combined(self) -> tuple[Fractions, Rows | Counts]:
+        """The points of nodes that differ, and which of these each node has."""
         n_rows = self._snapshot.n_rows
         which: Rows | Counts
         points, which = self._part(self._constraints[0])
@@ -272,8 +302,7 @@ class _SpreadScorer:
             else:
                 which = which * len(others) + which_other
                 points = np.add.outer(points, others).ravel()
-        self._distinct = rounded(points), which
-        return self._distinct[0].take(which)
+        return points, which
 
     def _part(self, constraint: Constraint) -> tuple[Fractions, Rows | Counts]:
         """
@@ -282,18 +311,30 @@ class _SpreadScorer:
         A node without the key gets nothing, not even maxSkew - 1.
         """
         column, n_rows = self._snapshot.column(constraint.topology_key), self._snapshot.n_rows
-        counts = _counted(self._snapshot, constraint)
         if constraint.topology_key != HOSTNAME_KEY:
-            per_domain, size = self._per_domain(constraint, column, counts)
-            points = _points(per_domain, size, constraint)
-            points[ABSENT] = 0.0
-            return points, column.ids[:n_rows]
-        # Per node itself, policies not applied, even where two nodes share a hostname (scoring.go, Score).
-        on_node = counts.rows(n_rows)
-        points = _points(np.arange(on_node.item(on_node.argmax()) + 1), self._scored.n, constraint)
+            return self._in_domain(constraint, column), column.ids[:n_rows]
+        counts = _counted(self._snapshot, constraint)
+        points, on_node = self._on_node(constraint, counts), counts.rows(n_rows)
         if self._has_every_node(column):
             return points, on_node
         return np.append(points, 0.0), np.where(column.ids[:n_rows] != ABSENT, on_node, len(points))
+
+    def _on_node(self, constraint: Constraint, counts: RowCounts) -> Fractions:
+        """
+        Points by how many pods are on a node itself, from none to the most that are on one.
+
+        Policies are not applied, even where two nodes share a hostname (scoring.go, Score).
+        """
+        on_node = counts.rows(self._snapshot.n_rows)
+        return _points_up_to(on_node.item(on_node.argmax()), self._scored.n, constraint.max_skew)
+
+    def _in_domain(self, constraint: Constraint, column: LabelColumn) -> Fractions:
+        """Points by domain id, none for nodes without the key."""
+        counts = _counted(self._snapshot, constraint)
+        per_domain, size = self._per_domain(constraint, column, counts)
+        points = _points(per_domain, size, constraint.max_skew)
+        points[ABSENT] = 0.0
+        return points
 
     def _per_domain(
         self, constraint: Constraint, column: LabelColumn, counts: RowCounts
@@ -332,5 +373,11 @@ class _SpreadScorer:
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
 
-def _points(amounts: Amounts, size: int, constraint: Constraint) -> Fractions:
-    return amounts * math.log(size + 2) + float(constraint.max_skew - 1)
+def _points(amounts: Amounts, size: int, max_skew: int) -> Fractions:
+    return amounts * math.log(size + 2) + float(max_skew - 1)
+
+
+@lru_cache(maxsize=_KEPT_TABLES)
+def _points_up_to(highest: int, size: int, max_skew: int) -> Fractions:
+    """The points of 0 to `highest` pods, not to be written to: many pods in a row find the same."""
+    return _points(np.arange(highest + 1), size, max_skew)

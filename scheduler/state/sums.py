@@ -139,8 +139,8 @@ class TermSums:
         """Adds what changed since the last time; False where that is not known for every term."""
         if self._n_rows != n_rows:
             return False
-        for column, version in self._columns.values():
-            if column.version != version:
+        for column, contained_as_of in self._columns.values():
+            if column.version != contained_as_of:
                 return False
         contained = self._contained
         behind: list[tuple[Declared, int, int]] = []

@@ -284,6 +284,7 @@ def test_sums_over_domains_follow_pods_and_labels(
                 assert reached.mask.tolist() == [
                     bool(domain) and expected.get(domain, 0) >= least for domain in in_domain
                 ]
+                assert reached.below.tolist() == [not reaches for reaches in reached.mask.tolist()]
                 assert reached.n == sum(reached.mask.tolist())
 
 
@@ -332,6 +333,11 @@ def test_who_reaches_a_threshold_follows_pods_and_labels(
             expected = [labels[row] is not None and in_domain[row] >= least for row in range(n_rows)]
             reached = counts.reached(column, least, n_rows)
             assert (reached.mask.tolist(), reached.n) == (expected, sum(expected))
+            assert reached.below.tolist() == [not reaches for reaches in expected]
+        if thresholds:
+            assert counts.paired(column, n_rows).tolist() == [
+                pods[row] * column.n_ids + column.id_by_value.get(labels[row], 0) for row in range(n_rows)
+            ]
 
 
 def test_counts_grow_with_the_rows() -> None:
