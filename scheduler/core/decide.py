@@ -22,13 +22,13 @@ from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Amounts, Mask, Rows
+from scheduler.state.arrays import Mask, Rows, Scores
 from scheduler.state.snapshot import Snapshot
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
-#: Less than any total: scores are from 0 to 100, weights small.
-_BELOW_ALL: Final = -(1 << 62)
+#: Less than any total: scores are from 0 to 100.
+_BELOW_ALL: Final = -1
 
 #: Fewest nodes that sampling may look for, as upstream's minFeasibleNodesToFind.
 _FEWEST_FEASIBLE: Final = 100
@@ -56,16 +56,16 @@ class Standings:
     """
     How the nodes stood in one decision: the cycle's own arrays, so to be read before the next stimulus only.
 
-    `chosen`: a row. `leaders`: the feasible rows of the highest total, in ascending order. `totals`: int64 array of
-    shape (n_rows,), valid on feasible rows, as are `scores`: plugin, weight, and its unweighted scores; none where one
-    node alone was feasible. `refused`: the filters that refused nodes, in order.
+    `chosen`: a row. `leaders`: the feasible rows of the highest total, in ascending order. `totals`: array of shape
+    (n_rows,), valid on feasible rows, as are `scores`: plugin, weight, and its unweighted scores; none where one node
+    alone was feasible. `refused`: the filters that refused nodes, in order.
     """
 
     chosen: int
     leaders: Rows
     feasible: Feasible
-    totals: Amounts
-    scores: Sequence[tuple[str, int, Amounts]]
+    totals: Scores
+    scores: Sequence[tuple[str, int, Scores]]
     refused: Sequence[_Refused]
 
     def rejected(self) -> Counter[str]:
@@ -303,14 +303,14 @@ def _diagnosed(snapshot: Snapshot, filtered: _Filtered, nodes: Mask) -> FitError
 
 def _scored(
     candidate: Candidate, snapshot: Snapshot, profile: Profile, feasible: Feasible, observer: Observer
-) -> tuple[Amounts, list[tuple[str, int, Amounts]]] | Failed:
+) -> tuple[Scores, list[tuple[str, int, Scores]]] | Failed:
     """
     Weighted sum of all scores, and what was added up: plugin, weight, scores. One feasible node is not scored at all.
 
-    Every array is int64 of shape (n_rows,).
+    Arrays are of shape (n_rows,): the sum of the profile's `totals_dtype`, scores int16.
     """
-    total = np.zeros(snapshot.n_rows, dtype=np.int64)
-    scores: list[tuple[str, int, Amounts]] = []
+    total: Scores = np.zeros(snapshot.n_rows, dtype=profile.totals_dtype)
+    scores: list[tuple[str, int, Scores]] = []
     if feasible.n == 1 or not profile.scorers:
         return total, scores
     observer.enter("PreScore")
@@ -332,6 +332,6 @@ def _scored(
         # That scores are from 0 to 100 is a property of every plugin in the tree, tested there and not here.
         normalized = scorer.normalized(scorer.raw())
         scores.append((name, weight, normalized))
-        total += normalized if weight == 1 else weight * normalized
+        total += normalized if weight == 1 else np.multiply(normalized, weight, dtype=total.dtype)
     observer.leave("Score", Code.SUCCESS)
     return total, scores

@@ -56,14 +56,16 @@ class PerRow(Generic[_Scalar]):
     What makes scoring cheap: between two decisions about like pods one node has changed, not 5,000.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: type[_Scalar]) -> None:
+        """Nothing is kept; arrays will be of this type."""
+        self._dtype = dtype
         self._kept: OrderedDict[Hashable, _Kept[_Scalar]] = OrderedDict()
 
     def of(
         self,
         key: Hashable,
         snapshot: Snapshot,
-        compute: Callable[[Where], npt.NDArray[_Scalar] | int],
+        compute: Callable[[Where], npt.NDArray[np.generic] | int],
     ) -> npt.NDArray[_Scalar]:
         """
         The array of shape (n_rows,): not to be written to, valid until the next stimulus.
@@ -79,7 +81,7 @@ class PerRow(Generic[_Scalar]):
         kept = self._kept.get(key)
         changed = None if kept is None else log.since(kept.version)
         if kept is None or changed is None or len(kept.array) != snapshot.n_rows:
-            kept = self._kept[key] = _Kept(log.version, _filled(compute(slice(None)), snapshot.n_rows))
+            kept = self._kept[key] = _Kept(log.version, self._filled(compute(slice(None)), snapshot.n_rows))
             if len(self._kept) > _KEPT_ARRAYS:
                 self._kept.popitem(last=False)
         elif changed:
@@ -103,7 +105,6 @@ class PerRow(Generic[_Scalar]):
             kept.tally = np.bincount(kept.array).tolist()
         return kept.tally
 
-
-def _filled(values: npt.NDArray[_Scalar] | int, n_rows: int) -> npt.NDArray[_Scalar]:
-    """An array of its own of shape (n_rows,); the same value everywhere where a formula looks at no column."""
-    return np.array(np.broadcast_to(values, n_rows))
+    def _filled(self, values: npt.NDArray[np.generic] | int, n_rows: int) -> npt.NDArray[_Scalar]:
+        """An array of its own of shape (n_rows,); the same value everywhere where a formula looks at no column."""
+        return np.array(np.broadcast_to(values, n_rows), dtype=self._dtype)

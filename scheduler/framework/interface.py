@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.framework.events import Registration
 from scheduler.framework.verdicts import Refusals, Skip, Status
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Mask, Scores
 from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
 
@@ -51,8 +51,11 @@ class Narrowed:
 
 PreFiltered = NodeFilter | Narrowed | Skip | Status
 
-#: No amount is beyond.
-_LIMITS: Final = np.iinfo(np.int64)
+
+#: The least and the most that scores of each type can be; asking numpy takes longer than finding the highest.
+_LIMITS: Final = {np.dtype(each): np.iinfo(each) for each in (np.int16, np.int32, np.int64)}
+_LEAST: Final = {dtype: limits.min for dtype, limits in _LIMITS.items()}
+_MOST: Final = {dtype: limits.max for dtype, limits in _LIMITS.items()}
 
 
 class Feasible:
@@ -64,7 +67,7 @@ class Feasible:
         #: Number of feasible nodes.
         self.n = int(np.count_nonzero(mask))
 
-    def best(self, amounts: Amounts) -> int:
+    def best(self, amounts: Scores) -> int:
         """
         The first feasible row of the largest amount; there must be one.
 
@@ -73,10 +76,10 @@ class Feasible:
         row = int(amounts.argmax())
         if self.mask.item(row):
             return row
-        np.copyto(amounts, _LIMITS.min, where=~self.mask)
+        np.copyto(amounts, _LEAST[amounts.dtype], where=~self.mask)
         return int(amounts.argmax())
 
-    def highest(self, amounts: Amounts) -> int:
+    def highest(self, amounts: Scores) -> int:
         """
         The largest amount on a feasible row; there must be one.
 
@@ -85,25 +88,25 @@ class Feasible:
         row = amounts.argmax()
         if self.mask.item(row):
             return amounts.item(row)
-        return int(np.maximum.reduce(amounts, where=self.mask, initial=_LIMITS.min))
+        return int(np.maximum.reduce(amounts, where=self.mask, initial=_LEAST[amounts.dtype]))
 
-    def lowest(self, amounts: Amounts) -> int:
+    def lowest(self, amounts: Scores) -> int:
         """The smallest amount on a feasible row; there must be one. As quick as `highest`."""
         row = amounts.argmin()
         if self.mask.item(row):
             return amounts.item(row)
-        return int(np.minimum.reduce(amounts, where=self.mask, initial=_LIMITS.max))
+        return int(np.minimum.reduce(amounts, where=self.mask, initial=_MOST[amounts.dtype]))
 
 
 class NodeScorer(Protocol):
     """What PreScore leaves behind for Score and NormalizeScore."""
 
-    def raw(self) -> Amounts:
-        """Scores before normalising: int64 array of shape (n_rows,); rows that are not feasible may hold anything."""
+    def raw(self) -> Scores:
+        """Scores before normalising, of shape (n_rows,); rows that are not feasible may hold anything."""
         ...
 
-    def normalized(self, raw: Amounts) -> Amounts:
-        """Scores from 0 to 100 on feasible rows; `raw` itself where the plugin does not normalise."""
+    def normalized(self, raw: Scores) -> Scores:
+        """Scores from 0 to 100 on feasible rows, int16; `raw` itself where the plugin does not normalise."""
         ...
 
 

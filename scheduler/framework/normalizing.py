@@ -7,20 +7,20 @@ from typing import Final
 import numpy as np
 
 from scheduler.framework.interface import Feasible
-from scheduler.state.arrays import Amounts
+from scheduler.state.arrays import Scores
 
 #: Upstream's MaxNodeScore.
 MAX_NODE_SCORE: Final = 100
 
 
-def default_normalized(raw: Amounts, feasible: Feasible, *, reverse: bool) -> Amounts:
+def default_normalized(raw: Scores, feasible: Feasible, *, reverse: bool) -> Scores:
     """
     Scores scaled so that the best feasible node has 100, turned around where `reverse`.
 
-    The minimum is not subtracted; raw scores are not negative. int64 array of shape (n_rows,). O(n_rows).
+    The minimum is not subtracted; raw scores are not negative. int16 array of shape (n_rows,). O(n_rows).
     """
     highest = max(0, feasible.highest(raw))
     if highest == 0:
-        return np.full_like(raw, MAX_NODE_SCORE) if reverse else raw
-    scaled = MAX_NODE_SCORE * raw // highest
+        return np.full(len(raw), MAX_NODE_SCORE if reverse else 0, dtype=np.int16)
+    scaled = (MAX_NODE_SCORE * raw // highest).astype(np.int16)
     return MAX_NODE_SCORE - scaled if reverse else scaled

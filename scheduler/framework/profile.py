@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, Requeuer, ScorePlugin
+from scheduler.framework.normalizing import MAX_NODE_SCORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,12 @@ class Profile:
     scorers: tuple[Weighted, ...]
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
     percentage_of_nodes_to_score: int = 0
+    #: The smallest integers that hold any sum of weighted scores: what is added up should stay in the caches.
+    totals_dtype: np.dtype[np.signedinteger] = field(init=False)
+
+    def __post_init__(self) -> None:
+        highest = MAX_NODE_SCORE * sum(weighted.weight for weighted in self.scorers)
+        object.__setattr__(self, "totals_dtype", np.result_type(np.int16, np.min_scalar_type(-highest)))
 
     def requeuers(self) -> Iterator[Requeuer]:
         """Every plugin that can refuse a pod and names events that may lift the refusal, each once."""

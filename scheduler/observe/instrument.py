@@ -32,7 +32,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.profile import Profile
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status
 from scheduler.observe.series import Histogram, HistogramSeries
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Mask, Scores
 from scheduler.state.snapshot import Snapshot
 
 #: As upstream's `status` label has it; `Code.value` costs ten times a global.
@@ -228,13 +228,13 @@ class _TimedNodeScorer:
         self._scorer = scorer
         self._stopwatch = stopwatch
 
-    def raw(self) -> Amounts:
+    def raw(self) -> Scores:
         started_s = self._stopwatch.now_s()
         scores = self._scorer.raw()
         self._stopwatch.stop(self._name, "Score", started_s)
         return scores
 
-    def normalized(self, raw: Amounts) -> Amounts:
+    def normalized(self, raw: Scores) -> Scores:
         started_s = self._stopwatch.now_s()
         scores = self._scorer.normalized(raw)
         # The same array means that the plugin does not normalise; upstream makes no call then.

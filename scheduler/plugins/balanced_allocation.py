@@ -22,7 +22,7 @@ from scheduler.framework.interface import Candidate, Feasible, PreScored
 from scheduler.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from scheduler.framework.verdicts import SKIP
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, balanced_request, is_scalar
-from scheduler.state.arrays import Amount, Amounts, Fraction, Truth, Where, at, at_least, whole
+from scheduler.state.arrays import Amount, Fraction, Scores, Truth, Where, at, at_least, whole
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesBalancedAllocation"
@@ -39,7 +39,7 @@ class NodeResourcesBalancedAllocation:
         self._resources = tuple(resource.name for resource in args.resources)
         self._request = PerSpec(balanced_request)
         #: By what is requested of the configured resources.
-        self._kept: PerRow[np.int64] = PerRow()
+        self._kept = PerRow(np.int16)
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Nothing to do where the pod requests none of the configured resources."""
@@ -59,15 +59,15 @@ class _BalanceScorer:
         snapshot: Snapshot,
         resources: Sequence[str],
         request: Mapping[str, int],
-        kept: PerRow[np.int64],
+        kept: PerRow[np.int16],
     ) -> None:
         self._snapshot = snapshot
         self._resources = resources
         self._request = request
         self._kept = kept
 
-    def raw(self) -> Amounts:
-        """From 50 to 100: int64 array of shape (n_rows,). O(changed rows) per configured resource."""
+    def raw(self) -> Scores:
+        """From 50 to 100: int16 array of shape (n_rows,). O(changed rows) per configured resource."""
         asked = tuple(self._request.get(name, 0) for name in self._resources)
         return self._kept.of(asked, self._snapshot, self._balances)
 
@@ -80,7 +80,7 @@ class _BalanceScorer:
         # Never negative, so that flooring is Go's truncation.
         return 50 + (50 + change) // 2
 
-    def normalized(self, raw: Amounts) -> Amounts:
+    def normalized(self, raw: Scores) -> Scores:
         """As they are."""
         return raw
 

@@ -20,7 +20,7 @@ import numpy as np
 from scheduler.framework.caching import PerSpec
 from scheduler.framework.interface import Candidate, Feasible, PreScored
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Amounts
+from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "ImageLocality"
@@ -29,7 +29,7 @@ _MB: Final = 1024 * 1024
 LOWEST_BYTES: Final = 23 * _MB
 HIGHEST_BYTES_PER_CONTAINER: Final = 1000 * _MB
 
-#: Image lists whose scores are kept: 8 bytes per node each.
+#: Image lists whose scores are kept: 2 bytes per node each.
 _KEPT_SCORES: Final = 64
 
 
@@ -49,15 +49,15 @@ class ImageLocality:
     def __init__(self) -> None:
         self._wanted = PerSpec(_wanted)
         #: Scores by what is wanted, with the version of the images and the number of rows they were computed from.
-        self._kept: OrderedDict[_Wanted, tuple[int, int, Amounts]] = OrderedDict()
+        self._kept: OrderedDict[_Wanted, tuple[int, int, Scores]] = OrderedDict()
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Never skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
         return _ImageScorer(self._scores(self._wanted.of(candidate.pod), snapshot))
 
-    def _scores(self, wanted: _Wanted, snapshot: Snapshot) -> Amounts:
-        """int64 array of shape (n_rows,). O(1) until a node's images change, else O(n_rows + nodes with an image)."""
+    def _scores(self, wanted: _Wanted, snapshot: Snapshot) -> Scores:
+        """int16 array of shape (n_rows,). O(1) until a node's images change, else O(n_rows + nodes with an image)."""
         stamp = (snapshot.nodes.images_version, snapshot.n_rows)
         kept = self._kept.get(wanted)
         if kept is not None and kept[:2] == stamp:
@@ -86,14 +86,14 @@ def with_tag(image: str) -> str:
 class _ImageScorer:
     """Scores that are already known."""
 
-    def __init__(self, scores: Amounts) -> None:
+    def __init__(self, scores: Scores) -> None:
         self._scores = scores
 
-    def raw(self) -> Amounts:
-        """From 0 to 100: int64 array of shape (n_rows,), not to be written to."""
+    def raw(self) -> Scores:
+        """From 0 to 100: int16 array of shape (n_rows,), not to be written to."""
         return self._scores
 
-    def normalized(self, raw: Amounts) -> Amounts:
+    def normalized(self, raw: Scores) -> Scores:
         """As they are."""
         return raw
 
@@ -108,9 +108,9 @@ def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:
     return total
 
 
-def image_scores(present: Amounts, n_containers: int) -> Amounts:
+def image_scores(present: Amounts, n_containers: int) -> Scores:
     """
-    Bytes between the two thresholds as a score from 0 to 100.
+    Bytes between the two thresholds as a score from 0 to 100: int16 array of shape (n_rows,).
 
     Args:
         present: int64 array of shape (n_rows,), scaled bytes.
@@ -118,4 +118,4 @@ def image_scores(present: Amounts, n_containers: int) -> Amounts:
     """
     highest = HIGHEST_BYTES_PER_CONTAINER * n_containers
     clamped = np.where(present < LOWEST_BYTES, LOWEST_BYTES, np.minimum(present, highest))
-    return 100 * (clamped - LOWEST_BYTES) // (highest - LOWEST_BYTES)
+    return (100 * (clamped - LOWEST_BYTES) // (highest - LOWEST_BYTES)).astype(np.int16)

@@ -35,7 +35,7 @@ from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolva
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, PodAffinity, usable
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amounts, Mask, Scores
 from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
@@ -350,7 +350,7 @@ class _AffinityScorer:
         """int64 array of shape (n_rows,), may be negative."""
         return self._sums[0] if len(self._sums) == 1 else self._sums[0] + self._sums[1]
 
-    def normalized(self, raw: Amounts) -> Amounts:
+    def normalized(self, raw: Scores) -> Scores:
         """
         `int64(100.0 * (float64(raw - lowest) / float64(highest - lowest)))`, division first, truncated.
 
@@ -359,19 +359,19 @@ class _AffinityScorer:
         lowest = self._feasible.lowest(raw)
         span = self._feasible.highest(raw) - lowest
         if span <= 0:
-            return np.zeros(len(raw), dtype=np.int64)
+            return np.zeros(len(raw), dtype=np.int16)
         above = raw - lowest if lowest else raw
         if span < min(len(raw), _TABLE_SIZE):
             return _scaled_up_to(span).take(above, mode="clip")
         return _scaled(above, span)
 
 
-def _scaled(above: Amounts, span: int) -> Amounts:
-    return (100.0 * (above.astype(np.float64) / float(span))).astype(np.int64)
+def _scaled(above: Scores, span: int) -> Scores:
+    return (100.0 * (above.astype(np.float64) / float(span))).astype(np.int16)
 
 
 @lru_cache(maxsize=_KEPT_TABLES)
-def _scaled_up_to(span: int) -> Amounts:
+def _scaled_up_to(span: int) -> Scores:
     """The scores of 0 to `span` above the lowest sum: many pods in a row find the same span."""
     return _scaled(np.arange(span + 1), span)
 

@@ -27,7 +27,7 @@ from scheduler.model.affinity import parse_int64, parse_node_rule, parse_preferr
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import ANY_NODE, NodeRequirement, NodeRule, NodeTerm, PreferredNodeTerm
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amounts, Mask, Scores
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeAffinity"
@@ -158,7 +158,7 @@ class _PreferenceScorer:
             total += preferred.weight * self._snapshot.matching_term(preferred.term)
         return total
 
-    def normalized(self, raw: Amounts) -> Amounts:
+    def normalized(self, raw: Scores) -> Scores:
         """Scaled, not turned around."""
         return default_normalized(raw, self._feasible, reverse=False)
 

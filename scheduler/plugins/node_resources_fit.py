@@ -38,7 +38,7 @@ from scheduler.model.requests import (
     is_scalar,
     on_node_request,
 )
-from scheduler.state.arrays import Amount, Amounts, Mask, Truth, Where, at, at_least, lesser, whole
+from scheduler.state.arrays import Amount, Amounts, Mask, Scores, Truth, Where, at, at_least, lesser, whole
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesFit"
@@ -68,9 +68,9 @@ class NodeResourcesFit:
         self._score_request = PerSpec(fit_score_request)
         self._strategy = args.scoring_strategy
         #: By what is asked: nodes that have the room, what the others are short of, and scores.
-        self._rooms: PerRow[np.bool_] = PerRow()
-        self._shortages: PerRow[np.uint8] = PerRow()
-        self._kept: PerRow[np.int64] = PerRow()
+        self._rooms = PerRow(np.bool_)
+        self._shortages = PerRow(np.uint8)
+        self._kept = PerRow(np.int16)
         #: Score from 0 to 100 per percent of utilisation, for RequestedToCapacityRatio.
         self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
 
@@ -265,7 +265,7 @@ class _RoomScorer:
         request: Mapping[str, int],
         strategy: ScoringStrategy,
         shape: Amounts | None,
-        kept: PerRow[np.int64],
+        kept: PerRow[np.int16],
     ) -> None:
         self._snapshot = snapshot
         self._request = request
@@ -273,9 +273,9 @@ class _RoomScorer:
         self._shape = shape
         self._kept = kept
 
-    def raw(self) -> Amounts:
+    def raw(self) -> Scores:
         """
-        The weighted mean over the configured resources that a node has: int64 array of shape (n_rows,).
+        The weighted mean over the configured resources that a node has: int16 array of shape (n_rows,).
 
         A node without any of them gets 0. RequestedToCapacityRatio leaves out resources that score 0, and rounds.
         Cost: O(changed rows) per configured resource.
@@ -299,7 +299,7 @@ class _RoomScorer:
             return rounded_quotient(total, weights)
         return total // at_least(1, weights)
 
-    def normalized(self, raw: Amounts) -> Amounts:
+    def normalized(self, raw: Scores) -> Scores:
         """As they are: from 0 to 100 already."""
         return raw
 

@@ -32,7 +32,7 @@ from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolva
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
 from scheduler.model.terms import HOSTNAME_KEY
-from scheduler.state.arrays import Amounts, Counts, Fractions, Mask, Rows, rounded
+from scheduler.state.arrays import Amounts, Counts, Fractions, Mask, Rows, Scores, rounded
 from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
 from scheduler.state.snapshot import Snapshot
 
@@ -360,16 +360,16 @@ class _SpreadScorer:
         """Whether no scored node can lack the label."""
         return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
 
-    def normalized(self, raw: Amounts) -> Amounts:
+    def normalized(self, raw: Scores) -> Scores:
         """The emptiest gets 100, the fullest 100 * lowest / highest, ignored nodes 0 (scoring.go, NormalizeScore)."""
         if self._scored.n == 0:
-            return np.zeros_like(raw)
+            return np.zeros(len(raw), dtype=np.int16)
         lowest, highest = self._scored.lowest(raw), self._scored.highest(raw)
         if highest == 0:
-            scores = np.full_like(raw, 100)
+            scores = np.full(len(raw), 100, dtype=np.int16)
         else:
             distinct, which = self._distinct
-            scores = (100 * (highest + lowest - distinct) // highest).take(which)
+            scores = (100 * (highest + lowest - distinct) // highest).astype(np.int16).take(which)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
 

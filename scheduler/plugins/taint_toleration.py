@@ -24,7 +24,7 @@ from scheduler.framework.verdicts import Refusals, unresolvable
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import Taint, Toleration
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amounts, Mask, Scores
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
 from scheduler.state.snapshot import Snapshot
 
@@ -72,7 +72,9 @@ class TaintToleration:
             self._counts.move_to_end(tolerations)
             return kept[2]
         per_row = intolerable_counts(nodes.taint_sets, tolerations)[nodes.taint_set]
-        counts = _SoftTaints(per_row, None if per_row.any() else np.full_like(per_row, MAX_NODE_SCORE))
+        counts = _SoftTaints(
+            per_row, None if per_row.any() else np.full(len(per_row), MAX_NODE_SCORE, dtype=np.int16)
+        )
         self._counts[tolerations] = (nodes.version, nodes.n_rows, counts)
         self._counts.move_to_end(tolerations)
         if len(self._counts) > _KEPT_COUNTS:
@@ -82,10 +84,10 @@ class TaintToleration:
 
 @dataclass(frozen=True, slots=True)
 class _SoftTaints:
-    """Int64 arrays of shape (n_rows,): taints that count, and the scores where there are none, which is usual."""
+    """Arrays of shape (n_rows,): taints that count, and the scores where there are none, which is usual."""
 
     per_row: Amounts
-    all_best: Amounts | None
+    all_best: Scores | None
 
 
 class _TaintFilter:
@@ -114,7 +116,7 @@ class _TaintScorer:
         """Taints per node: int64 array of shape (n_rows,)."""
         return self._counts.per_row
 
-    def normalized(self, raw: Amounts) -> Amounts:
+    def normalized(self, raw: Scores) -> Scores:
         """The most taints give 0, none gives 100."""
         if self._counts.all_best is not None:
             return self._counts.all_best

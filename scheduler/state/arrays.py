@@ -14,6 +14,8 @@ Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int32]
 #: int64 per node row: amounts of a resource, scores, sums over a domain.
 Amounts = npt.NDArray[np.int64]
+#: Scores per node row: int16 once they are from 0 to 100, a quarter of the memory of words, and int64 before.
+Scores = npt.NDArray[np.signedinteger[Any]]
 #: A small number per node row, of whatever integers hold it; bytes take an eighth of the memory of words.
 Codes = npt.NDArray[np.integer[Any]]
 #: Indices of node rows, or of domains.

@@ -114,7 +114,7 @@ def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
         assert not isinstance(scorer, Status), weighted.plugin.name
         scores = scorer.normalized(scorer.raw())
         assert scores.shape == (snapshot.n_rows,), weighted.plugin.name
-        assert scores.dtype == np.int64, weighted.plugin.name
+        assert scores.dtype == np.int16, weighted.plugin.name
         assert 0 <= feasible.lowest(scores) <= feasible.highest(scores) <= 100, weighted.plugin.name
 
 
