@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -314,7 +314,7 @@ def _scored(
     if feasible.n == 1 or not profile.scorers:
         return total, scores
     observer.enter("PreScore")
-    scorers: list[tuple[str, int, NodeScorer]] = []
+    scorers: list[tuple[str, int, NodeScorer[Any]]] = []
     for weighted in profile.scorers:
         name = weighted.plugin.name
         result = weighted.plugin.prescore(candidate, snapshot, feasible)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -98,19 +98,26 @@ class Feasible:
         return int(np.minimum.reduce(amounts, where=self.mask, initial=_MOST[amounts.dtype]))
 
 
-class NodeScorer(Protocol):
+_Raw = TypeVar("_Raw")
+
+
+class NodeScorer(Protocol[_Raw]):
     """What PreScore leaves behind for Score and NormalizeScore."""
 
-    def raw(self) -> Scores:
-        """Scores before normalising, of shape (n_rows,); rows that are not feasible may hold anything."""
+    def raw(self) -> _Raw:
+        """Scores before normalising, in whatever form the plugin normalises them."""
         ...
 
-    def normalized(self, raw: Scores) -> Scores:
-        """Scores from 0 to 100 on feasible rows, int16; `raw` itself where the plugin does not normalise."""
+    def normalized(self, raw: _Raw) -> Scores:
+        """
+        Scores from 0 to 100: int16 array of shape (n_rows,); rows that are not feasible may hold anything.
+
+        `raw` itself where the plugin does not normalise.
+        """
         ...
 
 
-PreScored = NodeScorer | Skip | Status
+PreScored = NodeScorer[Any] | Skip | Status
 
 
 @runtime_checkable

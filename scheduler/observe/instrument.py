@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from scheduler.framework.interface import (
     Candidate,
@@ -223,18 +223,18 @@ class _TimedScorePlugin:
 
 
 class _TimedNodeScorer:
-    def __init__(self, name: str, scorer: NodeScorer, stopwatch: _Stopwatch) -> None:
+    def __init__(self, name: str, scorer: NodeScorer[Any], stopwatch: _Stopwatch) -> None:
         self._name = name
         self._scorer = scorer
         self._stopwatch = stopwatch
 
-    def raw(self) -> Scores:
+    def raw(self) -> Any:  # noqa: ANN401 - between the plugin and itself
         started_s = self._stopwatch.now_s()
         scores = self._scorer.raw()
         self._stopwatch.stop(self._name, "Score", started_s)
         return scores
 
-    def normalized(self, raw: Scores) -> Scores:
+    def normalized(self, raw: Any) -> Scores:  # noqa: ANN401 - likewise
         started_s = self._stopwatch.now_s()
         scores = self._scorer.normalized(raw)
         # The same array means that the plugin does not normalise; upstream makes no call then.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -240,6 +240,22 @@ def _within_skew(pod: Pod, snapshot: Snapshot, constraint: Constraint, eligible:
     return counts.reached(column, too_many, n_rows, eligible).below
 
 
+_Numbers = TypeVar("_Numbers", Amounts, Fractions)
+
+
+class _Kinds(NamedTuple, Generic[_Numbers]):
+    """
+    Nodes that cannot differ in their points are of one kind: so many are computed, and no more.
+
+    `points`: by kind. `which`: the kind of each node, shape (n_rows,). `occurring`: the kinds of scored nodes, None
+    where only a look at every node tells.
+    """
+
+    points: _Numbers
+    which: Rows | Counts
+    occurring: Rows | None
+
+
 class _SpreadScorer:
     """The soft constraints of one pod over the feasible nodes."""
 
@@ -261,16 +277,13 @@ class _SpreadScorer:
         self._scored = feasible
         if any(snapshot.column(key).n_labelled < snapshot.n_nodes for key in self._keys):
             self._scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
-        #: Raw scores of nodes that differ, and which of these each node has.
-        self._distinct: tuple[Amounts, Rows | Counts]
 
-    def raw(self) -> Amounts:
-        """The sum over constraints, rounded once, half away from zero. int64 array of shape (n_rows,)."""
-        points, which = self._paired() or self._combined()
-        self._distinct = rounded(points), which
-        return self._distinct[0].take(which)
+    def raw(self) -> _Kinds[Amounts]:
+        """The sum over constraints, rounded once, half away from zero: int64 by kind."""
+        points, which, occurring = self._paired() or self._combined()
+        return _Kinds(rounded(points), which, occurring)
 
-    def _paired(self) -> tuple[Fractions, Rows | Counts] | None:
+    def _paired(self) -> _Kinds[Fractions] | None:
         """What `_combined` gives, for nodes and one kind of domains that every node is in: the default constraints."""
         snapshot = self._snapshot
         if len(self._constraints) != 2:
@@ -288,13 +301,17 @@ class _SpreadScorer:
         if len(on_node) * column.n_ids > snapshot.n_rows:
             return None
         points = np.add.outer(on_node, self._in_domain(domains, column))
-        return points.ravel(), counts.paired(column, snapshot.n_rows)
+        pairs = counts.paired(column, snapshot.n_rows)
+        are_all_scored = self._scored.n == snapshot.n_rows
+        return _Kinds(points.ravel(), pairs.of_row, pairs.occurring() if are_all_scored else None)
 
-    def _combined(self) -> tuple[Fractions, Rows | Counts]:
-        """The points of nodes that differ, and which of these each node has."""
+    def _combined(self) -> _Kinds[Fractions]:
+        """The points of every kind of nodes."""
         n_rows = self._snapshot.n_rows
         which: Rows | Counts
         points, which = self._part(self._constraints[0])
+        if len(self._constraints) == 1:
+            return _Kinds(points, which, self._occurring())
         for constraint in self._constraints[1:]:
             others, which_other = self._part(constraint)
             if len(points) * len(others) > n_rows:
@@ -302,7 +319,14 @@ class _SpreadScorer:
             else:
                 which = which * len(others) + which_other
                 points = np.add.outer(points, others).ravel()
-        return points, which
+        return _Kinds(points, which, None)
+
+    def _occurring(self) -> Rows | None:
+        """Of one constraint alone: the domains that scored nodes are in, None where nodes are their own."""
+        column = self._snapshot.column(self._constraints[0].topology_key)
+        if column.key == HOSTNAME_KEY or not self._has_every_node(column):
+            return None
+        return column.domains(self._scored.mask)
 
     def _part(self, constraint: Constraint) -> tuple[Fractions, Rows | Counts]:
         """
@@ -360,17 +384,25 @@ class _SpreadScorer:
         """Whether no scored node can lack the label."""
         return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
 
-    def normalized(self, raw: Scores) -> Scores:
+    def normalized(self, raw: _Kinds[Amounts]) -> Scores:
         """The emptiest gets 100, the fullest 100 * lowest / highest, ignored nodes 0 (scoring.go, NormalizeScore)."""
         if self._scored.n == 0:
-            return np.zeros(len(raw), dtype=np.int16)
-        lowest, highest = self._scored.lowest(raw), self._scored.highest(raw)
+            return np.zeros(len(raw.which), dtype=np.int16)
+        lowest, highest = self._extremes(raw)
         if highest == 0:
-            scores = np.full(len(raw), 100, dtype=np.int16)
+            scores: Scores = np.full(len(raw.which), 100, dtype=np.int16)
         else:
-            distinct, which = self._distinct
-            scores = (100 * (highest + lowest - distinct) // highest).astype(np.int16).take(which)
+            points = (100 * (highest + lowest - raw.points) // highest).astype(np.int16)
+            scores = points.take(raw.which)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
+
+    def _extremes(self, raw: _Kinds[Amounts]) -> tuple[int, int]:
+        """The lowest and the highest points of a scored node."""
+        if raw.occurring is None:
+            of_nodes = raw.points.take(raw.which)
+            return self._scored.lowest(of_nodes), self._scored.highest(of_nodes)
+        points = raw.points.take(raw.occurring)
+        return points.item(points.argmin()), points.item(points.argmax())
 
 
 def _points(amounts: Amounts, size: int, max_skew: int) -> Fractions:
