@@ -49,9 +49,7 @@ class _Event(msgspec.Struct):
 class Timing(msgspec.Struct):
     """Bindings as the watch showed them: seconds of a monotonic clock, and CPU seconds used before the first."""
 
-    n: int = 0
-    first_s: float = 0.0
-    last_s: float = 0.0
+    bound_s: list[float] = []
     cpu_before_s: float = 0.0
     server_cpu_before_s: float = 0.0
 
@@ -175,10 +173,8 @@ class Objects:
         return timing
 
     def _note(self, timing: Timing, pid: int) -> None:
-        timing.last_s = time.monotonic()
-        timing.n += 1
-        if timing.n == 1:
-            timing.first_s = timing.last_s
+        timing.bound_s.append(time.monotonic())
+        if len(timing.bound_s) == 1:
             timing.cpu_before_s, timing.server_cpu_before_s = cpu_s(pid), self._server.cpu_s()
 
     async def _listed(self, path: str) -> AsyncIterator[Json]:

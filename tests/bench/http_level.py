@@ -19,11 +19,12 @@ import msgspec
 
 from tests import build
 from tests.bench import templates
-from tests.bench.api_objects import Objects, objects_of
+from tests.bench.api_objects import Objects, Timing, objects_of
 from tests.bench.checks import broken_rules
+from tests.bench.dealing import dealt, relative_speed
 from tests.bench.measuring import cpu_s, peak_bytes
 from tests.bench.scene import Planned, Scene
-from tests.bench.schedulers import Contender, running
+from tests.bench.schedulers import OURS, Contender, running
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import as_new
 
@@ -67,11 +68,7 @@ class HttpResult(msgspec.Struct, frozen=True):
 
 def measure_http(scene: Scene, server_name: ServerName, contenders: Sequence[Contender]) -> list[HttpResult]:
     """Every contender's run, on one server. Raises RuntimeError where a pod stays unbound or a rule is broken."""
-    try:
-        with started(server_name) as server:
-            return asyncio.run(_measured(scene, server, contenders))
-    finally:
-        gc.unfreeze()
+    return [result for result, _ in _measured(scene, server_name, contenders)]
 
 
 def median_run(runs: Sequence[HttpResult]) -> HttpResult:
@@ -79,7 +76,25 @@ def median_run(runs: Sequence[HttpResult]) -> HttpResult:
     return sorted(runs, key=lambda run: run.pods_per_s)[(len(runs) - 1) // 2]
 
 
-async def _measured(scene: Scene, server: Server, contenders: Sequence[Contender]) -> list[HttpResult]:
+def measure_beside_plain(scene: Scene, server_name: ServerName) -> float:
+    """Our pods/s of the shape to those of plain pods dealt out in turn with them. Raises as `measure_http`."""
+    ((_, timing),) = _measured(dealt(scene), server_name, [OURS])
+    return relative_speed(timing.bound_s, len(scene.measured))
+
+
+def _measured(
+    scene: Scene, server_name: ServerName, contenders: Sequence[Contender]
+) -> list[tuple[HttpResult, Timing]]:
+    try:
+        with started(server_name) as server:
+            return asyncio.run(_in_turn(scene, server, contenders))
+    finally:
+        gc.unfreeze()
+
+
+async def _in_turn(
+    scene: Scene, server: Server, contenders: Sequence[Contender]
+) -> list[tuple[HttpResult, Timing]]:
     results = []
     async with objects_of(server) as objects:
         await objects.create_cluster(scene)
@@ -92,7 +107,9 @@ async def _measured(scene: Scene, server: Server, contenders: Sequence[Contender
     return results
 
 
-async def _run(scene: Scene, server: Server, objects: Objects, contender: Contender) -> HttpResult:
+async def _run(
+    scene: Scene, server: Server, objects: Objects, contender: Contender
+) -> tuple[HttpResult, Timing]:
     await _rested(server)
     # Nobody looks through what the scene is made of while its pods are timed: that takes a core for 0.1 s.
     gc.freeze()
@@ -104,28 +121,29 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
                 scene.measured_keys, version, process.pid, lambda: process.poll() is None
             )
         (ended_s, used_s, server_used_s), n_untold = await told.of(
-            timing.n, lambda: (time.monotonic(), cpu_s(process.pid), server.cpu_s())
+            len(timing.bound_s), lambda: (time.monotonic(), cpu_s(process.pid), server.cpu_s())
         )
         peak = peak_bytes(process.pid)
         found = broken_rules(scene, await objects.nodes_of_pods())
         if found:
             raise RuntimeError(f"{scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")
-    n = timing.n
-    return HttpResult(
+    n, first_s, last_s = len(timing.bound_s), timing.bound_s[0], timing.bound_s[-1]
+    result = HttpResult(
         shape=scene.shape.name,
         server=server.name,
         scheduler=contender.label,
         n_nodes=scene.size.n_nodes,
         n_running=len(scene.running),
         n_pods=n,
-        pods_per_s=(n - 1) / max(timing.last_s - timing.first_s, 1e-9),
+        pods_per_s=(n - 1) / max(last_s - first_s, 1e-9),
         cpu_ms_per_pod=(used_s - timing.cpu_before_s) * 1000 / n,
         server_cpu_ms_per_pod=(server_used_s - timing.server_cpu_before_s) * 1000 / n,
-        start_s=timing.first_s - began_s,
+        start_s=first_s - began_s,
         peak_mib=peak / 2**20,
-        events_s=ended_s - timing.last_s,
+        events_s=ended_s - last_s,
         n_untold=n_untold,
     )
+    return result, timing
 
 
 @dataclass(frozen=True)

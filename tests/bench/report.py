@@ -100,7 +100,7 @@ def _bytes(results: Results) -> str:
 def _http(results: Results) -> str:
     rows = results.http
     return _block(
-        "whole path over HTTP, first to last binding (x-basic: pods/s to plain pods', where as many run;"
+        "whole path over HTTP, first to last binding (x-basic: pods/s to plain pods', dealt out in turn with them;"
         " x-kube: ours to kube-scheduler's;"
         " events-s: from the last binding to the last event, CPU until then; untold: pods without one)",
         "server shape scheduler nodes running pods pods/s x-basic x-kube CPU-ms/pod server-ms/pod start-s events-s"
@@ -131,7 +131,7 @@ def _http(results: Results) -> str:
 
 
 def _beside_basic(results: Results, row: HttpResult) -> str:
-    """Against plain pods right beside those of the shape, where such were run."""
+    """Against plain pods dealt out with those of the shape, where such were run; else against the basic shape's run."""
     ratio = results.beside_basic.get(row.server, {}).get(row.shape) if row.scheduler == "ours" else None
     basic = _pods_per_s(results.http, row.server, "basic", row.scheduler)
     return f"{ratio:.2f}" if ratio else _ratio(row.pods_per_s, basic)

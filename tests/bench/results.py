@@ -42,7 +42,7 @@ class Results(msgspec.Struct):
     flatness: list[CoreResult] = []
     bytes: list[BytesResult] = []
     http: list[HttpResult] = []
-    #: Our pods/s of each shape to those of `scene.plain_beside` it, by server: medians over the rounds.
+    #: Our pods/s of each shape to those of plain pods dealt out with it, by server: medians over the rounds.
     beside_basic: dict[str, dict[str, float]] = {}
     capacity: list[CapacityResult] = []
     holds: list[HoldResult] = []

@@ -14,12 +14,13 @@ from tests.bench.agreement import disagreements
 from tests.bench.bytes_level import measure_bytes
 from tests.bench.capacity import CapacityResult, measure_capacity
 from tests.bench.core_level import measure_core
+from tests.bench.dealing import can_be_dealt
 from tests.bench.holds import measure_holds
-from tests.bench.http_level import HttpResult, measure_http, median_run
+from tests.bench.http_level import HttpResult, measure_beside_plain, measure_http, median_run
 from tests.bench.results import Results, this_machine
-from tests.bench.scene import Scene, Size, build_scene, plain_beside, sized
-from tests.bench.schedulers import OURS, Contender, kube_scheduler
-from tests.bench.servers import ServerName, available
+from tests.bench.scene import Scene, Size, build_scene, sized
+from tests.bench.schedulers import OURS, kube_scheduler
+from tests.bench.servers import available
 from tests.bench.shapes import BASIC, SHAPE_BY_NAME, SHAPES, Shape
 from tests.conformance.__main__ import main as conformance
 
@@ -148,12 +149,11 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         for number in range(1, asked.n_rounds + 1):
             for shape in asked.chosen(_HTTP_SHAPES):
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
-                compares = shape is not BASIC and BASIC in asked.chosen(_HTTP_SHAPES)
-                found, plain = _measured(asked.scene(shape), server, against, number, compares=compares)
-                for result in found:
+                scene = asked.scene(shape)
+                for result in measure_http(scene, server, against):
                     rounds.setdefault((result.shape, result.scheduler), []).append(result)
-                if plain is not None:
-                    ratios.setdefault(shape.name, []).append(found[0].pods_per_s / plain.pods_per_s)
+                if can_be_dealt(scene) and BASIC in asked.chosen(_HTTP_SHAPES):
+                    ratios.setdefault(shape.name, []).append(measure_beside_plain(scene, server))
         results.http += [median_run(found) for found in rounds.values()]
         results.beside_basic[server] = {name: median_low(found) for name, found in ratios.items()}
     if asked.full and not asked.shapes:
@@ -161,18 +161,3 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         n_nodes = asked.n_nodes or 5000
         size = Size(n_nodes, 1000, n_crowd=30 * n_nodes, n_idle_max=_HOLD_IDLE)
         results.holds += measure_holds(build_scene(SHAPE_BY_NAME["unschedulable"], size))
-
-
-def _measured(
-    scene: Scene, server: ServerName, against: Sequence[Contender], number: int, *, compares: bool
-) -> tuple[list[HttpResult], HttpResult | None]:
-    """
-    Every contender's run, and ours of plain pods beside it where it `compares`.
-
-    They come before it in odd rounds, else after it: the second of two runs may find the machine faster, or slower.
-    """
-    plain = measure_http(plain_beside(scene), server, [OURS]) if compares and number % 2 else []
-    found = measure_http(scene, server, against)
-    if compares and not plain:
-        plain = measure_http(plain_beside(scene), server, [OURS])
-    return found, plain[0] if plain else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 from scheduler.errors import SettingsError
 from tests import build
 from tests.bench import templates
-from tests.bench.shapes import BASIC, Running, Shape
+from tests.bench.shapes import Running, Shape
 from tests.bench.templates import Template
 from tests.build import Json
 
@@ -123,17 +123,6 @@ def build_scene(shape: Shape, size: Size) -> Scene:
             for index in range(size.n_pods)
         ],
     )
-
-
-def plain_beside(scene: Scene) -> Scene:
-    """
-    The unconstrained shape of the same size, on a cluster where as many pods run, all of them plain.
-
-    What a shape's constraints cost is told by this one, run right beside it: within a minute such a machine changes its
-    speed by more than shapes differ, and a server that has just listed 5,000 pods is slower than after 1,000.
-    """
-    init = (Running(templates.plain(), len(scene.running)),) if scene.running else ()
-    return build_scene(replace(BASIC, init=init, n_nodes=scene.size.n_nodes), replace(scene.size, n_crowd=0))
 
 
 def _scaled(group: Running, shape: Shape, n_nodes: int) -> int:

@@ -6,12 +6,11 @@ from scheduler.errors import SettingsError
 from scheduler.framework.verdicts import SKIP, Skip
 from scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from scheduler.plugins.pod_topology_spread import PodTopologySpread
-from tests.bench import templates
 from tests.bench.agreement import disagreements
 from tests.bench.bytes_level import measure_bytes
 from tests.bench.checks import broken_rules
 from tests.bench.core_level import measure_core
-from tests.bench.scene import Size, build_scene, plain_beside, room_for, sized
+from tests.bench.scene import Size, build_scene, room_for, sized
 from tests.bench.shapes import SHAPE_BY_NAME, SHAPES
 
 _ALL = [pytest.param(shape, id=shape.name) for shape in SHAPES]
@@ -104,15 +103,3 @@ def test_a_rule_left_out_is_found_though_no_rule_is_broken_by_it(monkeypatch, na
     monkeypatch.setattr(plugin, method, _skip)
     assert measure_core(build_scene(shape, Size(150, 10)), with_shares=False).decision.n == 10
     assert disagreements(shape)
-
-
-@pytest.mark.parametrize("shape", _ALL)
-def test_beside_each_shape_as_many_plain_pods_run(shape):
-    """On as many nodes, and as many are measured."""
-    scene = build_scene(shape, sized(shape, n_nodes=200, n_pods=20, full=False))
-    plain = plain_beside(scene)
-    assert [len(one) for one in (plain.nodes, plain.running, plain.measured)] == [
-        len(one) for one in (scene.nodes, scene.running, scene.measured)
-    ]
-    assert {pod.template.name for pod in (*plain.running, *plain.measured)} == {templates.plain().name}
-    assert not plain.idle
