@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -63,6 +63,10 @@ _TABLE_SIZE: Final = 4096
 NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 
 
+class _Both:
+    """A spec's own preferred terms, and those of running pods that select one of its label sets."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class _Asked:
     """A spec's own terms as questions to the counts."""
@@ -76,6 +80,8 @@ class _Asked:
     anti: tuple[tuple[PodMatcher, str, int], ...]
     #: Matcher, topology key and signed weight; terms that ask the same are one, with their weights added up.
     preferred: tuple[tuple[PodMatcher, str, int], ...]
+    #: Who owns the sums of these terms and of those that select a label set.
+    with_labels: WeakKeyDictionary[LabelSet, _Both] = field(default_factory=WeakKeyDictionary)
 
 
 class InterPodAffinity:
@@ -93,6 +99,7 @@ class InterPodAffinity:
         self._scoring: KeptSums[LabelSet] = KeptSums()
         #: Sums over the pods that a spec's own preferred terms select; they hold counts that nobody else may hold.
         self._preferring: KeptSums[_Asked] = KeptSums(MAX_COUNTED)
+        self._both: KeptSums[_Both] = KeptSums(MAX_COUNTED)
         #: Specs that a limit above one pod per domain kept off some node: any pod that leaves may let them in.
         self._kept_out_by_limits: WeakSet[PodSpec] = WeakSet()
 
@@ -148,12 +155,32 @@ class InterPodAffinity:
             (Selected(key, snapshot.selected(matcher)), weight) for matcher, key, weight in asked.preferred
         ]
         towards = list(self._scoring_terms(candidate, snapshot))
-        sums = (
-            _summed(self._preferring, asked, snapshot, own),
-            _summed(self._scoring, candidate.label_set, snapshot, towards),
-        )
-        reaching = [one for one in sums if one is not None]
-        return _AffinityScorer(reaching, feasible) if reaching else SKIP
+        raw = self._sum(asked, candidate.label_set, snapshot, own, towards)
+        return SKIP if raw is None else _AffinityScorer(raw, feasible)
+
+    def _sum(
+        self,
+        asked: _Asked,
+        label_set: LabelSet,
+        snapshot: Snapshot,
+        own: Sequence[Weighted],
+        towards: Sequence[Weighted],
+    ) -> Amounts | None:
+        """
+        All terms in one sum, where pods with these labels come in numbers.
+
+        Where each has labels of its own, those of the spec stay apart: they are the same for all of these pods.
+        """
+        if own and towards and label_set.n_pods > 1:
+            both = asked.with_labels.get(label_set)
+            if both is None:
+                both = asked.with_labels[label_set] = _Both()
+            return _summed(self._both, both, snapshot, [*own, *towards])
+        preferring = _summed(self._preferring, asked, snapshot, own)
+        scoring = _summed(self._scoring, label_set, snapshot, towards)
+        if preferring is None or scoring is None:
+            return scoring if preferring is None else preferring
+        return preferring + scoring
 
     def _existing_anti_affinity(self, candidate: Candidate, snapshot: Snapshot) -> Mask | None:
         """Nodes in whose domains no pod's anti-affinity keeps this one out; None where that is so of all of them."""
@@ -342,13 +369,13 @@ def _all_of(masks: Sequence[Mask]) -> Mask:
 class _AffinityScorer:
     """Weighted sums per node, then scaled so that the worst feasible node has 0 and the best 100."""
 
-    def __init__(self, sums: Sequence[Amounts], feasible: Feasible) -> None:
-        self._sums = sums
+    def __init__(self, raw: Amounts, feasible: Feasible) -> None:
+        self._raw = raw
         self._feasible = feasible
 
     def raw(self) -> Amounts:
-        """int64 array of shape (n_rows,), may be negative."""
-        return self._sums[0] if len(self._sums) == 1 else self._sums[0] + self._sums[1]
+        """int64 array of shape (n_rows,), may be negative; not to be written to."""
+        return self._raw
 
     def normalized(self, raw: Scores) -> Scores:
         """
