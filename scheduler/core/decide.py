@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from scheduler.framework.diagnosis import FitError, PluginRefusals, add_reasons
-from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter, NodeScorer
+from scheduler.framework.interface import LEAST, Candidate, Feasible, Narrowed, NodeFilter, NodeScorer
+from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable
@@ -26,9 +27,6 @@ from scheduler.state.arrays import Mask, Rows, Scores
 from scheduler.state.snapshot import Snapshot
 
 NO_NODES: Final = "no nodes available to schedule pods"
-
-#: Less than any total: scores are from 0 to 100.
-_BELOW_ALL: Final = -1
 
 #: Fewest nodes that sampling may look for, as upstream's minFeasibleNodesToFind.
 _FEWEST_FEASIBLE: Final = 100
@@ -79,7 +77,8 @@ class Standings:
         """
         (row, total) of the chosen node, then of the others from the highest total down.
 
-        O(n_most), or O(n_most * n_rows) where fewer nodes share the highest total.
+        O(n_most), or O(n_most * n_rows) where fewer nodes share the highest total. Totals are written meanwhile, and
+        are what they were afterwards.
         """
         totals = self.totals
         n_most = min(n_most, self.feasible.n)
@@ -89,12 +88,13 @@ class Standings:
         ranked = [(row, totals.item(row)) for row in rows]
         if len(ranked) < n_most:
             # Whoever is ranked steps aside for the next: a copy of all totals would cost as much as finding it.
-            for row, _ in ranked:
-                totals[row] = _BELOW_ALL
+            passed = LEAST[totals.dtype]
+            for row in rows:
+                totals[row] = passed
             while len(ranked) < n_most:
                 row = self.feasible.best(totals)
                 ranked.append((row, totals.item(row)))
-                totals[row] = _BELOW_ALL
+                totals[row] = passed
             for row, total in ranked:
                 totals[row] = total
         return ranked
@@ -329,9 +329,22 @@ def _scored(
     observer.enter("Score")
     for name, weight, scorer in scorers:
         observer.evaluated(name, "Score")
-        # That scores are from 0 to 100 is a property of every plugin in the tree, tested there and not here.
+        # That scores are from 0 to 100 is a property of every plugin in the tree, as long as no amount wraps.
         normalized = scorer.normalized(scorer.raw())
+        if snapshot.nodes.may_wrap and (problem := _out_of_range(name, normalized, feasible)):
+            observer.leave("Score", Code.ERROR)
+            return Failed(problem)
         scores.append((name, weight, normalized))
         total += normalized if weight == 1 else np.multiply(normalized, weight, dtype=total.dtype)
     observer.leave("Score", Code.SUCCESS)
     return total, scores
+
+
+def _out_of_range(name: str, normalized: Scores, feasible: Feasible) -> str:
+    """What is wrong with a plugin's scores, empty where nothing is (runtime/framework.go, RunScorePlugins, 1.36)."""
+    rows = (feasible.mask & ((normalized < 0) | (normalized > MAX_NODE_SCORE))).nonzero()[0]
+    if not len(rows):
+        return ""
+    problem = f'plugin "{name}" returns an invalid score {normalized.item(rows.item(0))}'
+    expected = f"it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+    return f"applying score defaultWeights on Score plugins: {problem}, {expected}"

@@ -18,7 +18,7 @@ from scheduler.state.snapshot import Snapshot
 _T = TypeVar("_T")
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-#: Arrays kept per plugin: at 5,000 nodes 40 KB each.
+#: Arrays kept per plugin: at 5,000 nodes 10 KB each, or 5.
 _KEPT_ARRAYS: Final = 256
 
 #: Rows up to which a formula is computed row by row: 2 to 5 µs each, while arrays take 15 to 25 µs however short.
@@ -45,6 +45,7 @@ class PerSpec(Generic[_T]):
 class _Kept(Generic[_Scalar]):
     version: int
     array: npt.NDArray[_Scalar]
+    may_wrap: bool
     #: See `PerRow.tally`; none where a value has changed since.
     tally: Sequence[int] = ()
 
@@ -56,9 +57,10 @@ class PerRow(Generic[_Scalar]):
     What makes scoring cheap: between two decisions about like pods one node has changed, not 5,000.
     """
 
-    def __init__(self, dtype: type[_Scalar]) -> None:
-        """Nothing is kept; arrays will be of this type."""
+    def __init__(self, dtype: type[_Scalar], wide: type[_Scalar] | None = None) -> None:
+        """Nothing is kept; arrays will be of type `dtype`, and of type `wide` once amounts are so large as to wrap."""
         self._dtype = dtype
+        self._wide = dtype if wide is None else wide
         self._kept: OrderedDict[Hashable, _Kept[_Scalar]] = OrderedDict()
 
     def of(
@@ -80,12 +82,20 @@ class PerRow(Generic[_Scalar]):
         log = snapshot.nodes.usage_log
         kept = self._kept.get(key)
         changed = None if kept is None else log.since(kept.version)
-        if kept is None or changed is None or len(kept.array) != snapshot.n_rows:
-            kept = self._kept[key] = _Kept(log.version, self._filled(compute(slice(None)), snapshot.n_rows))
+        may_wrap = snapshot.nodes.may_wrap
+        if (
+            kept is None
+            or changed is None
+            or len(kept.array) != snapshot.n_rows
+            or kept.may_wrap is not may_wrap
+        ):
+            dtype = self._wide if may_wrap else self._dtype
+            array = _filled(compute(slice(None)), snapshot.n_rows, dtype)
+            kept = self._kept[key] = _Kept(log.version, array, may_wrap)
             if len(self._kept) > _KEPT_ARRAYS:
                 self._kept.popitem(last=False)
         elif changed:
-            if len(changed) <= _FEW_ROWS and not snapshot.nodes.may_wrap:
+            if len(changed) <= _FEW_ROWS and not may_wrap:
                 for row in changed:
                     value = compute(row)
                     if kept.tally and kept.array.item(row) != value:
@@ -105,6 +115,7 @@ class PerRow(Generic[_Scalar]):
             kept.tally = np.bincount(kept.array).tolist()
         return kept.tally
 
-    def _filled(self, values: npt.NDArray[np.generic] | int, n_rows: int) -> npt.NDArray[_Scalar]:
-        """An array of its own of shape (n_rows,); the same value everywhere where a formula looks at no column."""
-        return np.array(np.broadcast_to(values, n_rows), dtype=self._dtype)
+
+def _filled(values: npt.NDArray[np.generic] | int, n_rows: int, dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
+    """An array of its own of shape (n_rows,); the same value everywhere where a formula looks at no column."""
+    return np.array(np.broadcast_to(values, n_rows), dtype=dtype)

@@ -54,7 +54,7 @@ PreFiltered = NodeFilter | Narrowed | Skip | Status
 
 #: The least and the most that scores of each type can be; asking numpy takes longer than finding the highest.
 _LIMITS: Final = {np.dtype(each): np.iinfo(each) for each in (np.int16, np.int32, np.int64)}
-_LEAST: Final = {dtype: limits.min for dtype, limits in _LIMITS.items()}
+LEAST: Final = {dtype: limits.min for dtype, limits in _LIMITS.items()}
 _MOST: Final = {dtype: limits.max for dtype, limits in _LIMITS.items()}
 
 
@@ -76,7 +76,7 @@ class Feasible:
         row = int(amounts.argmax())
         if self.mask.item(row):
             return row
-        np.copyto(amounts, _LEAST[amounts.dtype], where=~self.mask)
+        np.copyto(amounts, LEAST[amounts.dtype], where=~self.mask)
         return int(amounts.argmax())
 
     def highest(self, amounts: Scores) -> int:
@@ -88,7 +88,7 @@ class Feasible:
         row = amounts.argmax()
         if self.mask.item(row):
             return amounts.item(row)
-        return int(np.maximum.reduce(amounts, where=self.mask, initial=_LEAST[amounts.dtype]))
+        return int(np.maximum.reduce(amounts, where=self.mask, initial=LEAST[amounts.dtype]))
 
     def lowest(self, amounts: Scores) -> int:
         """The smallest amount on a feasible row; there must be one. As quick as `highest`."""

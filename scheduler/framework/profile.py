@@ -36,8 +36,9 @@ class Profile:
     totals_dtype: np.dtype[np.signedinteger] = field(init=False)
 
     def __post_init__(self) -> None:
-        highest = MAX_NODE_SCORE * sum(weighted.weight for weighted in self.scorers)
-        object.__setattr__(self, "totals_dtype", np.result_type(np.int16, np.min_scalar_type(-highest)))
+        # A weight may be negative; one number is left that no total is.
+        most = MAX_NODE_SCORE * sum(abs(weighted.weight) for weighted in self.scorers) + 1
+        object.__setattr__(self, "totals_dtype", np.result_type(np.int16, np.min_scalar_type(-most)))
 
     def requeuers(self) -> Iterator[Requeuer]:
         """Every plugin that can refuse a pod and names events that may lift the refusal, each once."""

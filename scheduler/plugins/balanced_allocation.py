@@ -39,7 +39,7 @@ class NodeResourcesBalancedAllocation:
         self._resources = tuple(resource.name for resource in args.resources)
         self._request = PerSpec(balanced_request)
         #: By what is requested of the configured resources.
-        self._kept = PerRow(np.int16)
+        self._kept: PerRow[np.signedinteger] = PerRow(np.int16, wide=np.int64)
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Nothing to do where the pod requests none of the configured resources."""
@@ -59,7 +59,7 @@ class _BalanceScorer:
         snapshot: Snapshot,
         resources: Sequence[str],
         request: Mapping[str, int],
-        kept: PerRow[np.int16],
+        kept: PerRow[np.signedinteger],
     ) -> None:
         self._snapshot = snapshot
         self._resources = resources

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -55,6 +55,9 @@ EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
 #: In the order of the rules.
 _REFUSALS: Final = (AFFINITY_NOT_MET, ANTI_AFFINITY_BROKEN, EXISTING_ANTI_AFFINITY_BROKEN)
 
+#: Terms that select a pod and are added to its own: making a sum anew takes 10 µs for each.
+_FEW_TERMS: Final = 2
+
 #: Tables of normalized scores that are kept, and sums in each at most: 32 KB.
 _KEPT_TABLES: Final = 64
 _TABLE_SIZE: Final = 4096
@@ -64,7 +67,7 @@ NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 
 
 class _Both:
-    """A spec's own preferred terms, and those of running pods that select one of its label sets."""
+    """Owner of the sum of a spec's own preferred terms and of those of running pods that select a label set."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -80,8 +83,6 @@ class _Asked:
     anti: tuple[tuple[PodMatcher, str, int], ...]
     #: Matcher, topology key and signed weight; terms that ask the same are one, with their weights added up.
     preferred: tuple[tuple[PodMatcher, str, int], ...]
-    #: Who owns the sums of these terms and of those that select a label set.
-    with_labels: WeakKeyDictionary[LabelSet, _Both] = field(default_factory=WeakKeyDictionary)
 
 
 class InterPodAffinity:
@@ -100,6 +101,7 @@ class InterPodAffinity:
         #: Sums over the pods that a spec's own preferred terms select; they hold counts that nobody else may hold.
         self._preferring: KeptSums[_Asked] = KeptSums(MAX_COUNTED)
         self._both: KeptSums[_Both] = KeptSums(MAX_COUNTED)
+        self._owners: WeakKeyDictionary[_Asked, WeakKeyDictionary[LabelSet, _Both]] = WeakKeyDictionary()
         #: Specs that a limit above one pod per domain kept off some node: any pod that leaves may let them in.
         self._kept_out_by_limits: WeakSet[PodSpec] = WeakSet()
 
@@ -167,20 +169,27 @@ class InterPodAffinity:
         towards: Sequence[Weighted],
     ) -> Amounts | None:
         """
-        All terms in one sum, where pods with these labels come in numbers.
+        All terms in one sum, where few select the pod and pods with these labels come in numbers.
 
-        Where each has labels of its own, those of the spec stay apart: they are the same for all of these pods.
+        Else one for the spec and one for the label set: where each pod has a spec or labels of its own, the other is
+        the same for all of them.
         """
-        if own and towards and label_set.n_pods > 1:
-            both = asked.with_labels.get(label_set)
-            if both is None:
-                both = asked.with_labels[label_set] = _Both()
-            return _summed(self._both, both, snapshot, [*own, *towards])
+        if own and 0 < len(towards) <= _FEW_TERMS and label_set.n_pods > 1:
+            return _summed(self._both, self._owner(asked, label_set), snapshot, [*own, *towards])
         preferring = _summed(self._preferring, asked, snapshot, own)
         scoring = _summed(self._scoring, label_set, snapshot, towards)
         if preferring is None or scoring is None:
             return scoring if preferring is None else preferring
         return preferring + scoring
+
+    def _owner(self, asked: _Asked, label_set: LabelSet) -> _Both:
+        owners = self._owners.get(asked)
+        if owners is None:
+            owners = self._owners[asked] = WeakKeyDictionary()
+        owner = owners.get(label_set)
+        if owner is None:
+            owner = owners[label_set] = _Both()
+        return owner
 
     def _existing_anti_affinity(self, candidate: Candidate, snapshot: Snapshot) -> Mask | None:
         """Nodes in whose domains no pod's anti-affinity keeps this one out; None where that is so of all of them."""
@@ -394,7 +403,8 @@ class _AffinityScorer:
 
 
 def _scaled(above: Scores, span: int) -> Scores:
-    return (100.0 * (above.astype(np.float64) / float(span))).astype(np.int16)
+    # By way of int64, which holds what lies above the highest feasible sum too.
+    return (100.0 * (above.astype(np.float64) / float(span))).astype(np.int64).astype(np.int16)
 
 
 @lru_cache(maxsize=_KEPT_TABLES)

@@ -70,7 +70,7 @@ class NodeResourcesFit:
         #: By what is asked: nodes that have the room, what the others are short of, and scores.
         self._rooms = PerRow(np.bool_)
         self._shortages = PerRow(np.uint8)
-        self._kept = PerRow(np.int16)
+        self._kept: PerRow[np.signedinteger] = PerRow(np.int16, wide=np.int64)
         #: Score from 0 to 100 per percent of utilisation, for RequestedToCapacityRatio.
         self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
 
@@ -265,7 +265,7 @@ class _RoomScorer:
         request: Mapping[str, int],
         strategy: ScoringStrategy,
         shape: Amounts | None,
-        kept: PerRow[np.int16],
+        kept: PerRow[np.signedinteger],
     ) -> None:
         self._snapshot = snapshot
         self._request = request
@@ -333,8 +333,9 @@ def most_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
 
 
 def ratio_scores(requested: Amount, allocatable: Amount, shape: Amounts) -> Amount:
-    """The shape's score at the percentage requested; 0 where there is nothing."""
-    return at(shape, most_allocated_scores(requested, allocatable)) * (allocatable > 0)
+    """The shape's score at the percentage requested, which is beyond its ends where it wrapped; 0 for nothing."""
+    percentage = lesser(at_least(0, most_allocated_scores(requested, allocatable)), 100)
+    return at(shape, percentage) * (allocatable > 0)
 
 
 def shape_table(shape: Sequence[ShapePoint]) -> Amounts:

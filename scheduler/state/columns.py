@@ -22,7 +22,7 @@ _REMEMBERED_CHANGES: Final = 16
 #: Rows for each of which an array takes as much memory as a dict for one row with pods.
 _SPARSE_SHARE: Final = 16
 
-#: Topology keys and thresholds for which counts keep who reaches them, 5 KB each at 5,000 nodes.
+#: Topology keys and thresholds for which counts keep who reaches them, 10 KB each at 5,000 nodes.
 _KEPT_THRESHOLDS: Final = 8
 
 #: Pairs of pods on a node and its domain that are listed.

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V", bound=Hashable)
 
-#: Selections whose counts are kept; at 5,000 nodes 80 KB each. Past this many the one that was asked longest ago is
-#: counted anew when it is asked again: a tenant's pods can ask as many questions as they have selectors.
+#: Selections whose counts are kept; at 5,000 nodes 80 KB each, 120 where pods are spread by default. Past this many
+#: the one that was asked longest ago is counted anew when it is asked again: a tenant's pods can ask as many questions
+#: as they have selectors.
 MAX_COUNTED: Final = 2048
 
 
