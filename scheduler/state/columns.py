@@ -251,15 +251,17 @@ class Pairs:
 
     def follow(self, changes: Sequence[tuple[int, int]], version: int) -> None:
         """The pods have changed by these (row, delta) since, and are of that version now."""
+        n_rows_with = self._n_rows_with
         for row, delta in changes:
             if row < len(self.of_row):
                 before = self.of_row.item(row)
                 self.of_row[row] = after = before + delta * self.n_ids
-                self._n_rows_with[after] += 1
-                self._n_rows_with[before] -= 1
-                if self._n_rows_with[after] == 1 or not self._n_rows_with[before]:
+                n_rows_with[after] += 1
+                n_rows_with[before] -= 1
+                if n_rows_with[after] == 1 or not n_rows_with[before]:
                     self._occurring = None
-                    self._n_rows_with += Counter()  # forgets those that no row has any more
+                if not n_rows_with[before]:
+                    del n_rows_with[before]
         self.version = version
 
 

@@ -3,7 +3,8 @@ What a shape's constraints cost the whole path: its pods and plain ones are deal
 
 Within a minute a machine changes its speed by more than shapes differ, and a server that has listed 5,000 pods is
 slower than one that has listed 1,000. Here both kinds meet the same second, the same server and the same running pods:
-plain ones against plain ones give 1.00 to within 2 %, where two runs in a row gave 0.7 to 1.4.
+on the embedded cluster plain ones against plain ones give 1.00 to within 2 %, where two runs in a row gave 0.7 to 1.4.
+A real server, which shares its cores, stalls for longer than a block now and then: one round there tells nothing.
 """
 
 from __future__ import annotations
