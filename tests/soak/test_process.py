@@ -34,6 +34,7 @@ _BOUNDED = (
     "NodeTable.taint_sets",
     "PerRow._kept",
     "_Kept.array",
+    "_Kept.tally",
     "TaintToleration.",
     "_SoftTaints.",
     "ImageLocality._kept",
