@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 from scheduler.framework.interface import (
     Candidate,
@@ -34,6 +34,8 @@ from scheduler.framework.verdicts import SKIP, Code, Refusals, Status
 from scheduler.observe.series import Histogram, HistogramSeries
 from scheduler.state.arrays import Mask, Scores
 from scheduler.state.snapshot import Snapshot
+
+_Raw = TypeVar("_Raw")
 
 #: As upstream's `status` label has it; `Code.value` costs ten times a global.
 _SUCCESS: Final = Code.SUCCESS.value
@@ -222,19 +224,19 @@ class _TimedScorePlugin:
         return _TimedNodeScorer(self.name, result, self._stopwatch)
 
 
-class _TimedNodeScorer:
-    def __init__(self, name: str, scorer: NodeScorer[Any], stopwatch: _Stopwatch) -> None:
+class _TimedNodeScorer(Generic[_Raw]):
+    def __init__(self, name: str, scorer: NodeScorer[_Raw], stopwatch: _Stopwatch) -> None:
         self._name = name
         self._scorer = scorer
         self._stopwatch = stopwatch
 
-    def raw(self) -> Any:  # noqa: ANN401 - between the plugin and itself
+    def raw(self) -> _Raw:
         started_s = self._stopwatch.now_s()
         scores = self._scorer.raw()
         self._stopwatch.stop(self._name, "Score", started_s)
         return scores
 
-    def normalized(self, raw: Any) -> Scores:  # noqa: ANN401 - likewise
+    def normalized(self, raw: _Raw) -> Scores:
         started_s = self._stopwatch.now_s()
         scores = self._scorer.normalized(raw)
         # The same array means that the plugin does not normalise; upstream makes no call then.

@@ -219,7 +219,7 @@ class Reached:
     version: int
     column_version: int
 
-    def move(self, row: int, reaches: bool) -> None:  # noqa: FBT001  (the new truth about the row)
+    def move(self, row: int, *, reaches: bool) -> None:
         """The row reaches it now, or does not any more."""
         if self.mask.item(row) != reaches:
             self.mask[row], self.below[row] = reaches, not reaches
@@ -408,7 +408,7 @@ class RowCounts:
             if row >= n_rows or ids.item(row) == ABSENT:
                 continue
             if totals is None:
-                kept.move(row, self.at(row) >= least and (among is None or among.item(row)))
+                kept.move(row, reaches=self.at(row) >= least and (among is None or among.item(row)))
             elif mask.item(row) != (totals.item(ids.item(row)) >= least):
                 return False
         kept.version = self.version

@@ -3,6 +3,7 @@
 import random
 import re
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,9 +31,9 @@ def _standings(subject: ProductSubject, pod: Json) -> Standings:
     return decision.standings
 
 
-def _pod(name: str, *, cpu: str = "1", memory: str = "1Gi", **rest: object) -> Json:
+def _pod(name: str, *, cpu: str = "1", memory: str = "1Gi", **rest: Any) -> Json:
     requests = {"cpu": cpu, "memory": memory}
-    return build.pod(name, containers=[build.container(requests=requests)], **rest)  # type: ignore[arg-type]
+    return build.pod(name, containers=[build.container(requests=requests)], **rest)
 
 
 def _nodes(subject: ProductSubject, n: int) -> None:

@@ -99,9 +99,6 @@ async def test_stopping_ends_open_watches():
             assert await events.next() is not None
 
 
-# -- watches -------------------------------------------------------------------------------------------------
-
-
 async def test_stopping_leaves_no_half_of_a_connection_that_is_just_coming():
     """asyncio ends such a one with an AssertionError and an unclosed transport (Python 3.11)."""
     cluster = DevCluster()
@@ -116,6 +113,9 @@ async def test_stopping_leaves_no_half_of_a_connection_that_is_just_coming():
         await cluster.stop()
         gc.collect()
     assert [str(each.message) for each in warned] == []
+
+
+# -- watches -------------------------------------------------------------------------------------------------
 
 
 async def test_bookmarks_come_as_often_as_asked_for():
