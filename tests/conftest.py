@@ -4,9 +4,28 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler.core.decide import Decision, Placement
+from scheduler.core.repeating import Repeating
+from scheduler.framework.profile import Profile
+from scheduler.model.pods import Pod
 from tests.apiserver import Address, RealApiServer, assets
+from tests.core.shadow import check
 
 _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
+
+
+@pytest.fixture(autouse=True)
+def _every_decision_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test is about: each decision of its machines is made once more, without what the last one left."""
+    decide = Repeating.decide
+
+    def checked(repeating: Repeating, pod: Pod, profile: Profile) -> Decision:
+        decision = decide(repeating, pod, profile)
+        if isinstance(decision, Placement) and len(repeating):
+            check(pod, repeating.snapshot, profile, decision)
+        return decision
+
+    monkeypatch.setattr(Repeating, "decide", checked)
 
 
 @pytest.fixture(scope="session")

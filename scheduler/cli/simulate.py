@@ -23,7 +23,7 @@ from scheduler.cli.asking.report import report
 from scheduler.cli.asking.sources import add_source_arguments, manifests_of, read_world, settings_of
 from scheduler.cli.asking.world import World
 from scheduler.cli.explain import explain_pod
-from scheduler.core.decide import Chance
+from scheduler.core.standings import Chance
 from scheduler.errors import SettingsError
 from scheduler.explain.creating import Plan
 from scheduler.explain.simulating import Simulation, node_shares, placed_in_turn, zone_shares

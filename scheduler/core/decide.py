@@ -9,95 +9,27 @@ Nothing is written: the same arguments give the same answer. Source: schedule_on
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import numpy as np
 
-from scheduler.framework.diagnosis import FitError, PluginRefusals, add_reasons
-from scheduler.framework.interface import LEAST, Candidate, Feasible, Narrowed, NodeFilter, NodeScorer
+from scheduler.core.standings import Chance, Filtered, Refused, Scored, Standings, weighted_scores
+from scheduler.framework.diagnosis import FitError, PluginRefusals
+from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeScorer
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable
+from scheduler.framework.verdicts import SKIP, Code, Refusals, Skip, Status, unresolvable
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Mask, Rows, Scores
+from scheduler.state.arrays import Mask, Scores
 from scheduler.state.snapshot import Snapshot
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
 #: Fewest nodes that sampling may look for, as upstream's minFeasibleNodesToFind.
 _FEWEST_FEASIBLE: Final = 100
-
-
-class Chance(Protocol):
-    """Where ties are drawn from; seeded outside."""
-
-    def randrange(self, stop: int, /) -> int:
-        """A number from 0 to stop - 1."""
-        ...
-
-
-class _Refused(NamedTuple):
-    """A filter, the nodes before and after it (bool arrays of shape (n_rows,)), and how many it refused."""
-
-    node_filter: NodeFilter
-    before: Mask
-    after: Mask
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class Standings:
-    """
-    How the nodes stood in one decision: the cycle's own arrays, so to be read before the next stimulus only.
-
-    `chosen`: a row. `leaders`: the feasible rows of the highest total, in ascending order. `totals`: array of shape
-    (n_rows,), valid on feasible rows, as are `scores`: plugin, weight, and its unweighted scores; none where one node
-    alone was feasible. `refused`: the filters that refused nodes, in order.
-    """
-
-    chosen: int
-    leaders: Rows
-    feasible: Feasible
-    totals: Scores
-    scores: Sequence[tuple[str, int, Scores]]
-    refused: Sequence[_Refused]
-
-    def rejected(self) -> Counter[str]:
-        """How many nodes were refused for each reason by the filter that refused them first. O(n_rows) per filter."""
-        counts: Counter[str] = Counter()
-        for one in self.refused:
-            add_reasons(counts, one.node_filter.refusals(), one.before ^ one.after, one.n)
-        return counts
-
-    def leading(self, n_most: int) -> list[tuple[int, int]]:
-        """
-        (row, total) of the chosen node, then of the others from the highest total down.
-
-        O(n_most), or O(n_most * n_rows) where fewer nodes share the highest total. Totals are written meanwhile, and
-        are what they were afterwards.
-        """
-        totals = self.totals
-        n_most = min(n_most, self.feasible.n)
-        rows = [self.chosen]
-        if len(self.leaders) > 1:
-            rows += [row for row in self.leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
-        ranked = [(row, totals.item(row)) for row in rows]
-        if len(ranked) < n_most:
-            # Whoever is ranked steps aside for the next: a copy of all totals would cost as much as finding it.
-            passed = LEAST[totals.dtype]
-            for row in rows:
-                totals[row] = passed
-            while len(ranked) < n_most:
-                row = self.feasible.best(totals)
-                ranked.append((row, totals.item(row)))
-                totals[row] = passed
-            for row, total in ranked:
-                totals[row] = total
-        return ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,62 +60,57 @@ class Failed:
 Decision = Placement | NoFit | Failed
 
 
-@dataclass(slots=True)
-class _Filtered:
-    """The outcome of PreFilter: filters to run, and the nodes that they are run on."""
-
-    filters: list[tuple[str, NodeFilter]] = field(default_factory=list)
-    narrowing: dict[str, frozenset[str]] = field(default_factory=dict)
-    #: Each filter that took nodes from those before it, in order.
-    refused: list[_Refused] = field(default_factory=list)
-
-
 def decide(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer) -> Decision:
     """The best node for the pod, ties drawn by `chance`. O(n_rows) per plugin that has work to do."""
-    decision = _decided(pod, snapshot, observer.begin(profile), chance, observer)
+    decision = decided(pod, snapshot, observer.begin(profile), chance, observer)
     observer.end()
     return decision
 
 
-def _decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer) -> Decision:
+def decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer) -> Decision:
+    """What `decide` says, where the observer has been told of the beginning and is still to be told of the end."""
     if snapshot.n_nodes == 0:
         return Failed(NO_NODES, unschedulable=True)
     candidate = Candidate(pod, snapshot.label_set(pod))
     filtered = _prefilter(candidate, snapshot, profile, observer)
-    if not isinstance(filtered, _Filtered):
+    if not isinstance(filtered, Filtered):
         return filtered
     observer.enter("Filter")
-    nodes = _candidate_nodes(snapshot, filtered)
+    nodes = filtered.nodes = _candidate_nodes(snapshot, filtered)
     mask = _run_filters(nodes, filtered, observer)
     mask = _sampled(_nominated_first(pod, snapshot, mask), profile, chance)
     observer.leave("Filter", Code.SUCCESS)
     feasible = Feasible(mask)
     if feasible.n == 0:
         return NoFit(_diagnosed(snapshot, filtered, nodes))
-    scored = _scored(candidate, snapshot, profile, feasible, observer)
+    scored = _scored(candidate, snapshot, profile, feasible, filtered, observer)
     if isinstance(scored, Failed):
         return scored
     totals, scores = scored
-    (leaders,) = ((totals == totals.item(feasible.best(totals))) & mask).nonzero()
-    chosen = leaders.item(0 if len(leaders) == 1 else chance.randrange(len(leaders)))
-    standings = Standings(chosen, leaders, feasible, totals, scores, filtered.refused)
-    return Placement(snapshot.nodes.name_of(chosen), snapshot.n_nodes, feasible.n, standings)
+    return placed(snapshot, Standings.drawn(feasible, totals, scores, filtered, chance))
+
+
+def placed(snapshot: Snapshot, standings: Standings) -> Placement:
+    """The decision for the chosen node."""
+    name = snapshot.nodes.name_of(standings.chosen)
+    return Placement(name, snapshot.n_nodes, standings.feasible.n, standings)
 
 
 def _prefilter(
     candidate: Candidate, snapshot: Snapshot, profile: Profile, observer: Observer
-) -> _Filtered | NoFit | Failed:
+) -> Filtered | NoFit | Failed:
     """
     Every plugin's look at the pod, in order.
 
     UnschedulableAndUnresolvable stops at once; Unschedulable is remembered and fails after all have run.
     """
     observer.enter("PreFilter")
-    filtered = _Filtered()
+    filtered = Filtered()
     refused: list[tuple[str, Status]] = []
     for plugin in profile.filters:
         result = plugin.prefilter(candidate, snapshot)
-        if result is SKIP:
+        if isinstance(result, Skip):
+            filtered.lasts &= result is SKIP
             continue
         observer.evaluated(plugin.name, "PreFilter")
         if isinstance(result, Status):
@@ -202,8 +129,8 @@ def _prefilter(
 
 
 def _after_prefilter(
-    snapshot: Snapshot, filtered: _Filtered, refused: Sequence[tuple[str, Status]], observer: Observer
-) -> _Filtered | NoFit:
+    snapshot: Snapshot, filtered: Filtered, refused: Sequence[tuple[str, Status]], observer: Observer
+) -> Filtered | NoFit:
     if not refused and filtered.narrowing and not frozenset.intersection(*filtered.narrowing.values()):
         refused = [(name, _nothing_left(filtered.narrowing)) for name in filtered.narrowing]
     if not refused:
@@ -223,7 +150,7 @@ def _nothing_left(narrowing: dict[str, frozenset[str]]) -> Status:
     return unresolvable(f"node(s) didn't satisfy plugin(s) [{names}] simultaneously")
 
 
-def _candidate_nodes(snapshot: Snapshot, filtered: _Filtered) -> Mask:
+def _candidate_nodes(snapshot: Snapshot, filtered: Filtered) -> Mask:
     """Live nodes, only the named ones where PreFilter narrowed them. A fresh array."""
     if not filtered.narrowing:
         return snapshot.alive.copy()
@@ -235,15 +162,17 @@ def _candidate_nodes(snapshot: Snapshot, filtered: _Filtered) -> Mask:
     return mask & snapshot.alive
 
 
-def _run_filters(nodes: Mask, filtered: _Filtered, observer: Observer) -> Mask:
+def _run_filters(nodes: Mask, filtered: Filtered, observer: Observer) -> Mask:
     mask = nodes
     n_left = int(np.count_nonzero(mask))
     for name, node_filter in filtered.filters:
         observer.evaluated(name, "Filter")
-        before, mask = mask, mask & node_filter.fits()
+        fitting = node_filter.fits()
+        filtered.masks.append(fitting)
+        before, mask = mask, mask & fitting
         n_before, n_left = n_left, int(np.count_nonzero(mask))
         if n_left < n_before:
-            filtered.refused.append(_Refused(node_filter, before, mask, n_before - n_left))
+            filtered.refused.append(Refused(node_filter, before, mask, n_before - n_left))
         if not n_left:
             break
     return mask
@@ -278,7 +207,7 @@ def _sampled(mask: Mask, profile: Profile, chance: Chance) -> Mask:
     return sampled
 
 
-def _diagnosed(snapshot: Snapshot, filtered: _Filtered, nodes: Mask) -> FitError:
+def _diagnosed(snapshot: Snapshot, filtered: Filtered, nodes: Mask) -> FitError:
     """Per node the first plugin that refuses it, in filter order; asked only where no node is left."""
     parts: list[PluginRefusals] = []
     rejecting: set[str] = set()
@@ -302,15 +231,20 @@ def _diagnosed(snapshot: Snapshot, filtered: _Filtered, nodes: Mask) -> FitError
 
 
 def _scored(
-    candidate: Candidate, snapshot: Snapshot, profile: Profile, feasible: Feasible, observer: Observer
-) -> tuple[Scores, list[tuple[str, int, Scores]]] | Failed:
+    candidate: Candidate,
+    snapshot: Snapshot,
+    profile: Profile,
+    feasible: Feasible,
+    filtered: Filtered,
+    observer: Observer,
+) -> tuple[Scores, list[Scored]] | Failed:
     """
-    Weighted sum of all scores, and what was added up: plugin, weight, scores. One feasible node is not scored at all.
+    Weighted sum of all scores, and what was added up. One feasible node is not scored at all.
 
     Arrays are of shape (n_rows,): the sum of the profile's `totals_dtype`, scores int16.
     """
     total: Scores = np.zeros(snapshot.n_rows, dtype=profile.totals_dtype)
-    scores: list[tuple[str, int, Scores]] = []
+    scores: list[Scored] = []
     if feasible.n == 1 or not profile.scorers:
         return total, scores
     observer.enter("PreScore")
@@ -318,7 +252,8 @@ def _scored(
     for weighted in profile.scorers:
         name = weighted.plugin.name
         result = weighted.plugin.prescore(candidate, snapshot, feasible)
-        if result is SKIP:
+        if isinstance(result, Skip):
+            filtered.lasts &= result is SKIP
             continue
         observer.evaluated(name, "PreScore")
         if isinstance(result, Status):
@@ -334,8 +269,8 @@ def _scored(
         if snapshot.nodes.may_wrap and (problem := _out_of_range(name, normalized, feasible)):
             observer.leave("Score", Code.ERROR)
             return Failed(problem)
-        scores.append((name, weight, normalized))
-        total += normalized if weight == 1 else np.multiply(normalized, weight, dtype=total.dtype)
+        scores.append(Scored(name, weight, normalized, scorer))
+        total += weighted_scores(normalized, weight, total.dtype)
     observer.leave("Score", Code.SUCCESS)
     return total, scores
 

@@ -20,8 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from scheduler.core.decide import Chance, Failed, NoFit, Placement, decide
+from scheduler.core.decide import Failed, NoFit, Placement
 from scheduler.core.recording import DECISION_ANNOTATION, decision_record
+from scheduler.core.repeating import Repeating
+from scheduler.core.standings import Chance
 from scheduler.core.telling import attempted, failed_event, failure
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -102,8 +104,7 @@ class Machine:
         self.queue = queue
         self._snapshot = Snapshot(state)
         self._profiles = profiles
-        self._chance = chance
-        self._observer = observer if observer is not None else Unobserved()
+        self._deciding = Repeating(self._snapshot, chance, observer if observer is not None else Unobserved())
         self._records_decisions = records_decisions
         #: Unassigned pods of our profiles as last seen, wherever in the queue or in a bind they are.
         self._pending: dict[str, Pod] = {}
@@ -310,7 +311,7 @@ class Machine:
         if profile is None or self.state.is_assumed(pod.uid):
             self.queue.done(pod.uid)
             return []
-        decision = decide(pod, self._snapshot, profile, self._chance, self._observer)
+        decision = self._deciding.decide(pod, profile)
         match decision:
             case Placement():
                 return self._place(queued, decision, now_s)

@@ -16,7 +16,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.decide import Placement, Standings
+from scheduler.core.decide import Placement
+from scheduler.core.standings import Standings
 from scheduler.state.node_table import NodeTable
 
 DECISION_ANNOTATION: Final = "affinity-scheduler.io/decision"
@@ -70,7 +71,7 @@ def ranked_nodes(standings: Standings, nodes: NodeTable, n_most: int) -> tuple[R
     ranked = []
     for row, total in standings.leading(n_most):
         scores = {}
-        for name, weight, normalized in standings.scores:
+        for name, weight, normalized, _ in standings.scores:
             points = weight * normalized.item(row)
             if points:
                 scores[name] = points

@@ -13,8 +13,9 @@ from typing import Final, assert_never
 import numpy as np
 from msgspec.structs import replace as with_parts
 
-from scheduler.core.decide import Chance, Decision, Failed, NoFit, Placement, decide
+from scheduler.core.decide import Decision, Failed, NoFit, Placement, decide
 from scheduler.core.recording import DecisionRecord, RankedNode, ranked_nodes
+from scheduler.core.standings import Chance
 from scheduler.explain.affinity import affinity_findings
 from scheduler.explain.answers import Explanation, NodeGroup, State
 from scheduler.explain.grouping import grouped

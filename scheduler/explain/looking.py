@@ -11,7 +11,7 @@ from typing import Final
 from scheduler.explain.answers import PodRef, Pods
 from scheduler.framework.interface import Candidate, Narrowed
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import SKIP, Refusals, Status
+from scheduler.framework.verdicts import Refusals, Skip, Status
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT, LabelColumn
@@ -102,7 +102,7 @@ def looked(
     refusals: list[tuple[str, Refusals]] = []
     for plugin in profile.filters:
         result = plugin.prefilter(candidate, snapshot)
-        if result is SKIP:
+        if isinstance(result, Skip):
             continue
         if isinstance(result, Status):
             return plugin.name, result

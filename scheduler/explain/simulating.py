@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.core.decide import Chance, Placement, decide
+from scheduler.core.decide import Placement, decide
+from scheduler.core.standings import Chance
 from scheduler.explain.answers import API_VERSION, Answer, Explanation
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile

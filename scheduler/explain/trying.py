@@ -15,7 +15,8 @@ from typing import Final, assert_never
 
 import msgspec
 
-from scheduler.core.decide import Chance, Decision, Placement, decide
+from scheduler.core.decide import Decision, Placement, decide
+from scheduler.core.standings import Chance
 from scheduler.explain.answers import (
     AddRoom,
     AllowSkew,

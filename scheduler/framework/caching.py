@@ -79,7 +79,7 @@ class PerRow(Generic[_Scalar]):
 
         Cost: O(rows changed since the last time), O(n_rows) the first time and after a burst of changes.
         """
-        log = snapshot.nodes.usage_log
+        log = snapshot.nodes.moved
         kept = self._kept.get(key)
         changed = None if kept is None else log.since(kept.version)
         may_wrap = snapshot.nodes.may_wrap

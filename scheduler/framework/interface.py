@@ -41,6 +41,19 @@ class NodeFilter(Protocol):
         ...
 
 
+@runtime_checkable
+class PodFilter(NodeFilter, Protocol):
+    """A filter that reads pods, and is asked again where nothing but those has changed. All others stay right."""
+
+    def again(self, rows: Sequence[int]) -> Mask:
+        """
+        What `fits` would be now that pods came to these rows or left them.
+
+        The array of last time, changed at none but these rows, or another one.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Narrowed:
     """A filter together with the only node names that can be feasible."""
@@ -59,7 +72,9 @@ _MOST: Final = {dtype: limits.max for dtype, limits in _LIMITS.items()}
 
 
 class Feasible:
-    """The nodes that passed every filter, as scoring sees them."""
+    """The nodes that passed every filter, as scoring sees them: the same object where a decision is repeated."""
+
+    __slots__ = ("mask", "n")
 
     def __init__(self, mask: Mask) -> None:
         #: bool array of shape (n_rows,).
@@ -113,6 +128,14 @@ class NodeScorer(Protocol[_Raw]):
         Scores from 0 to 100: int16 array of shape (n_rows,); rows that are not feasible may hold anything.
 
         `raw` itself where the plugin does not normalise.
+        """
+        ...
+
+    def again(self, rows: Sequence[int]) -> Scores:
+        """
+        What `normalized(raw())` would be now that pods came to these rows or left them, and nothing else has changed.
+
+        The array of last time, changed at none but these rows, or another one. Nodes may have become feasible or not.
         """
         ...
 

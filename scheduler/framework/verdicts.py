@@ -63,9 +63,12 @@ class Skip(Enum):
     """The plugin has nothing to do for this pod: its filter or score is not run in this cycle."""
 
     SKIP = "Skip"
+    FOR_NOW = "Skip for now"
 
 
 SKIP: Final = Skip.SKIP
+#: The same, of a plugin that has something to do once pods have come to other nodes or left some.
+SKIP_FOR_NOW: Final = Skip.FOR_NOW
 
 
 class Refusals:
@@ -135,7 +138,10 @@ class Refusals:
 
     def status_at(self, row: int) -> Status | None:
         """Why the row is refused, None where it fits."""
-        code = int(self.codes[row])
+        if self._codes is None:
+            broken = (s for kept, s in zip(self._rules, self.statuses, strict=True) if not kept.item(row))
+            return next(broken, None)
+        code = self._codes.item(row)
         return None if code == 0 else self.statuses[code - 1]
 
 

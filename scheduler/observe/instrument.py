@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final, Generic, TypeVar
@@ -30,7 +30,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import SKIP, Code, Refusals, Status
+from scheduler.framework.verdicts import Code, Refusals, Skip, Status
 from scheduler.observe.series import Histogram, HistogramSeries
 from scheduler.state.arrays import Mask, Scores
 from scheduler.state.snapshot import Snapshot
@@ -183,7 +183,7 @@ class _TimedFilterPlugin:
         started_s = self._stopwatch.now_s()
         result = self._plugin.prefilter(candidate, snapshot)
         self._stopwatch.stop(self.name, "PreFilter", started_s, _status(result))
-        if result is SKIP or isinstance(result, Status):
+        if isinstance(result, Skip | Status):
             return result
         if isinstance(result, Narrowed):
             timed = _TimedNodeFilter(self.name, result.node_filter, self._stopwatch)
@@ -219,7 +219,7 @@ class _TimedScorePlugin:
         started_s = self._stopwatch.now_s()
         result = self._plugin.prescore(candidate, snapshot, feasible)
         self._stopwatch.stop(self.name, "PreScore", started_s, _status(result))
-        if result is SKIP or isinstance(result, Status):
+        if isinstance(result, Skip | Status):
             return result
         return _TimedNodeScorer(self.name, result, self._stopwatch)
 
@@ -244,9 +244,12 @@ class _TimedNodeScorer(Generic[_Raw]):
             self._stopwatch.stop(self._name, "ScoreExtensionNormalize", started_s)
         return scores
 
+    def again(self, rows: Sequence[int]) -> Scores:
+        return self._scorer.again(rows)
+
 
 def _status(result: PreFiltered | PreScored) -> str:
     """Upstream's status label of a PreFilter or PreScore call."""
-    if result is SKIP:
+    if isinstance(result, Skip):
         return Code.SKIP.value
     return result.code.value if isinstance(result, Status) else _SUCCESS

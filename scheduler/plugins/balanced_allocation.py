@@ -84,6 +84,11 @@ class _BalanceScorer:
         """As they are."""
         return raw
 
+    def again(self, rows: Sequence[int]) -> Scores:
+        """See `NodeScorer`: what a node has left decides about it alone."""
+        del rows  # the log that is read has them
+        return self.raw()
+
     def _columns(self, name: str, rows: Where) -> tuple[Amount, Amount, int] | None:
         """Allocatable, requested and the pod's amount; None where the resource counts on no node."""
         nodes, asked = self._snapshot.nodes, self._request.get(name, 0)

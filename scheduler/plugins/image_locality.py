@@ -12,6 +12,7 @@ that hold an image as of the node's last change; here it is always current.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,6 +97,11 @@ class _ImageScorer:
     def normalized(self, raw: Scores) -> Scores:
         """As they are."""
         return raw
+
+    def again(self, rows: Sequence[int]) -> Scores:
+        """See `NodeScorer`: pods bring no images."""
+        del rows
+        return self._scores
 
 
 def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:

@@ -162,6 +162,11 @@ class _PreferenceScorer:
         """Scaled, not turned around."""
         return default_normalized(raw, self._feasible, reverse=False)
 
+    def again(self, rows: Sequence[int]) -> Scores:
+        """See `NodeScorer`: pods bring no labels, and another node may be the best of the feasible ones."""
+        del rows
+        return self.normalized(self.raw())
+
 
 def rule_matches(rule: NodeRule, node: Node) -> bool:
     """Whether one node satisfies the rule: the answer of the masks, for a node that is (or was) not in the table."""

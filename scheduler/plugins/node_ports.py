@@ -70,6 +70,11 @@ class _PortFilter:
                 mask[conflicting_rows(port.ip, held)] = False
         return mask
 
+    def again(self, rows: Sequence[int]) -> Mask:
+        """See `PodFilter`."""
+        del rows
+        return self.fits()
+
     def refusals(self) -> Refusals:
         """Nodes with a conflict."""
         return Refusals.where(~self.fits(), PORT_TAKEN)

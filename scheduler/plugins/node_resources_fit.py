@@ -152,6 +152,11 @@ class _RoomFilter:
         """Nodes without a shortage. O(changed rows) per requested resource."""
         return self._rooms.of(self._asked, self._snapshot, self._fitting)
 
+    def again(self, rows: Sequence[int]) -> Mask:
+        """See `PodFilter`: what a node has left decides about it alone."""
+        del rows  # the log that is read has them
+        return self.fits()
+
     def _fitting(self, rows: Where) -> Truth:
         fitting = self._pods_left(rows) > 0
         for name, amount in self._asked:
@@ -302,6 +307,11 @@ class _RoomScorer:
     def normalized(self, raw: Scores) -> Scores:
         """As they are: from 0 to 100 already."""
         return raw
+
+    def again(self, rows: Sequence[int]) -> Scores:
+        """See `NodeScorer`: what a node has left decides about it alone."""
+        del rows  # the log that is read has them
+        return self.raw()
 
     def _columns(self, name: str, rows: Where) -> tuple[Amount, Amount] | None:
         """Requested with the pod, and allocatable; None where the resource counts on no node."""

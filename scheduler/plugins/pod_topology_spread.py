@@ -22,6 +22,7 @@ from scheduler.framework.events import Action, Hint, Registration, Resource, nev
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
 from scheduler.framework.plugin_args import PodTopologySpreadArgs
+from scheduler.framework.rules import KeptRules, Rules
 from scheduler.framework.spread_constraints import (
     Constraint,
     DefaultSelector,
@@ -203,26 +204,41 @@ class _SpreadFilter:
     """The hard constraints of one pod over all nodes."""
 
     def __init__(self, pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint]) -> None:
+        self._pod = pod
+        self._snapshot = snapshot
         keys = _keys(constraints)
-        #: In their order: who keeps each rule, and what is said of the others.
-        self._rules: list[tuple[Mask, Status]] = []
-        for constraint in constraints:
-            column = snapshot.column(constraint.topology_key)
-            if column.n_labelled < snapshot.n_nodes:
-                self._rules.append((column.ids[: snapshot.n_rows] != ABSENT, NO_LABEL))
-            within = _within_skew(pod, snapshot, constraint, _counting(pod, snapshot, constraint, keys))
-            self._rules.append((within, SKEWED))
+        #: In their order: who has the key, None where all nodes do; and the nodes that make domains.
+        self._constraints = [
+            (c, _labelled(snapshot, c.topology_key), _counting(pod, snapshot, c, keys)) for c in constraints
+        ]
+        self._kept = KeptRules(self._rules())
 
     def fits(self) -> Mask:
         """Nodes that have every key and keep every skew; not to be written to."""
-        fitting = self._rules[0][0]
-        for kept, _ in self._rules[1:]:
-            fitting = fitting & kept
-        return fitting
+        return self._kept.fits()
+
+    def again(self, rows: Sequence[int]) -> Mask:
+        """See `PodFilter`. O(1) where no domain is closed or opened by the pods that moved."""
+        return self._kept.again(self._rules(), rows)
 
     def refusals(self) -> Refusals:
         """The first constraint that fails decides the reason."""
-        return Refusals.by_rule(self._rules)
+        return self._kept.refusals()
+
+    def _rules(self) -> Rules:
+        rules: list[tuple[Mask, Status]] = []
+        for constraint, labelled, counting in self._constraints:
+            if labelled is not None:
+                rules.append((labelled, NO_LABEL))
+            rules.append((_within_skew(self._pod, self._snapshot, constraint, counting), SKEWED))
+        return rules
+
+
+def _labelled(snapshot: Snapshot, key: str) -> Mask | None:
+    """Nodes that have the label, None where all have."""
+    column = snapshot.column(key)
+    has_key: Mask = column.ids[: snapshot.n_rows] != ABSENT
+    return has_key if column.n_labelled < snapshot.n_nodes else None
 
 
 def _within_skew(pod: Pod, snapshot: Snapshot, constraint: Constraint, eligible: Mask) -> Mask:
@@ -273,10 +289,14 @@ class _SpreadScorer:
         self._feasible = feasible
         self._constraints = constraints
         self._keys = _keys(constraints) if needs_all_keys else ()
-        #: Feasible nodes that are not ignored for lack of a key.
-        self._scored = feasible
+        self._scored = self._with_keys()
+
+    def _with_keys(self) -> Feasible:
+        """Feasible nodes that are not ignored for lack of a key."""
+        snapshot, feasible = self._snapshot, self._feasible
         if any(snapshot.column(key).n_labelled < snapshot.n_nodes for key in self._keys):
-            self._scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
+            return Feasible(feasible.mask & snapshot.eligible(self._keys))
+        return feasible
 
     def raw(self) -> _Kinds[Amounts]:
         """The sum over constraints, rounded once, half away from zero: int64 by kind."""
@@ -395,6 +415,12 @@ class _SpreadScorer:
             points = (100 * (highest + lowest - raw.points) // highest).astype(np.int16)
             scores = points.take(raw.which)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
+
+    def again(self, rows: Sequence[int]) -> Scores:
+        """See `NodeScorer`: all of them, since a pod that came to one domain is told by the points of all."""
+        del rows
+        self._scored = self._with_keys()
+        return self.normalized(self.raw())
 
     def _extremes(self, raw: _Kinds[Amounts]) -> tuple[int, int]:
         """The lowest and the highest points of a scored node."""

@@ -122,6 +122,11 @@ class _TaintScorer:
             return self._counts.all_best
         return default_normalized(raw, self._feasible, reverse=True)
 
+    def again(self, rows: Sequence[int]) -> Scores:
+        """See `NodeScorer`: pods bring no taints, and another node may be the worst of the feasible ones."""
+        del rows
+        return self.normalized(self._counts.per_row)
+
 
 def intolerable_counts(taint_sets: Sequence[tuple[Taint, ...]], tolerations: Sequence[Toleration]) -> Amounts:
     """

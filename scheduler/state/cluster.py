@@ -66,9 +66,22 @@ class ClusterState:
         #: Pods in `placed` that await their confirmation by the API server.
         self.n_assumed = 0
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
+        self._n_changes = 0
+
+    @property
+    def epoch(self) -> int:
+        """
+        The same for as long as nothing changed but pods that came to rows and left them, which `nodes.moved` tells.
+
+        Nodes, namespaces, workloads, refusals of kubelets, and which terms are declared and counted are as they were.
+        """
+        return (
+            self._n_changes + self.selections.version + self.declared.version + self.kubelet_refusals.version
+        )
 
     def upsert_node(self, node: Node) -> None:
         """The node is there with these facts; pods that waited for it count from now on."""
+        self._n_changes += 1
         known = self.node(node.name)
         self.nodes.upsert(node)
         if known is None or known.labels != node.labels:
@@ -77,6 +90,7 @@ class ClusterState:
 
     def remove_node(self, name: str) -> None:
         """The node is gone; pods still on it count nowhere until it returns."""
+        self._n_changes += 1
         known = self.node(name)
         if known is not None:
             row = self.nodes.row_by_name[name]
@@ -109,10 +123,12 @@ class ClusterState:
 
     def upsert_workload(self, workload: Workload) -> None:
         """The workload selects these pods."""
+        self._n_changes += 1
         self.workloads.upsert(workload)
 
     def remove_workload(self, kind: str, namespace: str, name: str) -> None:
         """The workload is gone."""
+        self._n_changes += 1
         self.workloads.remove(kind, namespace, name)
 
     def upsert_pod(self, pod: Pod) -> None:
@@ -185,6 +201,7 @@ class ClusterState:
 
     def sweep(self) -> None:
         """What nobody has used for a while is dropped, so that memory is bounded under churn. O(all that is kept)."""
+        self._n_changes += 1
         self.selections.sweep()
         self.nodes.sweep()
 
@@ -226,7 +243,8 @@ class ClusterState:
                 # Whom a limit counts, and whether its declarer is one of them, depends on the labels.
                 return False
             label_set = self.selections.label_set(pod.namespace, pod.labels)
-            self.selections.relabel(known.label_set, label_set, known.row, live=not pod.terminating)
+            if self.selections.relabel(known.label_set, label_set, known.row, live=not pod.terminating):
+                self.nodes.moved.note(known.row)
             known.label_set = label_set
         known.pod = pod
         return True

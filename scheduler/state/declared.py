@@ -61,6 +61,8 @@ class DeclaredTerms:
         self.limits = DomainLimits(selections, nodes)
         self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, DeclaredTerm] = {}
+        #: Moves where a term is declared for the first time, or by nobody any more.
+        self.version = 0
         #: What pods of a spec declare, where that depends on the spec alone; outlived terms are noticed at use.
         self._by_spec: WeakKeyDictionary[PodSpec, tuple[DeclaredTerm, ...]] = WeakKeyDictionary()
 
@@ -124,6 +126,7 @@ class DeclaredTerms:
         return term
 
     def _list(self, term: DeclaredTerm) -> None:
+        self.version += 1
         _listed(term).append(term)
         if term.max_pods > 1:
             # A declaring pod does not count against itself.
@@ -132,6 +135,7 @@ class DeclaredTerms:
             self.limits.add(term.limit)
 
     def _unlist(self, term: DeclaredTerm) -> None:
+        self.version += 1
         _listed(term).remove(term)
         if term.limit is not None:
             self.limits.drop(term.limit)

@@ -47,6 +47,8 @@ class KubeletRefusals:
     def __init__(self) -> None:
         #: Refusals so far.
         self.n_refused = 0
+        #: Moves where a node is closed or open again.
+        self.version = 0
         #: In the order of their last refusal.
         self._pairs: dict[tuple[PodSpec, str], _Pair] = {}
         #: Spec -> name of each closed node -> the kubelet's reason; no spec without a node.
@@ -80,6 +82,7 @@ class KubeletRefusals:
             self._forget(next(iter(self._pairs)))
         self._pairs[spec, node_name] = _Pair(reason, n_refusals, now_s + lasts_s)
         self._closed.setdefault(spec, {})[node_name] = reason
+        self.version += 1
         self._set_next()
 
     def accept(self, spec: PodSpec, node_name: str) -> bool:
@@ -120,6 +123,7 @@ class KubeletRefusals:
         return not pair.is_open
 
     def _open(self, spec: PodSpec, node_name: str) -> None:
+        self.version += 1
         nodes = self._closed[spec]
         del nodes[node_name]
         if not nodes:

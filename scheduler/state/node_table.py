@@ -70,8 +70,8 @@ class NodeTable:
         self.images_version = 0
         #: Whether an amount has been so large that int64 arithmetic may wrap, as Go's does. Python's would not.
         self.may_wrap = False
-        #: Rows whose allocatable or requested amounts or pod count changed.
-        self.usage_log = RowLog()
+        #: Rows whose allocatable or requested amounts or pod count changed, or whose pods others select than before.
+        self.moved = RowLog()
         self._alive: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._unschedulable: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._taint_set: Rows = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
@@ -176,7 +176,7 @@ class NodeTable:
             self._unschedulable[row] = node.unschedulable
             self.version += 1
         if old is None or old.allocatable != node.allocatable:
-            self.usage_log.note(row)
+            self.moved.note(row)
             self._allocatable[:, row] = 0
             for resource, amount in node.allocatable.items():
                 index = self._resource(resource)  # first: it may replace the array
@@ -197,7 +197,7 @@ class NodeTable:
         self._unschedulable[row] = False
         self._taint_set[row] = 0
         self._allocatable[:, row] = 0
-        self.usage_log.note(row)
+        self.moved.note(row)
         self.n_live -= 1
         self._relabel(row, old.labels if old else {}, {})
         self._release(row)
@@ -221,7 +221,7 @@ class NodeTable:
 
     def take(self, row: int, usage: Usage) -> None:
         """A pod of this usage came to the row. O(resources it names)."""
-        self.usage_log.note(row)
+        self.moved.note(row)
         self._pod_count[row] += 1
         self._non_zero[0, row] += usage.non_zero[0]
         self._non_zero[1, row] += usage.non_zero[1]
@@ -239,7 +239,7 @@ class NodeTable:
         Ports are counted. Upstream's live cache keeps a set, so that of two pods which hold the same port (only
         possible past a scheduler) the first to go frees it until the cache is rebuilt; we decide as after the rebuild.
         """
-        self.usage_log.note(row)
+        self.moved.note(row)
         self._pod_count[row] -= 1
         # Subtracted, not added negated: -2^63 has no counterpart.
         self._non_zero[0, row] -= usage.non_zero[0]

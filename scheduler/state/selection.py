@@ -118,6 +118,8 @@ class SelectionIndex:
         #: Selections with counts, asked longest ago first.
         self._counted: OrderedDict[Selection, None] = OrderedDict()
         self._sweep = 0
+        #: Moves where a selection's counts are not kept any more, or it selects others than before.
+        self.version = 0
         self._roll_of_label_sets: Roll[LabelSet] = Roll()
         self._roll_of_selections: Roll[Selection] = Roll()
         self.roll_of_limits: Roll[DomainLimit] = Roll()
@@ -186,17 +188,23 @@ class SelectionIndex:
         for selection in label_set.selections:
             selection.count(row, delta, live=live)
 
-    def relabel(self, old: LabelSet, new: LabelSet, row: int, *, live: bool) -> None:
-        """A pod on the row is of the new label set instead of the old one. O(selections that match either)."""
+    def relabel(self, old: LabelSet, new: LabelSet, row: int, *, live: bool) -> bool:
+        """
+        A pod on the row is of the new label set instead of the old one. O(selections that match either).
+
+        Returns: whether any selection has another count by that.
+        """
         for label_set, delta in ((old, -1), (new, 1)):
             _bump(label_set.rows, row, delta)
             label_set.n_pods += delta
             if not live:
                 _bump(label_set.terminating_rows, row, delta)
-        for selection in old.selections.without(new.selections):
+        parted, joined = old.selections.without(new.selections), new.selections.without(old.selections)
+        for selection in parted:
             selection.count(row, -1, live=live)
-        for selection in new.selections.without(old.selections):
+        for selection in joined:
             selection.count(row, 1, live=live)
+        return bool(parted or joined)
 
     def relabel_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> list[Rematched]:
         """
@@ -205,6 +213,7 @@ class SelectionIndex:
         Returns: every label set and selection that came together or parted.
         Cost: O(selections); O(label sets in the namespace) for each that covers it and did not, or the other way.
         """
+        self.version += 1
         known = self.namespace_labels.get(namespace)
         affected = [
             selection
@@ -338,12 +347,14 @@ class SelectionIndex:
 
     def _uncount(self, selection: Selection) -> None:
         """Its counts go, and all of it where no running pod declares it."""
+        self.version += 1
         del self._counted[selection]
         selection.counts = selection.live_counts = None
         if not selection.is_declared:
             self._forget_selection(selection)
 
     def _forget_selection(self, selection: Selection) -> None:
+        self.version += 1
         del self._selections[selection.matcher]
         self._counted.pop(selection, None)
         for postings, key in self._places_of(selection.matcher):

@@ -35,6 +35,11 @@ class Snapshot:
         return self._state.nodes
 
     @property
+    def epoch(self) -> int:
+        """See `ClusterState.epoch`."""
+        return self._state.epoch
+
+    @property
     def n_rows(self) -> int:
         """Length of every per-node array."""
         return self._state.nodes.n_rows

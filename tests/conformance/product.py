@@ -10,7 +10,7 @@ from scheduler.core.decide import Failed, NoFit, Placement, decide
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import SKIP, Code, Status
+from scheduler.framework.verdicts import Code, Skip, Status
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pods import Pod, PodDecoder
 from scheduler.settings.loading import default_settings, parse_settings
@@ -123,7 +123,7 @@ def _answer(candidate: Candidate, snapshot: Snapshot, profile: Profile) -> Json:
         if isinstance(result, Narrowed):
             narrowed = result.node_names if narrowed is None else narrowed & result.node_names
             filters[plugin.name] = result.node_filter
-        elif result is not SKIP:
+        elif not isinstance(result, Skip):
             filters[plugin.name] = result
     mask = snapshot.alive.copy()
     for node_filter in filters.values():
@@ -160,7 +160,7 @@ def _scores(candidate: Candidate, snapshot: Snapshot, profile: Profile, mask: Ma
     total = dict.fromkeys(names, 0)
     for weighted in profile.scorers if names else ():
         scorer = weighted.plugin.prescore(candidate, snapshot, feasible)
-        if scorer is SKIP:
+        if isinstance(scorer, Skip):
             continue
         if isinstance(scorer, Status):
             return {"error": f'running PreScore plugin "{weighted.plugin.name}": {scorer.message}'}

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.core.decide import Decision, Failed, Placement, Standings, decide
+from scheduler.core.decide import Decision, Failed, Placement, decide
+from scheduler.core.standings import Standings
 from scheduler.framework.observer import Unobserved
 from tests import build
 from tests.build import Json
@@ -71,7 +72,7 @@ def test_nodes_stand_by_their_weighted_scores(weights: dict[str, int]):
     subject.apply(_pod("there", cpu="2", node="n0", phase="Running"))
     standings = _standings(subject, _pod("new"))
     totals = [
-        sum(weight * scores.item(row) for _, weight, scores in standings.scores)
+        sum(weight * scores.item(row) for _, weight, scores, _ in standings.scores)
         for row in range(len(standings.totals))
     ]
     feasible = [row for row in range(6) if standings.feasible.mask[row]]
@@ -121,7 +122,7 @@ def test_a_spec_of_several_label_sets_is_scored_for_each():
 
     def scores(subject: ProductSubject, app: str) -> list[list[int]]:
         standings = _standings(subject, _pod("new", labels={"app": app}, affinity=affinity))
-        return [scored.tolist() for _, _, scored in standings.scores]
+        return [scored.tolist() for _, _, scored, _ in standings.scores]
 
     def cluster() -> ProductSubject:
         subject = ProductSubject(None)

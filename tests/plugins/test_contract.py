@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter
-from scheduler.framework.verdicts import SKIP, Status
+from scheduler.framework.verdicts import Skip, Status
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
 from scheduler.model.terms import NodeRule
@@ -51,7 +51,7 @@ def _filters(subject: ProductSubject, candidate: Candidate, snapshot: Snapshot) 
         result = plugin.prefilter(candidate, snapshot)
         if isinstance(result, Narrowed):
             found[plugin.name] = result.node_filter
-        elif result is not SKIP and not isinstance(result, Status):
+        elif not isinstance(result, Skip | Status):
             found[plugin.name] = result
     return found
 
@@ -109,7 +109,7 @@ def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
         return
     for weighted in subject.profile.scorers:
         scorer = weighted.plugin.prescore(candidate, snapshot, feasible)
-        if scorer is SKIP:
+        if isinstance(scorer, Skip):
             continue
         assert not isinstance(scorer, Status), weighted.plugin.name
         scores = scorer.normalized(scorer.raw())

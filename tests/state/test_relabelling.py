@@ -87,13 +87,12 @@ def test_a_bind_that_adds_a_label_moves_no_counts_but_of_who_reads_it() -> None:
         PodMatcher(((DEFAULT, Selector((Requirement("zone", "Exists", ()),))),))
     )
     state.assume(replace(pod, node_name="n"), "n")
-    before = (by_app.version, zoned.version, state.nodes.usage_log.version)
+    before = (by_app.version, zoned.version, state.nodes.moved.version)
     state.upsert_pod(replace(pod, node_name="n", labels={"app": "a", "zone": "z"}))
-    assert (by_app.version, zoned.version, state.nodes.usage_log.version) == (
-        before[0],
-        before[1] + 1,
-        before[2],
-    )
+    told = (before[0], before[1] + 1, before[2] + 1)
+    assert (by_app.version, zoned.version, state.nodes.moved.version) == told
+    state.upsert_pod(replace(pod, node_name="n", labels={"app": "a", "zone": "z", "rack": "r"}))
+    assert (by_app.version, zoned.version, state.nodes.moved.version) == told
     assert (by_app.total, zoned.total, state.n_assumed) == (1, 1, 0)
 
 

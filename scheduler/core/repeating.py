@@ -1,0 +1,247 @@
+"""
+Pods that are decided alike, one after the other: what the last of them left behind is brought up to date, and read.
+
+Between two pods of a deployment one node has changed. Filters and scorers of the last decision are asked again with the
+rows that moved, and totals are added up there alone; only a plugin whose other rows moved too is added up everywhere.
+What is decided is what `decide` says, and the draw is the same. kube-scheduler 1.36 has the same idea with other
+means (OpportunisticBatching, KEP-5598): it remembers the order of the nodes, where no pod affinity or spread is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler.core.decide import Decision, Placement, decided, placed
+from scheduler.core.standings import Chance, Scored, Standings, weighted_scores
+from scheduler.framework.diagnosis import add_reasons
+from scheduler.framework.interface import LEAST, PodFilter
+from scheduler.framework.observer import Observer
+from scheduler.framework.profile import Profile
+from scheduler.framework.verdicts import Code
+from scheduler.model.pods import Owner, Pod, PodSpec
+from scheduler.state.arrays import Mask, Scores
+from scheduler.state.selection import LabelSet
+from scheduler.state.snapshot import Snapshot
+
+#: Classes of pods whose last decision is kept, at 5,000 nodes 50 KB each.
+MAX_KEPT: Final = 32
+
+#: Rows that moved since, past which all is decided anew.
+_FEW_ROWS: Final = 16
+
+
+class _Class(NamedTuple):
+    """All that a decision reads of a pod."""
+
+    spec: PodSpec
+    label_set: LabelSet
+    owner: Owner | None
+    scheduler_name: str
+
+
+class Repeating:
+    """Decides as `core.decide` does, in a third of the time where a pod like it was decided shortly before."""
+
+    def __init__(self, snapshot: Snapshot, chance: Chance, observer: Observer) -> None:
+        """Nothing was decided yet."""
+        self.snapshot = snapshot
+        self._chance = chance
+        self._observer = observer
+        #: Decided longest ago first.
+        self._kept: OrderedDict[_Class, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def decide(self, pod: Pod, profile: Profile) -> Decision:
+        """The best node for the pod. A cycle whose plugins are timed is decided anew, so that their cost is told."""
+        observed = self._observer.begin(profile)
+        if observed is not profile or _is_alone(pod, profile) or self.snapshot.nodes.may_wrap:
+            decision = decided(pod, self.snapshot, observed, self._chance, self._observer)
+        else:
+            decision = self._like_others(pod, profile)
+        self._observer.end()
+        return decision
+
+    def _like_others(self, pod: Pod, profile: Profile) -> Decision:
+        snapshot = self.snapshot
+        like = _Class(pod.spec, snapshot.label_set(pod), pod.owner, profile.scheduler_name)
+        kept = self._kept.pop(like, None)
+        if kept is not None:
+            again = kept.again(snapshot, self._chance, self._observer)
+            if again is not None:
+                self._kept[like] = kept
+                return again
+        stamp = _stamp(snapshot)
+        decision = decided(pod, snapshot, profile, self._chance, self._observer)
+        if (
+            isinstance(decision, Placement)
+            and decision.standings.filtered.lasts
+            and decision.standings.scores
+        ):
+            self._kept[like] = _Kept(decision.standings, stamp)
+            if len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        return decision
+
+
+def _is_alone(pod: Pod, profile: Profile) -> bool:
+    """Whether something counts in its decision that is not of its class, or that is drawn."""
+    is_sampled = 0 < profile.percentage_of_nodes_to_score < 100
+    return is_sampled or bool(pod.nominated_node_name or pod.node_name) or pod.resize is not None
+
+
+class _Stamp(NamedTuple):
+    """When a decision was made: the epoch, the number of rows, the version of those that moved."""
+
+    epoch: int
+    n_rows: int
+    version: int
+
+
+def _stamp(snapshot: Snapshot) -> _Stamp:
+    return _Stamp(snapshot.epoch, snapshot.n_rows, snapshot.nodes.moved.version)
+
+
+class _Kept:
+    """The last decision about a class of pods, its arrays and those who gave them."""
+
+    def __init__(self, standings: Standings, stamp: _Stamp) -> None:
+        self._stamp = stamp
+        self._filtered = standings.filtered
+        self._feasible = standings.feasible
+        self._scores = list(standings.scores)
+        #: Of the filters that read pods: which of all they are, and they themselves. None before the first repetition.
+        self._moving: list[tuple[int, PodFilter]] | None = None
+        #: Whom all other filters let through.
+        self._fixed: Mask
+        #: The sum of the scores that have never moved but at rows that did; and which ones are left out of it.
+        self._steady = standings.totals
+        self._unsteady: list[int] = []
+        #: How many nodes are refused for each reason; None where that has to be counted.
+        self._rejected: Counter[str] | None = None
+
+    def again(self, snapshot: Snapshot, chance: Chance, observer: Observer) -> Placement | None:
+        """What is decided now; None where too much has changed to tell, and for whoever asks this is of no use then."""
+        before, now = self._stamp, _stamp(snapshot)
+        if now[:2] != before[:2]:
+            return None
+        moved = snapshot.nodes.moved.since(before.version)
+        if moved is None or len(moved) > _FEW_ROWS:
+            return None
+        rows = moved if len(moved) < 2 else list(dict.fromkeys(moved))
+        observer.enter("Filter")
+        is_new = self._filter(rows)
+        if self._feasible.n < 2:
+            return None
+        for name, _ in self._filtered.filters:
+            observer.evaluated(name, "Filter")
+        observer.leave("Filter", Code.SUCCESS)
+        observer.enter("Score")
+        totals = self._score(rows, is_new=is_new)
+        for one in self._scores:
+            observer.evaluated(one.plugin, "Score")
+        observer.leave("Score", Code.SUCCESS)
+        self._stamp = now
+        standings = Standings.drawn(
+            self._feasible, totals, self._scores, self._filtered, chance, rejected=self._count_rejected
+        )
+        return placed(snapshot, standings)
+
+    def _filter(self, rows: Sequence[int]) -> bool:
+        """Who is feasible is brought up to date. Returns whether that may have changed at other rows too."""
+        masks = self._filtered.masks
+        if self._moving is None:
+            self._part_filters()
+        is_new = False
+        for index, one in self._moving or ():
+            mask = one.again(rows)
+            if mask is not masks[index]:
+                masks[index], is_new = mask, True
+        moving = [masks[index] for index, _ in self._moving or ()]
+        if is_new:
+            self._feasible.mask = reduce(and_, moving, self._fixed)
+            self._feasible.n = int(np.count_nonzero(self._feasible.mask))
+            self._rejected = None
+            return True
+        feasible, fixed = self._feasible, self._fixed
+        for row in rows:
+            fits = fixed.item(row) and all(mask.item(row) for mask in moving)
+            if feasible.mask.item(row) != fits:
+                feasible.mask[row] = fits
+                feasible.n += 1 if fits else -1
+                self._refuse(row, fits=fits)
+            elif not fits:
+                self._rejected = None
+        return False
+
+    def _part_filters(self) -> None:
+        self._moving = []
+        fixed = self._filtered.nodes
+        for index, ((_, one), mask) in enumerate(
+            zip(self._filtered.filters, self._filtered.masks, strict=True)
+        ):
+            if isinstance(one, PodFilter):
+                self._moving.append((index, one))
+            else:
+                fixed = fixed & mask
+        self._fixed = fixed
+
+    def _refuse(self, row: int, *, fits: bool) -> None:
+        """The row was feasible and is refused now, or the other way."""
+        if fits or self._rejected is None:
+            self._rejected = None
+            return
+        for (_, one), mask in zip(self._filtered.filters, self._filtered.masks, strict=True):
+            if not mask.item(row) and (status := one.refusals().status_at(row)) is not None:
+                self._rejected.update(status.reasons)
+                return
+
+    def _count_rejected(self) -> Counter[str]:
+        if self._rejected is None:
+            self._rejected = Counter()
+            left, n_left = self._filtered.nodes, int(np.count_nonzero(self._filtered.nodes))
+            for (_, one), mask in zip(self._filtered.filters, self._filtered.masks, strict=True):
+                before, left = left, left & mask
+                n_before, n_left = n_left, int(np.count_nonzero(left))
+                if n_left < n_before:
+                    add_reasons(self._rejected, one.refusals(), before ^ left, n_before - n_left)
+        return self._rejected
+
+    def _score(self, rows: Sequence[int], *, is_new: bool) -> Scores:
+        """The totals, array of shape (n_rows,). `is_new`: whether rows that did not move may be feasible now."""
+        scores = self._scores
+        for index, one in enumerate(scores):
+            now = one.scorer.again(rows)
+            if now is not one.scores:
+                scores[index] = Scored(one.plugin, one.weight, now, one.scorer)
+                if index not in self._unsteady:
+                    self._unsteady.append(index)
+                    is_new = True
+        dtype = self._steady.dtype
+        if is_new:
+            self._steady = np.zeros(len(self._steady), dtype=dtype)
+            for one in self._steady_scores():
+                self._steady += weighted_scores(one.scores, one.weight, dtype)
+        else:
+            self._add_up(rows)
+        totals = self._steady
+        for index in self._unsteady:
+            totals = totals + weighted_scores(scores[index].scores, scores[index].weight, dtype)
+        return totals
+
+    def _steady_scores(self) -> list[Scored]:
+        return [one for index, one in enumerate(self._scores) if index not in self._unsteady]
+
+    def _add_up(self, rows: Sequence[int]) -> None:
+        steady, feasible = self._steady_scores(), self._feasible.mask
+        for row in rows:
+            # What is not feasible may have any score, and is passed over.
+            total = sum(one.weight * one.scores.item(row) for one in steady) if feasible.item(row) else None
+            self._steady[row] = LEAST[self._steady.dtype] if total is None else total

@@ -1,0 +1,52 @@
+"""Rules over all nodes, as a filter holds them: which nodes keep them all, and which one the others break first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.framework.verdicts import Refusals, Status
+from scheduler.state.arrays import Mask
+
+#: In their order: who keeps each rule, bool array of shape (n_rows,) not to be written to; and what the others hear.
+Rules = Sequence[tuple[Mask, Status]]
+
+
+class KeptRules:
+    """What `NodeFilter` and `PodFilter` ask for, from rules that the arrays of are kept and moved by the state."""
+
+    def __init__(self, rules: Rules) -> None:
+        """The rules as of now, one at least."""
+        self._rules = rules
+        self._fitting = _all_of(rules)
+
+    def fits(self) -> Mask:
+        """Nodes that keep every rule; not to be written to. O(1)."""
+        return self._fitting
+
+    def again(self, rules: Rules, rows: Sequence[int]) -> Mask:
+        """
+        The rules are these now; see `PodFilter.again`.
+
+        O(rows) where their arrays are those of before, which then are different at no other rows; else O(n_rows).
+        """
+        before, self._rules = self._rules, rules
+        if len(before) != len(rules) or any(
+            was is not now for (was, _), (now, _) in zip(before, rules, strict=True)
+        ):
+            self._fitting = _all_of(rules)
+        elif len(rules) > 1:
+            for row in rows:
+                self._fitting[row] = all(kept.item(row) for kept, _ in rules)
+        return self._fitting
+
+    def refusals(self) -> Refusals:
+        """The first rule that each node breaks."""
+        return Refusals.by_rule(self._rules)
+
+
+def _all_of(rules: Rules) -> Mask:
+    """Rows that keep all of the rules: an array of its own where they are more than one."""
+    fitting = rules[0][0]
+    for kept, _ in rules[1:]:
+        fitting = fitting & kept
+    return fitting
