@@ -200,7 +200,8 @@ class _Kept:
             return
         for (_, one), mask in zip(self._filtered.filters, self._filtered.masks, strict=True):
             if not mask.item(row) and (status := one.refusals().status_at(row)) is not None:
-                self._rejected.update(status.reasons)
+                for reason in status.reasons:
+                    self._rejected[reason] += 1
                 return
 
     def _count_rejected(self) -> Counter[str]:

@@ -350,7 +350,17 @@ class _AffinityFilter:
     ) -> None:
         self._candidate = candidate
         self._snapshot = snapshot
-        self._asked = asked
+        self._required = asked.required
+        #: Whom the terms select, with the column of the topology key: no other until something else than pods changes.
+        self._near = (
+            [(snapshot.selected(asked.required), snapshot.column(key)) for key in asked.required_keys]
+            if asked.required is not None
+            else []
+        )
+        self._far = [
+            (snapshot.selected(matcher), snapshot.column(key), max_pods)
+            for matcher, key, max_pods in asked.anti
+        ]
         self._undisputed = undisputed
         self._kept = KeptRules(self._rules())
 
@@ -368,27 +378,24 @@ class _AffinityFilter:
 
     def _rules(self) -> Rules:
         """In the order of the three; a rule of several keys or terms is several."""
-        snapshot, required = self._snapshot, self._asked.required
+        n_rows = self._snapshot.n_rows
         rules: list[tuple[Mask, Status]] = []
-        if required is not None:
-            rules += [(met, AFFINITY_NOT_MET) for met in self._affinity_met(required)]
-        for matcher, key, max_pods in self._asked.anti:
-            kept = snapshot.reached(snapshot.selected(matcher), key, max_pods).below
-            rules.append((kept, ANTI_AFFINITY_BROKEN))
+        if self._required is not None:
+            rules += [(met, AFFINITY_NOT_MET) for met in self._affinity_met(self._required, n_rows)]
+        for counts, column, max_pods in self._far:
+            rules.append((counts.reached(column, max_pods, n_rows).below, ANTI_AFFINITY_BROKEN))
         undisputed = self._undisputed()
         if undisputed is not None or not rules:
-            everywhere = np.ones(snapshot.n_rows, dtype=np.bool_) if undisputed is None else undisputed
+            everywhere = np.ones(n_rows, dtype=np.bool_) if undisputed is None else undisputed
             rules.append((everywhere, EXISTING_ANTI_AFFINITY_BROKEN))
         return rules
 
-    def _affinity_met(self, required: PodMatcher) -> list[Mask]:
-        snapshot, keys = self._snapshot, self._asked.required_keys
-        counts = snapshot.selected(required)
-        near = [snapshot.reached(counts, key, 1) for key in keys]
+    def _affinity_met(self, required: PodMatcher, n_rows: int) -> list[Mask]:
+        near = [counts.reached(column, 1, n_rows) for counts, column in self._near]
         if any(one.n for one in near) or not self._matches_itself(required):
             return [one.mask for one in near]
         # First pod of a group: no pod matches in any domain of any key, and this one would.
-        return [snapshot.column(key).ids[: snapshot.n_rows] != ABSENT for key in keys]
+        return [column.ids[:n_rows] != ABSENT for _, column in self._near]
 
     def _matches_itself(self, required: PodMatcher) -> bool:
         pod = self._candidate.pod
@@ -416,17 +423,8 @@ class _AffinityScorer:
 
         Source: scoring.go, NormalizeScore (kubernetes 1.36): 29 of 100 gives 28, not 29.
         """
-        self._lowest = lowest = self._feasible.lowest(raw)
-        self._span = span = self._feasible.highest(raw) - lowest
-        if span <= 0:
-            self._scores = np.zeros(len(raw), dtype=np.int16)
-            return self._scores
-        above = raw - lowest if lowest else raw
-        if span < min(len(raw), _TABLE_SIZE):
-            self._scores = _scaled_up_to(span).take(above, mode="clip")
-        else:
-            self._scores = _scaled(above, span)
-        return self._scores
+        lowest = self._feasible.lowest(raw)
+        return self._scale(raw, lowest, self._feasible.highest(raw) - lowest)
 
     def again(self, rows: Sequence[int]) -> Scores:
         """See `NodeScorer`. O(rows) where each node is a domain, and the lowest and the highest sum are as before."""
@@ -437,10 +435,21 @@ class _AffinityScorer:
         lowest = self._feasible.lowest(raw)
         span = self._feasible.highest(raw) - lowest
         if scores is None or raw is not before or (lowest, span) != (self._lowest, self._span):
-            return self.normalized(raw)
+            return self._scale(raw, lowest, span)
         for row in rows:
             above = min(max(raw.item(row) - lowest, 0), span)
             scores[row] = int(100.0 * (above / span)) if span else 0
+        return scores
+
+    def _scale(self, raw: Scores, lowest: int, span: int) -> Scores:
+        self._lowest, self._span = lowest, span
+        if span <= 0:
+            scores: Scores = np.zeros(len(raw), dtype=np.int16)
+        else:
+            above = raw - lowest if lowest else raw
+            is_small = span < min(len(raw), _TABLE_SIZE)
+            scores = _scaled_up_to(span).take(above, mode="clip") if is_small else _scaled(above, span)
+        self._scores = scores
         return scores
 
 

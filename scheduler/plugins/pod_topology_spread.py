@@ -181,35 +181,64 @@ def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at eac
     return Hint.QUEUE if helps else Hint.SKIP
 
 
-def _counted(snapshot: Snapshot, constraint: Constraint) -> RowCounts:
-    """Counted pods per row, terminating ones left out."""
-    return RowCounts() if constraint.matcher is None else snapshot.selected_live(constraint.matcher)
+class _Counted(NamedTuple):
+    """
+    A constraint, its column, and the pods that it counts per row, terminating ones left out.
+
+    `counting`: nodes that make domains and hold counted pods, bool array of shape (n_rows,). `selects`: whether the
+    incoming pod is one to be counted.
+    """
+
+    constraint: Constraint
+    column: LabelColumn
+    counts: RowCounts
+    counting: Mask
+    selects: bool
+
+    @property
+    def is_by_node(self) -> bool:
+        """Whether each node is a domain; the label need not be there."""
+        return self.constraint.topology_key == HOSTNAME_KEY
+
+
+def _counted(
+    pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint], keys: tuple[str, ...]
+) -> list[_Counted]:
+    """
+    The constraints with what they count. `keys`: labels that a node has to have to be counted on.
+
+    True until something else than pods changes.
+    """
+    rule, tolerations = pod.spec.node_rule, pod.spec.tolerations
+    return [
+        _Counted(
+            one,
+            snapshot.column(one.topology_key),
+            RowCounts() if one.matcher is None else snapshot.selected_live(one.matcher),
+            snapshot.eligible(
+                keys,
+                rule if one.honor_node_affinity and not rule.is_trivial else None,
+                tolerations if one.honor_node_taints else None,
+            ),
+            one.selects(pod),
+        )
+        for one in constraints
+    ]
 
 
 def _keys(constraints: Sequence[Constraint]) -> tuple[str, ...]:
     return tuple(constraint.topology_key for constraint in constraints)
 
 
-def _counting(pod: Pod, snapshot: Snapshot, constraint: Constraint, keys: tuple[str, ...]) -> Mask:
-    """Nodes that make domains and hold counted pods: with all keys, and let in by the inclusion policies."""
-    rule, tolerations = pod.spec.node_rule, pod.spec.tolerations
-    return snapshot.eligible(
-        keys,
-        rule if constraint.honor_node_affinity and not rule.is_trivial else None,
-        tolerations if constraint.honor_node_taints else None,
-    )
-
-
 class _SpreadFilter:
     """The hard constraints of one pod over all nodes."""
 
     def __init__(self, pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint]) -> None:
-        self._pod = pod
-        self._snapshot = snapshot
-        keys = _keys(constraints)
-        #: In their order: who has the key, None where all nodes do; and the nodes that make domains.
+        self._n_rows = snapshot.n_rows
+        #: In their order; and who has each key, None where all nodes do.
         self._constraints = [
-            (c, _labelled(snapshot, c.topology_key), _counting(pod, snapshot, c, keys)) for c in constraints
+            (one, _labelled(one.column, snapshot))
+            for one in _counted(pod, snapshot, constraints, _keys(constraints))
         ]
         self._kept = KeptRules(self._rules())
 
@@ -227,33 +256,31 @@ class _SpreadFilter:
 
     def _rules(self) -> Rules:
         rules: list[tuple[Mask, Status]] = []
-        for constraint, labelled, counting in self._constraints:
+        for constraint, labelled in self._constraints:
             if labelled is not None:
                 rules.append((labelled, NO_LABEL))
-            rules.append((_within_skew(self._pod, self._snapshot, constraint, counting), SKEWED))
+            rules.append((_within_skew(constraint, self._n_rows), SKEWED))
         return rules
 
 
-def _labelled(snapshot: Snapshot, key: str) -> Mask | None:
+def _labelled(column: LabelColumn, snapshot: Snapshot) -> Mask | None:
     """Nodes that have the label, None where all have."""
-    column = snapshot.column(key)
-    has_key: Mask = column.ids[: snapshot.n_rows] != ABSENT
-    return has_key if column.n_labelled < snapshot.n_nodes else None
+    has_label: Mask = column.ids[: snapshot.n_rows] != ABSENT
+    return has_label if column.n_labelled < snapshot.n_nodes else None
 
 
-def _within_skew(pod: Pod, snapshot: Snapshot, constraint: Constraint, eligible: Mask) -> Mask:
+def _within_skew(counted: _Counted, n_rows: int) -> Mask:
     """
     Nodes whose domain would lead the emptiest one by at most maxSkew: bool array of shape (n_rows,).
 
     A node that is not eligible is judged by its domain's count from eligible nodes, 0 if it has none. With fewer
     domains than minDomains the emptiest domain counts as empty.
     """
-    column, n_rows = snapshot.column(constraint.topology_key), snapshot.n_rows
-    counts = _counted(snapshot, constraint)
-    per_domain = counts.per_domain(column, n_rows, eligible)
+    constraint, column, counts, counting, selects = counted
+    per_domain = counts.per_domain(column, n_rows, counting)
     floor = 0 if len(per_domain.domains) < constraint.min_domains else per_domain.fewest()
-    too_many = constraint.max_skew + floor - int(constraint.selects(pod)) + 1
-    return counts.reached(column, too_many, n_rows, eligible).below
+    too_many = constraint.max_skew + floor - int(selects) + 1
+    return counts.reached(column, too_many, n_rows, counting).below
 
 
 _Numbers = TypeVar("_Numbers", Amounts, Fractions)
@@ -284,11 +311,10 @@ class _SpreadScorer:
         *,
         needs_all_keys: bool,
     ) -> None:
-        self._pod = pod
         self._snapshot = snapshot
         self._feasible = feasible
-        self._constraints = constraints
         self._keys = _keys(constraints) if needs_all_keys else ()
+        self._constraints = _counted(pod, snapshot, constraints, self._keys)
         self._scored = self._with_keys()
 
     def _with_keys(self) -> Feasible:
@@ -309,19 +335,18 @@ class _SpreadScorer:
         if len(self._constraints) != 2:
             return None
         nodes, domains = self._constraints
-        if nodes.topology_key != HOSTNAME_KEY:
+        if not nodes.is_by_node:
             nodes, domains = domains, nodes
-        column = snapshot.column(domains.topology_key)
-        if nodes.topology_key != HOSTNAME_KEY or domains.topology_key == HOSTNAME_KEY:
+        column = domains.column
+        if not nodes.is_by_node or domains.is_by_node:
             return None
-        if not (self._has_every_node(column) and self._has_every_node(snapshot.column(HOSTNAME_KEY))):
+        if not (self._has_every_node(column) and self._has_every_node(nodes.column)):
             return None
-        counts = _counted(snapshot, nodes)
-        on_node = self._on_node(nodes, counts)
+        on_node = self._on_node(nodes)
         if len(on_node) * column.n_ids > snapshot.n_rows:
             return None
-        points = np.add.outer(on_node, self._in_domain(domains, column))
-        pairs = counts.paired(column, snapshot.n_rows)
+        points = np.add.outer(on_node, self._in_domain(domains))
+        pairs = nodes.counts.paired(column, snapshot.n_rows)
         are_all_scored = self._scored.n == snapshot.n_rows
         return _Kinds(points.ravel(), pairs.of_row, pairs.occurring() if are_all_scored else None)
 
@@ -343,49 +368,47 @@ class _SpreadScorer:
 
     def _occurring(self) -> Rows | None:
         """Of one constraint alone: the domains that scored nodes are in, None where nodes are their own."""
-        column = self._snapshot.column(self._constraints[0].topology_key)
-        if column.key == HOSTNAME_KEY or not self._has_every_node(column):
+        (counted,) = self._constraints
+        if counted.is_by_node or not self._has_every_node(counted.column):
             return None
-        return column.domains(self._scored.mask)
+        return counted.column.domains(self._scored.mask)
 
-    def _part(self, constraint: Constraint) -> tuple[Fractions, Rows | Counts]:
+    def _part(self, counted: _Counted) -> tuple[Fractions, Rows | Counts]:
         """
         One constraint's part: the points of nodes that differ, and which of these each node has.
 
         A node without the key gets nothing, not even maxSkew - 1.
         """
-        column, n_rows = self._snapshot.column(constraint.topology_key), self._snapshot.n_rows
-        if constraint.topology_key != HOSTNAME_KEY:
-            return self._in_domain(constraint, column), column.ids[:n_rows]
-        counts = _counted(self._snapshot, constraint)
-        points, on_node = self._on_node(constraint, counts), counts.rows(n_rows)
-        if self._has_every_node(column):
+        n_rows = self._snapshot.n_rows
+        ids = counted.column.ids[:n_rows]
+        if not counted.is_by_node:
+            return self._in_domain(counted), ids
+        points, on_node = self._on_node(counted), counted.counts.rows(n_rows)
+        if self._has_every_node(counted.column):
             return points, on_node
-        return np.append(points, 0.0), np.where(column.ids[:n_rows] != ABSENT, on_node, len(points))
+        return np.append(points, 0.0), np.where(ids != ABSENT, on_node, len(points))
 
-    def _on_node(self, constraint: Constraint, counts: RowCounts) -> Fractions:
+    def _on_node(self, counted: _Counted) -> Fractions:
         """
         Points by how many pods are on a node itself, from none to the most that are on one.
 
         Policies are not applied, even where two nodes share a hostname (scoring.go, Score).
         """
-        on_node = counts.rows(self._snapshot.n_rows)
-        return _points_up_to(on_node.item(on_node.argmax()), self._scored.n, constraint.max_skew)
+        on_node = counted.counts.rows(self._snapshot.n_rows)
+        max_skew = counted.constraint.max_skew
+        return _points_up_to(on_node.item(on_node.argmax()), self._scored.n, max_skew)
 
-    def _in_domain(self, constraint: Constraint, column: LabelColumn) -> Fractions:
+    def _in_domain(self, counted: _Counted) -> Fractions:
         """Points by domain id, none for nodes without the key."""
-        counts = _counted(self._snapshot, constraint)
-        per_domain, size = self._per_domain(constraint, column, counts)
-        points = _points(per_domain, size, constraint.max_skew)
+        per_domain, size = self._per_domain(counted)
+        points = _points(per_domain, size, counted.constraint.max_skew)
         points[ABSENT] = 0.0
         return points
 
-    def _per_domain(
-        self, constraint: Constraint, column: LabelColumn, counts: RowCounts
-    ) -> tuple[Amounts, int]:
+    def _per_domain(self, counted: _Counted) -> tuple[Amounts, int]:
         """Counted pods in each domain, and the number of domains among the scored nodes."""
+        _, column, counts, counting, _ = counted
         n_rows = self._snapshot.n_rows
-        counting = _counting(self._pod, self._snapshot, constraint, self._keys)
         per_domain = counts.per_domain(column, n_rows, counting).totals
         domains = column.domains(self._scored.mask)
         if self._has_every_node(column):
@@ -413,7 +436,8 @@ class _SpreadScorer:
             scores: Scores = np.full(len(raw.which), 100, dtype=np.int16)
         else:
             points = (100 * (highest + lowest - raw.points) // highest).astype(np.int16)
-            scores = points.take(raw.which)
+            # Every kind is one of them; other modes look first.
+            scores = points.take(raw.which, mode="clip")
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
     def again(self, rows: Sequence[int]) -> Scores:
@@ -425,7 +449,7 @@ class _SpreadScorer:
     def _extremes(self, raw: _Kinds[Amounts]) -> tuple[int, int]:
         """The lowest and the highest points of a scored node."""
         if raw.occurring is None:
-            of_nodes = raw.points.take(raw.which)
+            of_nodes = raw.points.take(raw.which, mode="clip")
             return self._scored.lowest(of_nodes), self._scored.highest(of_nodes)
         points = raw.points.take(raw.occurring)
         return points.item(points.argmin()), points.item(points.argmax())
