@@ -60,16 +60,17 @@ class Repeating:
         return len(self._kept)
 
     def decide(self, pod: Pod, profile: Profile) -> Decision:
-        """The best node for the pod. A cycle whose plugins are timed is decided anew, so that their cost is told."""
-        observed = self._observer.begin(profile)
-        if observed is not profile or _is_alone(pod, profile) or self.snapshot.nodes.may_wrap:
-            decision = decided(pod, self.snapshot, observed, self._chance, self._observer)
+        """The best node for the pod."""
+        watched = self._observer.begin(profile)
+        if _is_alone(pod, profile) or self.snapshot.nodes.may_wrap:
+            decision = decided(pod, self.snapshot, watched, self._chance, self._observer)
         else:
-            decision = self._like_others(pod, profile)
+            # Plugins that are wrapped to be timed are not to be asked again by themselves.
+            decision = self._like_others(pod, watched, keeps=watched is profile)
         self._observer.end()
         return decision
 
-    def _like_others(self, pod: Pod, profile: Profile) -> Decision:
+    def _like_others(self, pod: Pod, profile: Profile, *, keeps: bool) -> Decision:
         snapshot = self.snapshot
         like = _Class(pod.spec, snapshot.label_set(pod), pod.owner, profile.scheduler_name)
         kept = self._kept.pop(like, None)
@@ -80,11 +81,7 @@ class Repeating:
                 return again
         stamp = _stamp(snapshot)
         decision = decided(pod, snapshot, profile, self._chance, self._observer)
-        if (
-            isinstance(decision, Placement)
-            and decision.standings.filtered.lasts
-            and decision.standings.scores
-        ):
+        if keeps and isinstance(decision, Placement) and decision.standings.lasts:
             self._kept[like] = _Kept(decision.standings, stamp)
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
@@ -117,8 +114,8 @@ class _Kept:
         self._filtered = standings.filtered
         self._feasible = standings.feasible
         self._scores = list(standings.scores)
-        #: Of the filters that read pods: which of all they are, and they themselves. None before the first repetition.
-        self._moving: list[tuple[int, PodFilter]] | None = None
+        #: Of the filters that read pods: which of all they are, names, and they themselves. None before a repetition.
+        self._moving: list[tuple[int, str, PodFilter]] | None = None
         #: Whom all other filters let through.
         self._fixed: Mask
         #: The sum of the scores that have never moved but at rows that did; and which ones are left out of it.
@@ -137,16 +134,12 @@ class _Kept:
             return None
         rows = moved if len(moved) < 2 else list(dict.fromkeys(moved))
         observer.enter("Filter")
-        is_new = self._filter(rows)
+        is_new = self._filter(rows, observer)
         if self._feasible.n < 2:
             return None
-        for name, _ in self._filtered.filters:
-            observer.evaluated(name, "Filter")
         observer.leave("Filter", Code.SUCCESS)
         observer.enter("Score")
-        totals = self._score(rows, is_new=is_new)
-        for one in self._scores:
-            observer.evaluated(one.plugin, "Score")
+        totals = self._score(rows, observer, is_new=is_new)
         observer.leave("Score", Code.SUCCESS)
         self._stamp = now
         standings = Standings.drawn(
@@ -154,17 +147,17 @@ class _Kept:
         )
         return placed(snapshot, standings)
 
-    def _filter(self, rows: Sequence[int]) -> bool:
+    def _filter(self, rows: Sequence[int], observer: Observer) -> bool:
         """Who is feasible is brought up to date. Returns whether that may have changed at other rows too."""
         masks = self._filtered.masks
         if self._moving is None:
             self._part_filters()
         is_new = False
-        for index, one in self._moving or ():
-            mask = one.again(rows)
+        for index, name, one in self._moving or ():
+            mask = observer.ask(name, "Filter", one.again, rows)
             if mask is not masks[index]:
                 masks[index], is_new = mask, True
-        moving = [masks[index] for index, _ in self._moving or ()]
+        moving = [masks[index] for index, _, _ in self._moving or ()]
         if is_new:
             self._feasible.mask = reduce(and_, moving, self._fixed)
             self._feasible.n = int(np.count_nonzero(self._feasible.mask))
@@ -184,11 +177,11 @@ class _Kept:
     def _part_filters(self) -> None:
         self._moving = []
         fixed = self._filtered.nodes
-        for index, ((_, one), mask) in enumerate(
+        for index, ((name, one), mask) in enumerate(
             zip(self._filtered.filters, self._filtered.masks, strict=True)
         ):
             if isinstance(one, PodFilter):
-                self._moving.append((index, one))
+                self._moving.append((index, name, one))
             else:
                 fixed = fixed & mask
         self._fixed = fixed
@@ -215,11 +208,11 @@ class _Kept:
                     add_reasons(self._rejected, one.refusals(), before ^ left, n_before - n_left)
         return self._rejected
 
-    def _score(self, rows: Sequence[int], *, is_new: bool) -> Scores:
+    def _score(self, rows: Sequence[int], observer: Observer, *, is_new: bool) -> Scores:
         """The totals, array of shape (n_rows,). `is_new`: whether rows that did not move may be feasible now."""
         scores = self._scores
         for index, one in enumerate(scores):
-            now = one.scorer.again(rows)
+            now = observer.ask(one.plugin, "Score", one.scorer.again, rows)
             if now is not one.scores:
                 scores[index] = Scored(one.plugin, one.weight, now, one.scorer)
                 if index not in self._unsteady:

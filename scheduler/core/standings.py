@@ -97,6 +97,11 @@ class Standings:
         why = filtered.rejected if rejected is None else rejected
         return cls(chosen, leaders, feasible, totals, scores, filtered, why)
 
+    @property
+    def lasts(self) -> bool:
+        """Whether all can be asked again: some scored, and no plugin that skipped may have something to say by then."""
+        return self.filtered.lasts and bool(self.scores)
+
     def leading(self, n_most: int) -> list[tuple[int, int]]:
         """
         (row, total) of the chosen node, then of the others from the highest total down.

@@ -36,6 +36,7 @@ from scheduler.state.arrays import Mask, Scores
 from scheduler.state.snapshot import Snapshot
 
 _Raw = TypeVar("_Raw")
+_Array = TypeVar("_Array")
 
 #: As upstream's `status` label has it; `Code.value` costs ten times a global.
 _SUCCESS: Final = Code.SUCCESS.value
@@ -71,19 +72,21 @@ class CycleObserver:
         self._sampled = sampled
         self._draw = Random(seed).random
         self._now_s = now_s
-        stopwatch = _Stopwatch(plugins, now_s)
-        self._watched = {p.scheduler_name: _Watched(p, points, stopwatch) for p in profiles}
+        self._stopwatch = _Stopwatch(plugins, now_s)
+        self._watched = {p.scheduler_name: _Watched(p, points, self._stopwatch) for p in profiles}
         #: The running cycle's profile, or the last one's.
         self._running: _Watched
         #: None between cycles.
         self._began_s: float | None = None
         self._entered_s = 0.0
+        self._is_sampled = False
 
     def begin(self, profile: Profile) -> Profile:
         """A cycle starts. Returns `profile`, or in a sampled cycle the same with every plugin timed."""
         self._running = self._watched[profile.scheduler_name]
         self._began_s = self._now_s()
-        return self._running.timed if self._draw() < self._sampled else profile
+        self._is_sampled = self._draw() < self._sampled
+        return self._running.timed if self._is_sampled else profile
 
     def enter(self, point: str) -> None:  # noqa: ARG002 - the protocol's; only the way out needs the name
         """The extension point's clock runs."""
@@ -100,6 +103,18 @@ class CycleObserver:
     def evaluated(self, plugin: str, point: str) -> None:
         """One more evaluation of the plugin at the point."""
         self._running.evaluations[plugin, point] += 1
+
+    def ask(
+        self, plugin: str, point: str, again: Callable[[Sequence[int]], _Array], rows: Sequence[int]
+    ) -> _Array:
+        """The answer, timed in a sampled cycle; one more evaluation."""
+        self._running.evaluations[plugin, point] += 1
+        if not self._is_sampled:
+            return again(rows)
+        started_s = self._now_s()
+        answer = again(rows)
+        self._stopwatch.stop(plugin, point, started_s)
+        return answer
 
     def end(self) -> None:
         """The decision is made: its duration is observed. Nothing happens between cycles."""
