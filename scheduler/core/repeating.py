@@ -159,16 +159,14 @@ class _Kept:
                 masks[index], is_new = mask, True
         moving = [masks[index] for index, _, _ in self._moving or ()]
         if is_new:
-            self._feasible.mask = reduce(and_, moving, self._fixed)
-            self._feasible.n = int(np.count_nonzero(self._feasible.mask))
+            self._feasible.become(reduce(and_, moving, self._fixed))
             self._rejected = None
             return True
         feasible, fixed = self._feasible, self._fixed
         for row in rows:
             fits = fixed.item(row) and all(mask.item(row) for mask in moving)
             if feasible.mask.item(row) != fits:
-                feasible.mask[row] = fits
-                feasible.n += 1 if fits else -1
+                feasible.set(row, fits=fits)
                 self._refuse(row, fits=fits)
             elif not fits:
                 self._rejected = None

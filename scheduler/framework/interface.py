@@ -74,13 +74,27 @@ _MOST: Final = {dtype: limits.max for dtype, limits in _LIMITS.items()}
 class Feasible:
     """The nodes that passed every filter, as scoring sees them: the same object where a decision is repeated."""
 
-    __slots__ = ("mask", "n")
+    __slots__ = ("mask", "n", "version")
 
     def __init__(self, mask: Mask) -> None:
         #: bool array of shape (n_rows,).
         self.mask = mask
         #: Number of feasible nodes.
         self.n = int(np.count_nonzero(mask))
+        #: Moves where other nodes are feasible than before.
+        self.version = 0
+
+    def become(self, mask: Mask) -> None:
+        """These nodes are feasible now."""
+        self.mask = mask
+        self.n = int(np.count_nonzero(mask))
+        self.version += 1
+
+    def set(self, row: int, *, fits: bool) -> None:
+        """The row, which was not, is feasible now; or the other way."""
+        self.mask[row] = fits
+        self.n += 1 if fits else -1
+        self.version += 1
 
     def best(self, amounts: Scores) -> int:
         """

@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Final, TypeVar
+from functools import lru_cache, partial, reduce
+from operator import add
+from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -50,9 +51,7 @@ from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
 from scheduler.state.selection import MAX_COUNTED, LabelSet
 from scheduler.state.snapshot import Snapshot
-from scheduler.state.sums import KeptSums, Selected, Weighted
-
-_Owner = TypeVar("_Owner")
+from scheduler.state.sums import KeptSums, Selected, Sum, Weighted
 
 NAME: Final = "InterPodAffinity"
 
@@ -168,31 +167,29 @@ class InterPodAffinity:
         towards = list(self._scoring_terms(candidate, snapshot))
         if not own and not towards:
             return SKIP
-        summed = partial(self._sum, asked, candidate.label_set, snapshot, own, towards)
-        raw = summed()
-        return SKIP_FOR_NOW if raw is None else _AffinityScorer(summed, raw, feasible)
+        sums = partial(self._sums, asked, candidate.label_set, snapshot, own, towards)
+        scorer = _AffinityScorer(sums, feasible, snapshot.n_rows)
+        return scorer if scorer.reaches_any else SKIP_FOR_NOW
 
-    def _sum(
+    def _sums(
         self,
         asked: _Asked,
         label_set: LabelSet,
         snapshot: Snapshot,
         own: Sequence[Weighted],
         towards: Sequence[Weighted],
-    ) -> Amounts | None:
+    ) -> list[Sum]:
         """
         All terms in one sum, where few select the pod and pods with these labels come in numbers.
 
         Else one for the spec and one for the label set: where each pod has a spec or labels of its own, the other is
         the same for all of them.
         """
+        column_of, n_rows = snapshot.column, snapshot.n_rows
         if own and 0 < len(towards) <= _FEW_TERMS and label_set.n_pods > 1:
-            return _summed(self._both, self._owner(asked, label_set), snapshot, [*own, *towards])
-        preferring = _summed(self._preferring, asked, snapshot, own)
-        scoring = _summed(self._scoring, label_set, snapshot, towards)
-        if preferring is None or scoring is None:
-            return scoring if preferring is None else preferring
-        return preferring + scoring
+            return [self._both.of(self._owner(asked, label_set), column_of, [*own, *towards], n_rows)]
+        sums = [self._preferring.of(asked, column_of, own, n_rows)] if own else []
+        return [*sums, self._scoring.of(label_set, column_of, towards, n_rows)] if towards else sums
 
     def _owner(self, asked: _Asked, label_set: LabelSet) -> _Both:
         owners = self._owners.get(asked)
@@ -216,6 +213,8 @@ class InterPodAffinity:
         self, candidate: Candidate, snapshot: Snapshot, against: Sequence[Weighted]
     ) -> Mask | None:
         """Nodes in whose domains no pod's anti-affinity keeps this one out; None where that is so of all of them."""
+        if not against:
+            return None
         limits = candidate.label_set.limits
         if len(against) == 1 and not limits:
             ((term, _),) = against
@@ -224,7 +223,7 @@ class InterPodAffinity:
                 return near.below if near.n else None
         if any(limit.marks for limit in limits):
             self._kept_out_by_limits.add(candidate.pod.spec)
-        summed = _summed(self._forbidding, candidate.label_set, snapshot, against)
+        summed = self._forbidding.of(candidate.label_set, snapshot.column, against, snapshot.n_rows).amounts
         return None if summed is None else np.less_equal(summed, 0)
 
     def _scoring_terms(self, candidate: Candidate, snapshot: Snapshot) -> Iterator[tuple[DeclaredTerm, int]]:
@@ -303,13 +302,10 @@ class InterPodAffinity:
         return _queue_if(may_help or pod.spec in self._kept_out_by_limits)
 
 
-def _summed(
-    kept: KeptSums[_Owner], owner: _Owner, snapshot: Snapshot, terms: Sequence[Weighted]
-) -> Amounts | None:
-    """Per node the weighted terms of its domains; None where they reach no node, as where there are none."""
-    if not terms:
-        return None
-    return kept.of(owner, snapshot.column, terms, snapshot.n_rows)
+def _added(sums: Sequence[Amounts | None]) -> Amounts | None:
+    """Their sum per node, None where none of them reaches any."""
+    reaching = [amounts for amounts in sums if amounts is not None]
+    return reduce(add, reaching) if reaching else None
 
 
 def _asked(pod: Pod, exempt: frozenset[str]) -> _Asked:
@@ -405,9 +401,12 @@ class _AffinityFilter:
 class _AffinityScorer:
     """Weighted sums per node, then scaled so that the worst feasible node has 0 and the best 100."""
 
-    def __init__(self, summed: Callable[[], Amounts | None], raw: Amounts, feasible: Feasible) -> None:
-        self._summed = summed
-        self._raw = raw
+    def __init__(self, sums: Callable[[], Sequence[Sum]], feasible: Feasible, n_rows: int) -> None:
+        self._sums_anew = sums
+        self._sums = sums()
+        raw = _added([one.amounts for one in self._sums])
+        self.reaches_any = raw is not None
+        self._raw = np.zeros(n_rows, dtype=np.int64) if raw is None else raw
         self._feasible = feasible
         #: Of the feasible nodes: the lowest sum, and how far above it the highest is.
         self._lowest, self._span = 0, 0
@@ -428,10 +427,8 @@ class _AffinityScorer:
 
     def again(self, rows: Sequence[int]) -> Scores:
         """See `NodeScorer`. O(rows) where each node is a domain, and the lowest and the highest sum are as before."""
-        raw, scores = self._summed(), self._scores
-        if raw is None:
-            raw = np.zeros(self._feasible.mask.shape, dtype=np.int64)
-        before, self._raw = self._raw, raw
+        before, scores = self._raw, self._scores
+        self._raw = raw = self._summed_again()
         lowest = self._feasible.lowest(raw)
         span = self._feasible.highest(raw) - lowest
         if scores is None or raw is not before or (lowest, span) != (self._lowest, self._span):
@@ -440,6 +437,16 @@ class _AffinityScorer:
             above = min(max(raw.item(row) - lowest, 0), span)
             scores[row] = int(100.0 * (above / span)) if span else 0
         return scores
+
+    def _summed_again(self) -> Amounts:
+        n_rows = len(self._raw)
+        if len(self._sums) == 1:
+            raw = self._sums[0].again(n_rows)
+        else:
+            # One sum may do for all terms now that there are more of these pods.
+            self._sums = self._sums_anew()
+            raw = _added([one.amounts for one in self._sums])
+        return np.zeros(n_rows, dtype=np.int64) if raw is None else raw
 
     def _scale(self, raw: Scores, lowest: int, span: int) -> Scores:
         self._lowest, self._span = lowest, span

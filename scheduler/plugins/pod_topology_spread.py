@@ -315,14 +315,22 @@ class _SpreadScorer:
         self._feasible = feasible
         self._keys = _keys(constraints) if needs_all_keys else ()
         self._constraints = _counted(pod, snapshot, constraints, self._keys)
-        self._scored = self._with_keys()
+        self._look_at_feasible()
 
-    def _with_keys(self) -> Feasible:
-        """Feasible nodes that are not ignored for lack of a key."""
+    def _look_at_feasible(self) -> None:
+        """What depends on who is feasible alone, and is the same for many pods in a row."""
         snapshot, feasible = self._snapshot, self._feasible
+        #: Feasible nodes that are not ignored for lack of a key.
+        self._scored = feasible
         if any(snapshot.column(key).n_labelled < snapshot.n_nodes for key in self._keys):
-            return Feasible(feasible.mask & snapshot.eligible(self._keys))
-        return feasible
+            self._scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
+        #: By topology key, the ids of the domains that those are in; not asked for where nodes are their own.
+        self._domains = {
+            one.column.key: one.column.domains(self._scored.mask)
+            for one in self._constraints
+            if not one.is_by_node
+        }
+        self._looked_at = feasible.version
 
     def raw(self) -> _Kinds[Amounts]:
         """The sum over constraints, rounded once, half away from zero: int64 by kind."""
@@ -371,7 +379,7 @@ class _SpreadScorer:
         (counted,) = self._constraints
         if counted.is_by_node or not self._has_every_node(counted.column):
             return None
-        return counted.column.domains(self._scored.mask)
+        return self._domains[counted.column.key]
 
     def _part(self, counted: _Counted) -> tuple[Fractions, Rows | Counts]:
         """
@@ -410,7 +418,7 @@ class _SpreadScorer:
         _, column, counts, counting, _ = counted
         n_rows = self._snapshot.n_rows
         per_domain = counts.per_domain(column, n_rows, counting).totals
-        domains = column.domains(self._scored.mask)
+        domains = self._domains[column.key]
         if self._has_every_node(column):
             return per_domain, len(domains)
         # Without the label a node counts as having an empty value (possible with System defaults only).
@@ -443,7 +451,8 @@ class _SpreadScorer:
     def again(self, rows: Sequence[int]) -> Scores:
         """See `NodeScorer`: all of them, since a pod that came to one domain is told by the points of all."""
         del rows
-        self._scored = self._with_keys()
+        if self._looked_at != self._feasible.version:
+            self._look_at_feasible()
         return self.normalized(self.raw())
 
     def _extremes(self, raw: _Kinds[Amounts]) -> tuple[int, int]:

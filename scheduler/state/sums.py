@@ -47,6 +47,18 @@ class Selected(NamedTuple):
 Weighted = tuple[Declared, int]
 
 
+class Sum(NamedTuple):
+    """The weighted sum of terms, as of when it was asked for: see `TermSums.updated`."""
+
+    amounts: Amounts | None
+    sums: TermSums
+    terms: Sequence[Weighted]
+
+    def again(self, n_rows: int) -> Amounts | None:
+        """The sum of the same terms now, for as long as nodes are the same. Cost: as of `TermSums.updated`."""
+        return self.sums.updated(self.terms, n_rows)
+
+
 class KeptSums(Generic[_Owner]):
     """The sums of those that were asked about last, as label sets; nothing is kept of an owner that is gone."""
 
@@ -73,8 +85,8 @@ class KeptSums(Generic[_Owner]):
         column_of: Callable[[str], LabelColumn],
         terms: Sequence[Weighted],
         n_rows: int,
-    ) -> Amounts | None:
-        """What `TermSums.updated` says of the owner's terms. Past the limits the sums that were made first go."""
+    ) -> Sum:
+        """The sum of the owner's terms. Past the limits the sums that were made first go."""
         sums = self._kept.get(owner)
         if sums is None:
             while len(self._kept) >= MAX_KEPT:
@@ -85,7 +97,7 @@ class KeptSums(Generic[_Owner]):
         if len(sums) > n_before and len(sums) * MAX_KEPT > self._max_terms:
             while len(self._kept) > 1 and self.n_terms > self._max_terms:
                 self._forget_one()
-        return found
+        return Sum(found, sums, terms)
 
     def _forget_one(self) -> None:
         del self._kept[next(iter(self._kept))]

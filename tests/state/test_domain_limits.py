@@ -95,7 +95,7 @@ class Life:
         snapshot = Snapshot(self.state)
         label_set = self.state.selections.label_set(space, {"app": app})
         limits = [(limit, 1) for limit in label_set.limits]
-        sums = self.kept.of(label_set, snapshot.column, limits, snapshot.n_rows)
+        sums = self.kept.of(label_set, snapshot.column, limits, snapshot.n_rows).amounts
         return (
             set() if sums is None else {self.state.nodes.name_of(row) for row in sums.nonzero()[0].tolist()}
         )
