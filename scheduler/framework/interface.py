@@ -74,21 +74,22 @@ _MOST: Final = {dtype: limits.max for dtype, limits in _LIMITS.items()}
 class Feasible:
     """The nodes that passed every filter, as scoring sees them: the same object where a decision is repeated."""
 
-    __slots__ = ("mask", "n", "version")
+    __slots__ = ("generation", "mask", "n", "version")
 
     def __init__(self, mask: Mask) -> None:
         #: bool array of shape (n_rows,).
         self.mask = mask
         #: Number of feasible nodes.
         self.n = int(np.count_nonzero(mask))
-        #: Moves where other nodes are feasible than before.
-        self.version = 0
+        #: Moves where other nodes are feasible than before; and where they may be at rows to which no pod came.
+        self.version = self.generation = 0
 
     def become(self, mask: Mask) -> None:
         """These nodes are feasible now."""
         self.mask = mask
         self.n = int(np.count_nonzero(mask))
         self.version += 1
+        self.generation += 1
 
     def set(self, row: int, *, fits: bool) -> None:
         """The row, which was not, is feasible now; or the other way."""

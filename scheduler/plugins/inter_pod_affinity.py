@@ -409,7 +409,7 @@ class _AffinityScorer:
         self._raw = np.zeros(n_rows, dtype=np.int64) if raw is None else raw
         self._feasible = feasible
         #: Of the feasible nodes: the lowest sum, and how far above it the highest is.
-        self._lowest, self._span = 0, 0
+        self._lowest, self._span, self._generation = 0, 0, 0
         self._scores: Scores | None = None
 
     def raw(self) -> Amounts:
@@ -427,16 +427,32 @@ class _AffinityScorer:
 
     def again(self, rows: Sequence[int]) -> Scores:
         """See `NodeScorer`. O(rows) where each node is a domain, and the lowest and the highest sum are as before."""
-        before, scores = self._raw, self._scores
+        before, scores, feasible = self._raw, self._scores, self._feasible
         self._raw = raw = self._summed_again()
-        lowest = self._feasible.lowest(raw)
-        span = self._feasible.highest(raw) - lowest
-        if scores is None or raw is not before or (lowest, span) != (self._lowest, self._span):
+        if scores is None or raw is not before or self._generation != feasible.generation:
+            return self.normalized(raw)
+        lowest, span = self._extremes_again(rows, raw, scores)
+        if (lowest, span) != (self._lowest, self._span):
             return self._scale(raw, lowest, span)
         for row in rows:
             above = min(max(raw.item(row) - lowest, 0), span)
             scores[row] = int(100.0 * (above / span)) if span else 0
         return scores
+
+    def _extremes_again(self, rows: Sequence[int], raw: Scores, scores: Scores) -> tuple[int, int]:
+        """The lowest sum and the span now that these rows have others: looked up only where one may have had it."""
+        feasible, lowest, highest = self._feasible, self._lowest, self._lowest + self._span
+        had = [scores.item(row) for row in rows]
+        now = [raw.item(row) for row in rows if feasible.mask.item(row)]
+        if now and max(now) >= highest:
+            highest = max(now)
+        elif 100 in had or not self._span:
+            highest = feasible.highest(raw)
+        if now and min(now) <= lowest:
+            lowest = min(now)
+        elif 0 in had:
+            lowest = feasible.lowest(raw)
+        return lowest, highest - lowest
 
     def _summed_again(self) -> Amounts:
         n_rows = len(self._raw)
@@ -449,7 +465,7 @@ class _AffinityScorer:
         return np.zeros(n_rows, dtype=np.int64) if raw is None else raw
 
     def _scale(self, raw: Scores, lowest: int, span: int) -> Scores:
-        self._lowest, self._span = lowest, span
+        self._lowest, self._span, self._generation = lowest, span, self._feasible.generation
         if span <= 0:
             scores: Scores = np.zeros(len(raw), dtype=np.int16)
         else:
