@@ -40,10 +40,10 @@ class Driver:
     def __init__(self, seed: int = 1, settings: Settings | None = None) -> None:
         settings = default_settings() if settings is None else settings
         self.state = ClusterState(exempt_namespaces(settings))
-        profiles = built_profiles(settings, Snapshot(self.state))
-        self.queue = queue_for(profiles, settings, max_in_unschedulable_s=300.0)
+        self.profiles = built_profiles(settings, Snapshot(self.state))
+        self.queue = queue_for(self.profiles, settings, max_in_unschedulable_s=300.0)
         self.machine = Machine(
-            state=self.state, queue=self.queue, profiles=profiles, chance=random.Random(seed)
+            state=self.state, queue=self.queue, profiles=self.profiles, chance=random.Random(seed)
         )
         self.now_s = 1000.0
         self._decoder = PodDecoder()
