@@ -4,7 +4,9 @@ Times and counts plugins from outside: they know nothing of it.
 Every cycle is timed per extension point. In one cycle of ten the profile runs with each plugin wrapped, so that single
 calls are timed too. Different from kube-scheduler: a plugin's Filter or Score is one call for all nodes, so there is
 one observation per cycle where upstream has one per node, and Filter's status is always Success, since which nodes
-are refused is in the answer; a cycle's plugin timings are observed at once, without a buffer that can overflow.
+are refused is in the answer; a cycle's plugin timings are observed at once, without a buffer that can overflow. Where
+a decision is repeated (`core.repeating`) no plugin looks at the pod, so that PreFilter and PreScore have nothing to
+tell, and of the filters those are asked that read pods.
 
 Source: framework/runtime/{framework,instrumented_plugins,metrics_recorder}.go (kubernetes 1.36).
 """
