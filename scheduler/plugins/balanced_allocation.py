@@ -22,7 +22,7 @@ from scheduler.framework.interface import Candidate, Feasible, PreScored
 from scheduler.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from scheduler.framework.verdicts import SKIP
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, balanced_request, is_scalar
-from scheduler.state.arrays import Amount, Fraction, Scores, Truth, Where, at, at_least, whole
+from scheduler.state.arrays import Amount, Fraction, Scores, Truth, Where, at_least, whole
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesBalancedAllocation"
@@ -94,10 +94,8 @@ class _BalanceScorer:
         nodes, asked = self._snapshot.nodes, self._request.get(name, 0)
         if name not in _PLAIN and (asked == 0 or not is_scalar(name)):
             return None
-        allocatable, requested = nodes.allocatable(name), nodes.requested(name)
-        if allocatable is None or requested is None:
-            return None
-        return at(allocatable, rows), at(requested, rows), asked
+        used = nodes.used(name, rows)
+        return None if used is None else (used[1], used[0], asked)
 
 
 def used_fraction(used: Amount, allocatable: Amount) -> Fraction:

@@ -39,6 +39,7 @@ from scheduler.model.requests import (
     on_node_request,
 )
 from scheduler.state.arrays import Amount, Amounts, Mask, Scores, Truth, Where, at, at_least, lesser, whole
+from scheduler.state.node_table import NodeTable
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesFit"
@@ -46,8 +47,6 @@ NAME: Final = "NodeResourcesFit"
 TOO_MANY_PODS: Final = "Too many pods"
 
 _PLAIN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-#: Row of each resource in NodeTable.non_zero.
-_NON_ZERO_INDEX: Final = {CPU: 0, MEMORY: 1}
 #: Scores of a shape are configured from 0 to 10.
 _SHAPE_STRETCH: Final = 10
 
@@ -158,9 +157,10 @@ class _RoomFilter:
         return self.fits()
 
     def _fitting(self, rows: Where) -> Truth:
-        fitting = self._pods_left(rows) > 0
+        nodes = self._snapshot.nodes
+        fitting = nodes.pods_left(rows) > 0
         for name, amount in self._asked:
-            fitting &= amount <= self._free(name, rows)
+            fitting &= amount <= nodes.left(name, rows)
         return fitting
 
     def refusals(self) -> Refusals:
@@ -172,12 +172,12 @@ class _RoomFilter:
         if len(self._asked) <= _FEW_RESOURCES:
             codes = self._shortages.of(self._asked, self._snapshot, self._short)
             return Refusals(codes.copy(), _combinations(self._asked), self._shortages.tally(self._asked))
-        rows = np.flatnonzero(~self.fits())
-        short = [np.asarray(self._pods_left(rows) <= 0)]
+        rows, nodes = np.flatnonzero(~self.fits()), self._snapshot.nodes
+        short = [np.asarray(nodes.pods_left(rows) <= 0)]
         hopeless = np.zeros(len(rows), dtype=np.bool_)
         for name, amount in self._asked:
-            short.append(np.asarray(amount > self._free(name, rows)))
-            hopeless |= amount > _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)[rows]
+            short.append(np.broadcast_to(amount > nodes.left(name, rows), len(rows)))
+            hopeless |= amount > _allocatable(nodes, name, rows)
         of_refused = combined_refusals(short, hopeless, _reasons(self._asked))
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
@@ -187,30 +187,20 @@ class _RoomFilter:
         """One bit for each reason, in order, and one above them where a node is hopeless: no more than 8 in all."""
         if isinstance(rows, int) and self.fits().item(rows):
             return 0
-        bits: Amount = 1 * (self._pods_left(rows) <= 0)
+        nodes = self._snapshot.nodes
+        bits: Amount = 1 * (nodes.pods_left(rows) <= 0)
         hopeless: Truth = False
         for number, (name, amount) in enumerate(self._asked, start=1):
-            allocatable = _column(self._snapshot.nodes.allocatable(name), self._snapshot.n_rows)
-            bits = bits + (1 << number) * (amount > self._free(name, rows))
-            hopeless = hopeless | (amount > at(allocatable, rows))
+            bits = bits + (1 << number) * (amount > nodes.left(name, rows))
+            hopeless = hopeless | (amount > _allocatable(nodes, name, rows))
         bits = bits + (2 << len(self._asked)) * hopeless
         return bits if isinstance(bits, int) else bits.astype(np.uint8)
 
-    def _pods_left(self, rows: Where) -> Amount:
-        nodes = self._snapshot.nodes
-        room = _column(nodes.allocatable(PODS), self._snapshot.n_rows)
-        return at(room, rows) - at(nodes.pod_count, rows)
 
-    def _free(self, name: str, rows: Where) -> int | Amounts:
-        nodes, n_rows = self._snapshot.nodes, self._snapshot.n_rows
-        return at(_column(nodes.allocatable(name), n_rows), rows) - at(
-            _column(nodes.requested(name), n_rows), rows
-        )
-
-
-def _column(amounts: Amounts | None, n_rows: int) -> Amounts:
-    """The column, all 0 for a resource that no node and no pod ever named."""
-    return np.zeros(n_rows, dtype=np.int64) if amounts is None else amounts
+def _allocatable(nodes: NodeTable, resource: str, rows: Where) -> Amount:
+    """What pods may take of the resource, 0 where no node has it."""
+    used = nodes.used(resource, rows)
+    return 0 if used is None else used[1]
 
 
 def _reasons(asked: _Asked) -> tuple[str, ...]:
@@ -318,11 +308,8 @@ class _RoomScorer:
         nodes, asked = self._snapshot.nodes, self._request.get(name, 0)
         if name not in _PLAIN and (asked == 0 or not is_scalar(name)):
             return None
-        allocatable, requested = nodes.allocatable(name), nodes.requested(name)
-        if allocatable is None or requested is None:
-            return None
-        used = nodes.non_zero[_NON_ZERO_INDEX[name]] if name in _NON_ZERO_INDEX else requested
-        return at(used, rows) + asked, at(allocatable, rows)
+        used = nodes.used(name, rows, non_zero=True)
+        return None if used is None else (used[0] + asked, used[1])
 
     def _scores(self, requested: Amount, allocatable: Amount) -> Amount:
         if self._shape is not None:
