@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 
@@ -33,7 +33,17 @@ from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolva
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
 from scheduler.model.terms import HOSTNAME_KEY
-from scheduler.state.arrays import Amounts, Counts, Fractions, Mask, Rows, Scores, rounded
+from scheduler.state.arrays import (
+    Amount,
+    Amounts,
+    Counts,
+    Fraction,
+    Fractions,
+    Mask,
+    Rows,
+    Scores,
+    rounded,
+)
 from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
 from scheduler.state.snapshot import Snapshot
 
@@ -283,10 +293,7 @@ def _within_skew(counted: _Counted, n_rows: int) -> Mask:
     return counts.reached(column, too_many, n_rows, counting).below
 
 
-_Numbers = TypeVar("_Numbers", Amounts, Fractions)
-
-
-class _Kinds(NamedTuple, Generic[_Numbers]):
+class _Kinds(NamedTuple):
     """
     Nodes that cannot differ in their points are of one kind: so many are computed, and no more.
 
@@ -294,9 +301,30 @@ class _Kinds(NamedTuple, Generic[_Numbers]):
     where only a look at every node tells.
     """
 
-    points: _Numbers
+    points: Amounts
     which: Rows | Counts
     occurring: Rows | None
+
+
+class _Table:
+    """
+    The points of a constraint on domains, and of one on nodes beside it where there is one: the default constraints.
+
+    `points`: int64 by pods on the node, and for each number of those by domain id.
+    """
+
+    def __init__(self, on_node: Fractions, in_domain: Fractions) -> None:
+        self.on_node = on_node
+        self._n_ids = len(in_domain)
+        self.points = rounded(np.add.outer(on_node, in_domain)).ravel()
+
+    def move(self, domain: int, points: float) -> None:
+        """The domain has these points now."""
+        self.points[domain :: self._n_ids] = rounded(self.on_node + points)
+
+
+#: Points by pods on a node where no constraint asks for them.
+_NO_POINTS: Final[Fractions] = np.zeros(1)
 
 
 class _SpreadScorer:
@@ -315,7 +343,20 @@ class _SpreadScorer:
         self._feasible = feasible
         self._keys = _keys(constraints) if needs_all_keys else ()
         self._constraints = _counted(pod, snapshot, constraints, self._keys)
+        #: The constraints that one table tells of; None where they are others.
+        self._of_table = self._fitting_a_table()
+        self._table: _Table | None = None
         self._look_at_feasible()
+
+    def _fitting_a_table(self) -> tuple[_Counted | None, _Counted] | None:
+        """The one on nodes, if any, and the one on domains that every node is in."""
+        if not all(self._has_every_node(one.column) for one in self._constraints):
+            return None
+        nodes = [one for one in self._constraints if one.is_by_node]
+        domains = [one for one in self._constraints if not one.is_by_node]
+        if len(domains) != 1 or len(nodes) > 1:
+            return None
+        return nodes[0] if nodes else None, domains[0]
 
     def _look_at_feasible(self) -> None:
         """What depends on who is feasible alone, and is the same for many pods in a row."""
@@ -332,39 +373,54 @@ class _SpreadScorer:
         }
         self._looked_at = feasible.version
 
-    def raw(self) -> _Kinds[Amounts]:
+    def raw(self) -> _Kinds:
         """The sum over constraints, rounded once, half away from zero: int64 by kind."""
-        points, which, occurring = self._paired() or self._combined()
-        return _Kinds(rounded(points), which, occurring)
+        self._table = self._tabled()
+        if self._table is not None:
+            return self._kinds_of(self._table)
+        points, which = self._combined()
+        return _Kinds(rounded(points), which, None)
 
-    def _paired(self) -> _Kinds[Fractions] | None:
-        """What `_combined` gives, for nodes and one kind of domains that every node is in: the default constraints."""
-        snapshot = self._snapshot
-        if len(self._constraints) != 2:
+    def _tabled(self) -> _Table | None:
+        """The table, None where there is none or it were larger than the number of nodes."""
+        if self._of_table is None:
             return None
-        nodes, domains = self._constraints
-        if not nodes.is_by_node:
-            nodes, domains = domains, nodes
+        nodes, domains = self._of_table
+        on_node = _NO_POINTS if nodes is None else self._on_node(nodes)
+        if len(on_node) * domains.column.n_ids > self._snapshot.n_rows:
+            return None
+        return _Table(on_node, self._in_domain(domains))
+
+    def _kinds_of(self, table: _Table) -> _Kinds:
+        n_rows = self._snapshot.n_rows
+        nodes, domains = self._of_table or (None, self._constraints[0])
         column = domains.column
-        if not nodes.is_by_node or domains.is_by_node:
-            return None
-        if not (self._has_every_node(column) and self._has_every_node(nodes.column)):
-            return None
-        on_node = self._on_node(nodes)
-        if len(on_node) * column.n_ids > snapshot.n_rows:
-            return None
-        points = np.add.outer(on_node, self._in_domain(domains))
-        pairs = nodes.counts.paired(column, snapshot.n_rows)
-        are_all_scored = self._scored.n == snapshot.n_rows
-        return _Kinds(points.ravel(), pairs.of_row, pairs.occurring() if are_all_scored else None)
+        if nodes is None:
+            return _Kinds(table.points, column.ids[:n_rows], self._domains[column.key])
+        pairs = nodes.counts.paired(column, n_rows)
+        are_all_scored = self._scored.n == n_rows
+        return _Kinds(table.points, pairs.of_row, pairs.occurring() if are_all_scored else None)
 
-    def _combined(self) -> _Kinds[Fractions]:
-        """The points of every kind of nodes."""
+    def _follow(self, rows: Sequence[int]) -> bool:
+        """Whether the table is of now: not where a node has more pods than it tells of, or other nodes are scored."""
+        table = self._table
+        if table is None or self._of_table is None or self._looked_at != self._feasible.version:
+            return False
+        nodes, (constraint, column, counts, counting, _) = self._of_table
+        if nodes is not None and any(nodes.counts.at(row) >= len(table.on_node) for row in rows):
+            return False
+        totals = counts.per_domain(column, self._snapshot.n_rows, counting).totals
+        size = len(self._domains[column.key])
+        for row in rows:
+            if (domain := column.ids.item(row)) != ABSENT:
+                table.move(domain, _points(totals.item(domain), size, constraint.max_skew))
+        return True
+
+    def _combined(self) -> tuple[Fractions, Rows | Counts]:
+        """The points of every kind of nodes, and the kind of each: shape (n_rows,)."""
         n_rows = self._snapshot.n_rows
         which: Rows | Counts
         points, which = self._part(self._constraints[0])
-        if len(self._constraints) == 1:
-            return _Kinds(points, which, self._occurring())
         for constraint in self._constraints[1:]:
             others, which_other = self._part(constraint)
             if len(points) * len(others) > n_rows:
@@ -372,14 +428,7 @@ class _SpreadScorer:
             else:
                 which = which * len(others) + which_other
                 points = np.add.outer(points, others).ravel()
-        return _Kinds(points, which, None)
-
-    def _occurring(self) -> Rows | None:
-        """Of one constraint alone: the domains that scored nodes are in, None where nodes are their own."""
-        (counted,) = self._constraints
-        if counted.is_by_node or not self._has_every_node(counted.column):
-            return None
-        return self._domains[counted.column.key]
+        return points, which
 
     def _part(self, counted: _Counted) -> tuple[Fractions, Rows | Counts]:
         """
@@ -435,7 +484,7 @@ class _SpreadScorer:
         """Whether no scored node can lack the label."""
         return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
 
-    def normalized(self, raw: _Kinds[Amounts]) -> Scores:
+    def normalized(self, raw: _Kinds) -> Scores:
         """The emptiest gets 100, the fullest 100 * lowest / highest, ignored nodes 0 (scoring.go, NormalizeScore)."""
         if self._scored.n == 0:
             return np.zeros(len(raw.which), dtype=np.int16)
@@ -449,13 +498,14 @@ class _SpreadScorer:
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
     def again(self, rows: Sequence[int]) -> Scores:
-        """See `NodeScorer`: all of them, since a pod that came to one domain is told by the points of all."""
-        del rows
+        """See `NodeScorer`: other scores for all, since a pod that came to one domain is told by the points of each."""
+        if self._table is not None and self._follow(rows):
+            return self.normalized(self._kinds_of(self._table))
         if self._looked_at != self._feasible.version:
             self._look_at_feasible()
         return self.normalized(self.raw())
 
-    def _extremes(self, raw: _Kinds[Amounts]) -> tuple[int, int]:
+    def _extremes(self, raw: _Kinds) -> tuple[int, int]:
         """The lowest and the highest points of a scored node."""
         if raw.occurring is None:
             of_nodes = raw.points.take(raw.which, mode="clip")
@@ -464,7 +514,11 @@ class _SpreadScorer:
         return points.item(points.argmin()), points.item(points.argmax())
 
 
-def _points(amounts: Amounts, size: int, max_skew: int) -> Fractions:
+@overload
+def _points(amounts: int, size: int, max_skew: int) -> float: ...
+@overload
+def _points(amounts: Amounts, size: int, max_skew: int) -> Fractions: ...
+def _points(amounts: Amount, size: int, max_skew: int) -> Fraction:
     return amounts * math.log(size + 2) + float(max_skew - 1)
 
 
