@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from operator import add
 from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
@@ -31,6 +31,7 @@ import numpy as np
 from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.normalizing import Stretched
 from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.framework.rules import KeptRules, Rules
 from scheduler.framework.verdicts import (
@@ -62,10 +63,6 @@ EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
 )
 #: Terms that select a pod and are added to its own: making a sum anew takes 10 µs for each.
 _FEW_TERMS: Final = 2
-
-#: Tables of normalized scores that are kept, and sums in each at most: 32 KB.
-_KEPT_TABLES: Final = 64
-_TABLE_SIZE: Final = 4096
 
 #: Labels of a namespace, None where it is not known.
 NamespaceLabels = Callable[[str], Mapping[str, str] | None]
@@ -407,54 +404,18 @@ class _AffinityScorer:
         raw = _added([one.amounts for one in self._sums])
         self.reaches_any = raw is not None
         self._raw = np.zeros(n_rows, dtype=np.int64) if raw is None else raw
-        self._feasible = feasible
-        #: Of the feasible nodes: the lowest sum, and how far above it the highest is.
-        self._lowest, self._span, self._generation = 0, 0, 0
-        self._scores: Scores | None = None
+        self._stretched = Stretched(feasible)
 
     def raw(self) -> Amounts:
         """int64 array of shape (n_rows,), may be negative; not to be written to."""
         return self._raw
 
-    def normalized(self, raw: Scores) -> Scores:
-        """
-        `int64(100.0 * (float64(raw - lowest) / float64(highest - lowest)))`, division first, truncated.
-
-        Source: scoring.go, NormalizeScore (kubernetes 1.36): 29 of 100 gives 28, not 29.
-        """
-        lowest = self._feasible.lowest(raw)
-        return self._scale(raw, lowest, self._feasible.highest(raw) - lowest)
+    def normalized(self, raw: Amounts) -> Scores:
+        """Source: scoring.go, NormalizeScore (kubernetes 1.36)."""
+        return self._stretched.of(raw)
 
     def again(self, rows: Sequence[int]) -> Scores:
         """See `NodeScorer`. O(rows) where each node is a domain, and the lowest and the highest sum are as before."""
-        before, scores, feasible = self._raw, self._scores, self._feasible
-        self._raw = raw = self._summed_again()
-        if scores is None or raw is not before or self._generation != feasible.generation:
-            return self.normalized(raw)
-        lowest, span = self._extremes_again(rows, raw, scores)
-        if (lowest, span) != (self._lowest, self._span):
-            return self._scale(raw, lowest, span)
-        for row in rows:
-            above = min(max(raw.item(row) - lowest, 0), span)
-            scores[row] = int(100.0 * (above / span)) if span else 0
-        return scores
-
-    def _extremes_again(self, rows: Sequence[int], raw: Scores, scores: Scores) -> tuple[int, int]:
-        """The lowest sum and the span now that these rows have others: looked up only where one may have had it."""
-        feasible, lowest, highest = self._feasible, self._lowest, self._lowest + self._span
-        had = [scores.item(row) for row in rows]
-        now = [raw.item(row) for row in rows if feasible.mask.item(row)]
-        if now and max(now) >= highest:
-            highest = max(now)
-        elif 100 in had or not self._span:
-            highest = feasible.highest(raw)
-        if now and min(now) <= lowest:
-            lowest = min(now)
-        elif 0 in had:
-            lowest = feasible.lowest(raw)
-        return lowest, highest - lowest
-
-    def _summed_again(self) -> Amounts:
         n_rows = len(self._raw)
         if len(self._sums) == 1:
             raw = self._sums[0].again(n_rows)
@@ -462,29 +423,7 @@ class _AffinityScorer:
             # One sum may do for all terms now that there are more of these pods.
             self._sums = self._sums_anew()
             raw = _added([one.amounts for one in self._sums])
-        return np.zeros(n_rows, dtype=np.int64) if raw is None else raw
-
-    def _scale(self, raw: Scores, lowest: int, span: int) -> Scores:
-        self._lowest, self._span, self._generation = lowest, span, self._feasible.generation
-        if span <= 0:
-            scores: Scores = np.zeros(len(raw), dtype=np.int16)
-        else:
-            above = raw - lowest if lowest else raw
-            is_small = span < min(len(raw), _TABLE_SIZE)
-            scores = _scaled_up_to(span).take(above, mode="clip") if is_small else _scaled(above, span)
-        self._scores = scores
-        return scores
-
-
-def _scaled(above: Scores, span: int) -> Scores:
-    # By way of int64, which holds what lies above the highest feasible sum too.
-    return (100.0 * (above.astype(np.float64) / float(span))).astype(np.int64).astype(np.int16)
-
-
-@lru_cache(maxsize=_KEPT_TABLES)
-def _scaled_up_to(span: int) -> Scores:
-    """The scores of 0 to `span` above the lowest sum: many pods in a row find the same span."""
-    return _scaled(np.arange(span + 1), span)
+        return self._stretched.again(np.zeros(n_rows, dtype=np.int64) if raw is None else raw, rows)
 
 
 def _asks_differently(old: Pod, new: Pod) -> bool:

@@ -11,10 +11,8 @@ Source: plugins/podtopologyspread/{common,plugin,filtering,scoring}.go (kubernet
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple, overload
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,15 +27,21 @@ from scheduler.framework.spread_constraints import (
     SpreadConstraints,
     reads_own_values,
 )
+from scheduler.framework.spread_points import (
+    NO_POINTS,
+    Kinds,
+    PointTable,
+    emptiest_first,
+    points_of,
+    points_up_to,
+)
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
 from scheduler.model.terms import HOSTNAME_KEY
 from scheduler.state.arrays import (
-    Amount,
     Amounts,
     Counts,
-    Fraction,
     Fractions,
     Mask,
     Rows,
@@ -51,9 +55,6 @@ NAME: Final = "PodTopologySpread"
 
 SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
-
-#: Tables of points that are kept, one number for each pod that a node may hold.
-_KEPT_TABLES: Final = 64
 
 #: What default selectors are made of.
 _WORKLOADS: Final = (
@@ -293,40 +294,6 @@ def _within_skew(counted: _Counted, n_rows: int) -> Mask:
     return counts.reached(column, too_many, n_rows, counting).below
 
 
-class _Kinds(NamedTuple):
-    """
-    Nodes that cannot differ in their points are of one kind: so many are computed, and no more.
-
-    `points`: by kind. `which`: the kind of each node, shape (n_rows,). `occurring`: the kinds of scored nodes, None
-    where only a look at every node tells.
-    """
-
-    points: Amounts
-    which: Rows | Counts
-    occurring: Rows | None
-
-
-class _Table:
-    """
-    The points of a constraint on domains, and of one on nodes beside it where there is one: the default constraints.
-
-    `points`: int64 by pods on the node, and for each number of those by domain id.
-    """
-
-    def __init__(self, on_node: Fractions, in_domain: Fractions) -> None:
-        self.on_node = on_node
-        self._n_ids = len(in_domain)
-        self.points = rounded(np.add.outer(on_node, in_domain)).ravel()
-
-    def move(self, domain: int, points: float) -> None:
-        """The domain has these points now."""
-        self.points[domain :: self._n_ids] = rounded(self.on_node + points)
-
-
-#: Points by pods on a node where no constraint asks for them.
-_NO_POINTS: Final[Fractions] = np.zeros(1)
-
-
 class _SpreadScorer:
     """The soft constraints of one pod over the feasible nodes."""
 
@@ -345,7 +312,7 @@ class _SpreadScorer:
         self._constraints = _counted(pod, snapshot, constraints, self._keys)
         #: The constraints that one table tells of; None where they are others.
         self._of_table = self._fitting_a_table()
-        self._table: _Table | None = None
+        self._table: PointTable | None = None
         self._look_at_feasible()
 
     def _fitting_a_table(self) -> tuple[_Counted | None, _Counted] | None:
@@ -373,33 +340,33 @@ class _SpreadScorer:
         }
         self._looked_at = feasible.version
 
-    def raw(self) -> _Kinds:
+    def raw(self) -> Kinds:
         """The sum over constraints, rounded once, half away from zero: int64 by kind."""
         self._table = self._tabled()
         if self._table is not None:
             return self._kinds_of(self._table)
         points, which = self._combined()
-        return _Kinds(rounded(points), which, None)
+        return Kinds(rounded(points), which, None)
 
-    def _tabled(self) -> _Table | None:
+    def _tabled(self) -> PointTable | None:
         """The table, None where there is none or it were larger than the number of nodes."""
         if self._of_table is None:
             return None
         nodes, domains = self._of_table
-        on_node = _NO_POINTS if nodes is None else self._on_node(nodes)
+        on_node = NO_POINTS if nodes is None else self._on_node(nodes)
         if len(on_node) * domains.column.n_ids > self._snapshot.n_rows:
             return None
-        return _Table(on_node, self._in_domain(domains))
+        return PointTable(on_node, self._in_domain(domains))
 
-    def _kinds_of(self, table: _Table) -> _Kinds:
+    def _kinds_of(self, table: PointTable) -> Kinds:
         n_rows = self._snapshot.n_rows
         nodes, domains = self._of_table or (None, self._constraints[0])
         column = domains.column
         if nodes is None:
-            return _Kinds(table.points, column.ids[:n_rows], self._domains[column.key])
+            return Kinds(table.points, column.ids[:n_rows], self._domains[column.key])
         pairs = nodes.counts.paired(column, n_rows)
         are_all_scored = self._scored.n == n_rows
-        return _Kinds(table.points, pairs.of_row, pairs.occurring() if are_all_scored else None)
+        return Kinds(table.points, pairs.of_row, pairs.occurring() if are_all_scored else None)
 
     def _follow(self, rows: Sequence[int]) -> bool:
         """Whether the table is of now: not where a node has more pods than it tells of, or other nodes are scored."""
@@ -413,7 +380,7 @@ class _SpreadScorer:
         size = len(self._domains[column.key])
         for row in rows:
             if (domain := column.ids.item(row)) != ABSENT:
-                table.move(domain, _points(totals.item(domain), size, constraint.max_skew))
+                table.move(domain, points_of(totals.item(domain), size, constraint.max_skew))
         return True
 
     def _combined(self) -> tuple[Fractions, Rows | Counts]:
@@ -453,12 +420,12 @@ class _SpreadScorer:
         """
         on_node = counted.counts.rows(self._snapshot.n_rows)
         max_skew = counted.constraint.max_skew
-        return _points_up_to(on_node.item(on_node.argmax()), self._scored.n, max_skew)
+        return points_up_to(on_node.item(on_node.argmax()), self._scored.n, max_skew)
 
     def _in_domain(self, counted: _Counted) -> Fractions:
         """Points by domain id, none for nodes without the key."""
         per_domain, size = self._per_domain(counted)
-        points = _points(per_domain, size, counted.constraint.max_skew)
+        points = points_of(per_domain, size, counted.constraint.max_skew)
         points[ABSENT] = 0.0
         return points
 
@@ -484,17 +451,9 @@ class _SpreadScorer:
         """Whether no scored node can lack the label."""
         return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
 
-    def normalized(self, raw: _Kinds) -> Scores:
-        """The emptiest gets 100, the fullest 100 * lowest / highest, ignored nodes 0 (scoring.go, NormalizeScore)."""
-        if self._scored.n == 0:
-            return np.zeros(len(raw.which), dtype=np.int16)
-        lowest, highest = self._extremes(raw)
-        if highest == 0:
-            scores: Scores = np.full(len(raw.which), 100, dtype=np.int16)
-        else:
-            points = (100 * (highest + lowest - raw.points) // highest).astype(np.int16)
-            # Every kind is one of them; other modes look first.
-            scores = points.take(raw.which, mode="clip")
+    def normalized(self, raw: Kinds) -> Scores:
+        """Ignored nodes get 0 (scoring.go, NormalizeScore)."""
+        scores = emptiest_first(raw, self._scored)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
     def again(self, rows: Sequence[int]) -> Scores:
@@ -504,25 +463,3 @@ class _SpreadScorer:
         if self._looked_at != self._feasible.version:
             self._look_at_feasible()
         return self.normalized(self.raw())
-
-    def _extremes(self, raw: _Kinds) -> tuple[int, int]:
-        """The lowest and the highest points of a scored node."""
-        if raw.occurring is None:
-            of_nodes = raw.points.take(raw.which, mode="clip")
-            return self._scored.lowest(of_nodes), self._scored.highest(of_nodes)
-        points = raw.points.take(raw.occurring)
-        return points.item(points.argmin()), points.item(points.argmax())
-
-
-@overload
-def _points(amounts: int, size: int, max_skew: int) -> float: ...
-@overload
-def _points(amounts: Amounts, size: int, max_skew: int) -> Fractions: ...
-def _points(amounts: Amount, size: int, max_skew: int) -> Fraction:
-    return amounts * math.log(size + 2) + float(max_skew - 1)
-
-
-@lru_cache(maxsize=_KEPT_TABLES)
-def _points_up_to(highest: int, size: int, max_skew: int) -> Fractions:
-    """The points of 0 to `highest` pods, not to be written to: many pods in a row find the same."""
-    return _points(np.arange(highest + 1), size, max_skew)
