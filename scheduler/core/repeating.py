@@ -29,7 +29,7 @@ from scheduler.state.arrays import Mask, Scores
 from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
 
-#: Classes of pods whose last decision is kept, at 5,000 nodes 50 KB each.
+#: Classes of pods whose last decision is kept for as long as the epoch lasts, at 5,000 nodes 50 KB each.
 MAX_KEPT: Final = 32
 
 #: Rows that moved since, past which all is decided anew.
@@ -53,8 +53,9 @@ class Repeating:
         self.snapshot = snapshot
         self._chance = chance
         self._observer = observer
-        #: Decided longest ago first.
+        #: Decided longest ago first, all in the same epoch: none of those before is of use, and they hold counts.
         self._kept: OrderedDict[_Class, _Kept] = OrderedDict()
+        self._epoch = snapshot.epoch
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -72,6 +73,9 @@ class Repeating:
 
     def _like_others(self, pod: Pod, profile: Profile, *, keeps: bool) -> Decision:
         snapshot = self.snapshot
+        if self._epoch != snapshot.epoch:
+            self._kept.clear()
+            self._epoch = snapshot.epoch
         like = _Class(pod.spec, snapshot.label_set(pod), pod.owner, profile.scheduler_name)
         kept = self._kept.pop(like, None)
         if kept is not None:
@@ -79,10 +83,11 @@ class Repeating:
             if again is not None:
                 self._kept[like] = kept
                 return again
-        stamp = _stamp(snapshot)
         decision = decided(pod, snapshot, profile, self._chance, self._observer)
-        if keeps and isinstance(decision, Placement) and decision.standings.lasts:
-            self._kept[like] = _Kept(decision.standings, stamp)
+        # Questions that were not asked for long may have been forgotten for the sake of this pod's.
+        is_same = self._epoch == snapshot.epoch
+        if keeps and is_same and isinstance(decision, Placement) and decision.standings.lasts:
+            self._kept[like] = _Kept(decision.standings, _stamp(snapshot))
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return decision
@@ -95,15 +100,14 @@ def _is_alone(pod: Pod, profile: Profile) -> bool:
 
 
 class _Stamp(NamedTuple):
-    """When a decision was made: the epoch, the number of rows, the version of those that moved."""
+    """When in an epoch a decision was made: the number of rows, and the version of those that moved."""
 
-    epoch: int
     n_rows: int
     version: int
 
 
 def _stamp(snapshot: Snapshot) -> _Stamp:
-    return _Stamp(snapshot.epoch, snapshot.n_rows, snapshot.nodes.moved.version)
+    return _Stamp(snapshot.n_rows, snapshot.nodes.moved.version)
 
 
 class _Kept:
@@ -125,9 +129,14 @@ class _Kept:
         self._rejected: Counter[str] | None = None
 
     def again(self, snapshot: Snapshot, chance: Chance, observer: Observer) -> Placement | None:
-        """What is decided now; None where too much has changed to tell, and for whoever asks this is of no use then."""
+        """
+        What is decided now, in the same epoch.
+
+        None where too many rows have moved or hardly any node is feasible, after which this is of no use. Filters that
+        were asked for that are asked once more by who decides anew.
+        """
         before, now = self._stamp, _stamp(snapshot)
-        if now[:2] != before[:2]:
+        if now.n_rows != before.n_rows:
             return None
         moved = snapshot.nodes.moved.since(before.version)
         if moved is None or len(moved) > _FEW_ROWS:

@@ -12,8 +12,9 @@ that hold an image as of the node's last change; here it is always current.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -55,7 +56,7 @@ class ImageLocality:
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Never skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
-        return _ImageScorer(self._scores(self._wanted.of(candidate.pod), snapshot))
+        return _ImageScorer(partial(self._scores, self._wanted.of(candidate.pod), snapshot))
 
     def _scores(self, wanted: _Wanted, snapshot: Snapshot) -> Scores:
         """int16 array of shape (n_rows,). O(1) until a node's images change, else O(n_rows + nodes with an image)."""
@@ -85,23 +86,23 @@ def with_tag(image: str) -> str:
 
 
 class _ImageScorer:
-    """Scores that are already known."""
+    """Scores that are kept until images change."""
 
-    def __init__(self, scores: Scores) -> None:
-        self._scores = scores
+    def __init__(self, kept: Callable[[], Scores]) -> None:
+        self._kept = kept
 
     def raw(self) -> Scores:
         """From 0 to 100: int16 array of shape (n_rows,), not to be written to."""
-        return self._scores
+        return self._kept()
 
     def normalized(self, raw: Scores) -> Scores:
         """As they are."""
         return raw
 
     def again(self, rows: Sequence[int]) -> Scores:
-        """See `NodeScorer`: pods bring no images."""
+        """See `NodeScorer`: the first pod of a rollout brings an image to its node some seconds later."""
         del rows
-        return self._scores
+        return self._kept()
 
 
 def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:

@@ -73,7 +73,8 @@ class ClusterState:
         """
         The same for as long as nothing changed but pods that came to rows and left them, which `nodes.moved` tells.
 
-        Nodes, namespaces, workloads, refusals of kubelets, and which terms are declared and counted are as they were.
+        Nodes, namespaces, workloads, refusals of kubelets, and which terms are declared and counted are as they were;
+        images may have come and gone, which `nodes.images_version` tells.
         """
         return (
             self._n_changes + self.selections.version + self.declared.version + self.kubelet_refusals.version
@@ -81,8 +82,10 @@ class ClusterState:
 
     def upsert_node(self, node: Node) -> None:
         """The node is there with these facts; pods that waited for it count from now on."""
-        self._n_changes += 1
         known = self.node(node.name)
+        # Heartbeats come all the time, and images with the first pods of every rollout.
+        if known is None or _without_images(known) != _without_images(node):
+            self._n_changes += 1
         self.nodes.upsert(node)
         if known is None or known.labels != node.labels:
             row = self.nodes.row_by_name[node.name]
@@ -123,7 +126,10 @@ class ClusterState:
 
     def upsert_workload(self, workload: Workload) -> None:
         """The workload selects these pods."""
-        self._n_changes += 1
+        # Replica sets are seen with every change of their status.
+        known = self.workloads.selector_of(workload.kind, workload.namespace, workload.name)
+        if known != workload.selector:
+            self._n_changes += 1
         self.workloads.upsert(workload)
 
     def remove_workload(self, kind: str, namespace: str, name: str) -> None:
@@ -283,6 +289,11 @@ class ClusterState:
         if placed.label_set.limits:
             self.declared.limits.select(placed.label_set, placed.row, -1)
         self.nodes.give_back(placed.row, placed.usage)
+
+
+def _without_images(node: Node) -> tuple[object, ...]:
+    """All that a decision reads of a node but its images."""
+    return node.labels, node.taints, node.unschedulable, node.allocatable, node.declared_features
 
 
 def _usage(pod: Pod) -> Usage:

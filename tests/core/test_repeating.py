@@ -4,6 +4,7 @@ Pods like the one before are decided from what it left behind; whatever else hap
 That a repeated decision is the same as one made anew is not said here: every test's machines are compared (conftest).
 """
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from scheduler.core.decide import Placement
 from scheduler.core.machine import Machine
 from scheduler.core.repeating import MAX_KEPT, Repeating
 from scheduler.framework.observer import Unobserved
-from scheduler.model.stimuli import NamespaceGone, SweepDue
+from scheduler.model.nodes import decode_workload
+from scheduler.model.stimuli import NamespaceGone, SweepDue, WorkloadSeen
 from scheduler.state.snapshot import Snapshot
 from tests import build
 from tests.build import Json
@@ -157,6 +159,52 @@ def test_whatever_changes_but_pods_on_nodes_is_looked_at_anew(
     happen(cluster)
     assert cluster.place(labels=_LABELS)
     assert not cluster.place(labels=_LABELS)
+
+
+def _heartbeat(cluster: _Watched) -> None:
+    cluster.driver.node("n0", labels={ZONE: "z0", HOSTNAME: "n0"})
+
+
+def _pulled(cluster: _Watched) -> None:
+    labels = {ZONE: "z0", HOSTNAME: "n0"}
+    cluster.driver.node("n0", labels=labels, images={"pause": 700 * 1024 * 1024})
+
+
+def _rolled_out(cluster: _Watched) -> None:
+    document = json.dumps(build.replica_set("web", _SELECTOR)).encode()
+    cluster.driver.handle(WorkloadSeen(decode_workload("ReplicaSet", document)))
+
+
+_NOTHING_NEW = {
+    "a node is seen as it was": _heartbeat,
+    "a node has another image": _pulled,
+    "the status of a replica set": _rolled_out,
+}
+
+
+@pytest.mark.parametrize("happen", _NOTHING_NEW.values(), ids=_NOTHING_NEW)
+def test_what_happens_all_the_time_during_a_rollout_ends_nothing(
+    cluster: _Watched, happen: Callable[[_Watched], None]
+) -> None:
+    _rolled_out(cluster)
+    for _ in range(3):
+        cluster.place(labels=_LABELS)
+    happen(cluster)
+    assert not cluster.place(labels=_LABELS)
+
+
+def test_what_is_kept_of_an_epoch_goes_with_it() -> None:
+    """It holds counts that nobody else holds any more, megabytes where a pod asks a hundred questions."""
+    driver = Driver()
+    for index in range(3):
+        driver.node(f"n{index}")
+    repeating = Repeating(Snapshot(driver.state), random.Random(1), Unobserved())
+    pods = [driver.pod(f"p{index}", labels={"index": str(index)}) for index in range(9)]
+    for pod in pods[:-1]:
+        repeating.decide(pod, driver.profiles[NAME])
+    driver.node("n3")
+    repeating.decide(pods[-1], driver.profiles[NAME])
+    assert len(repeating) == 1
 
 
 def test_pods_that_come_to_nodes_and_leave_them_are_followed(cluster: _Watched) -> None:

@@ -33,6 +33,7 @@ _BOUNDED = (
     "NodeTable._taint_set_id",
     "NodeTable.taint_sets",
     "PerRow._kept",
+    "Repeating._kept",
     "_Kept.array",
     "_Kept.tally",
     "TaintToleration.",
