@@ -118,13 +118,14 @@ class _Kept:
         self._filtered = standings.filtered
         self._feasible = standings.feasible
         self._scores = list(standings.scores)
-        #: Of the filters that read pods: which of all they are, names, and they themselves. None before a repetition.
-        self._moving: list[tuple[int, str, PodFilter]] | None = None
-        #: Whom all other filters let through.
-        self._fixed: Mask
-        #: The sum of the scores that have never moved but at rows that did; and which ones are left out of it.
+        #: Whom the filters let through that read no pods; None before the first repetition.
+        self._fixed: Mask | None = None
+        #: Of those that do: which of all they are, names, and they themselves.
+        self._moving: list[tuple[int, str, PodFilter]] = []
+        #: Which scores have never moved but at rows that did, and their sum; and which ones have.
+        self._steady_at = list(range(len(self._scores)))
         self._steady = standings.totals
-        self._unsteady: list[int] = []
+        self._unsteady_at: list[int] = []
         #: How many nodes are refused for each reason; None where that has to be counted.
         self._rejected: Counter[str] | None = None
 
@@ -158,20 +159,18 @@ class _Kept:
 
     def _filter(self, rows: Sequence[int], observer: Observer) -> bool:
         """Who is feasible is brought up to date. Returns whether that may have changed at other rows too."""
-        masks = self._filtered.masks
-        if self._moving is None:
-            self._part_filters()
+        masks, feasible = self._filtered.masks, self._feasible
+        fixed = self._part_filters() if self._fixed is None else self._fixed
         is_new = False
-        for index, name, one in self._moving or ():
+        for index, name, one in self._moving:
             mask = observer.ask(name, "Filter", one.again, rows)
             if mask is not masks[index]:
                 masks[index], is_new = mask, True
-        moving = [masks[index] for index, _, _ in self._moving or ()]
+        moving = [masks[index] for index, _, _ in self._moving]
         if is_new:
-            self._feasible.become(reduce(and_, moving, self._fixed))
+            feasible.become(reduce(and_, moving, fixed))
             self._rejected = None
             return True
-        feasible, fixed = self._feasible, self._fixed
         for row in rows:
             fits = fixed.item(row) and all(mask.item(row) for mask in moving)
             if feasible.mask.item(row) != fits:
@@ -181,8 +180,7 @@ class _Kept:
                 self._rejected = None
         return False
 
-    def _part_filters(self) -> None:
-        self._moving = []
+    def _part_filters(self) -> Mask:
         fixed = self._filtered.nodes
         for index, ((name, one), mask) in enumerate(
             zip(self._filtered.filters, self._filtered.masks, strict=True)
@@ -192,6 +190,7 @@ class _Kept:
             else:
                 fixed = fixed & mask
         self._fixed = fixed
+        return fixed
 
     def _refuse(self, row: int, *, fits: bool) -> None:
         """The row was feasible and is refused now, or the other way."""
@@ -222,27 +221,30 @@ class _Kept:
             now = observer.ask(one.plugin, "Score", one.scorer.again, rows)
             if now is not one.scores:
                 scores[index] = Scored(one.plugin, one.weight, now, one.scorer)
-                if index not in self._unsteady:
-                    self._unsteady.append(index)
+                if index in self._steady_at:
+                    self._steady_at.remove(index)
+                    self._unsteady_at.append(index)
                     is_new = True
-        dtype = self._steady.dtype
+        steady = [scores[index] for index in self._steady_at]
         if is_new:
-            self._steady = np.zeros(len(self._steady), dtype=dtype)
-            for one in self._steady_scores():
-                self._steady += weighted_scores(one.scores, one.weight, dtype)
+            self._steady = np.zeros_like(self._steady)
+            for one in steady:
+                self._steady += weighted_scores(one.scores, one.weight, self._steady.dtype)
         else:
-            self._add_up(rows)
+            self._add_up(rows, steady)
         totals = self._steady
-        for index in self._unsteady:
-            totals = totals + weighted_scores(scores[index].scores, scores[index].weight, dtype)
+        for index in self._unsteady_at:
+            one = scores[index]
+            totals = totals + weighted_scores(one.scores, one.weight, totals.dtype)
         return totals
 
-    def _steady_scores(self) -> list[Scored]:
-        return [one for index, one in enumerate(self._scores) if index not in self._unsteady]
-
-    def _add_up(self, rows: Sequence[int]) -> None:
-        steady, feasible = self._steady_scores(), self._feasible.mask
+    def _add_up(self, rows: Sequence[int], steady: Sequence[Scored]) -> None:
+        totals, mask = self._steady, self._feasible.mask
         for row in rows:
             # What is not feasible may have any score, and is passed over.
-            total = sum(one.weight * one.scores.item(row) for one in steady) if feasible.item(row) else None
-            self._steady[row] = LEAST[self._steady.dtype] if total is None else total
+            total = LEAST[totals.dtype]
+            if mask.item(row):
+                total = 0
+                for _, weight, scores, _ in steady:
+                    total += weight * scores.item(row)
+            totals[row] = total
