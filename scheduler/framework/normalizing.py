@@ -91,9 +91,11 @@ class Stretched:
         return lowest, highest - lowest
 
     def _stretch(self, raw: Amounts, lowest: int, span: int) -> Scores:
-        self._lowest, self._span = lowest, span
+        before, self._lowest, self._span = self._span, lowest, span
         if span <= 0:
-            self._scores = np.zeros(len(raw), dtype=np.int16)
+            # Pods that have to be in one domain find the same sum everywhere, one higher each time.
+            if before > 0 or not len(self._scores):
+                self._scores = np.zeros(len(raw), dtype=np.int16)
             return self._scores
         above = raw - lowest if lowest else raw
         is_small = span < min(len(raw), _TABLE_SIZE)
