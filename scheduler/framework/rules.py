@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from scheduler.framework.verdicts import Refusals, Status
 from scheduler.state.arrays import Mask
 
@@ -14,10 +16,11 @@ Rules = Sequence[tuple[Mask, Status]]
 class KeptRules:
     """What `NodeFilter` and `PodFilter` ask for, from rules that the arrays of are kept and moved by the state."""
 
-    def __init__(self, rules: Rules) -> None:
-        """The rules as of now, one at least."""
+    def __init__(self, rules: Rules, n_rows: int) -> None:
+        """The rules as of now; without any all nodes keep them."""
         self._rules = rules
-        self._fitting = _all_of(rules)
+        self._n_rows = n_rows
+        self._fitting = self._keeping_all()
 
     def fits(self) -> Mask:
         """Nodes that keep every rule; not to be written to. O(1)."""
@@ -33,7 +36,7 @@ class KeptRules:
         if len(before) != len(rules) or any(
             was is not now for (was, _), (now, _) in zip(before, rules, strict=True)
         ):
-            self._fitting = _all_of(rules)
+            self._fitting = self._keeping_all()
         elif len(rules) > 1:
             for row in rows:
                 self._fitting[row] = all(kept.item(row) for kept, _ in rules)
@@ -41,12 +44,15 @@ class KeptRules:
 
     def refusals(self) -> Refusals:
         """The first rule that each node breaks."""
+        if not self._rules:
+            return Refusals(np.zeros(self._n_rows, dtype=np.uint8), ())
         return Refusals.by_rule(self._rules)
 
-
-def _all_of(rules: Rules) -> Mask:
-    """Rows that keep all of the rules: an array of its own where they are more than one."""
-    fitting = rules[0][0]
-    for kept, _ in rules[1:]:
-        fitting = fitting & kept
-    return fitting
+    def _keeping_all(self) -> Mask:
+        """An array of its own where there is not exactly one rule."""
+        if not self._rules:
+            return np.ones(self._n_rows, dtype=np.bool_)
+        fitting = self._rules[0][0]
+        for kept, _ in self._rules[1:]:
+            fitting = fitting & kept
+        return fitting

@@ -47,7 +47,7 @@ from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, PodAffinity, usable
 from scheduler.state.arrays import Amounts, Mask, Scores
-from scheduler.state.columns import ABSENT
+from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
 from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
 from scheduler.state.selection import MAX_COUNTED, LabelSet
@@ -147,9 +147,8 @@ class InterPodAffinity:
         if not against and asked.required is None and not asked.anti:
             return SKIP
         undisputed = partial(self._undisputed, candidate, snapshot, against)
-        if asked.required is None and not asked.anti and undisputed() is None:
-            return SKIP_FOR_NOW
-        return _AffinityFilter(candidate, snapshot, asked, undisputed)
+        node_filter = _AffinityFilter(candidate, snapshot, asked, undisputed)
+        return node_filter if node_filter.asks_anything else SKIP_FOR_NOW
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Nothing to do where no preference of the pod or towards it reaches any node."""
@@ -345,17 +344,19 @@ class _AffinityFilter:
         self._snapshot = snapshot
         self._required = asked.required
         #: Whom the terms select, with the column of the topology key: no other until something else than pods changes.
-        self._near = (
-            [(snapshot.selected(asked.required), snapshot.column(key)) for key in asked.required_keys]
-            if asked.required is not None
-            else []
-        )
+        self._near: list[tuple[RowCounts, LabelColumn]] = []
+        if asked.required is not None:
+            counts = snapshot.selected(asked.required)
+            self._near = [(counts, snapshot.column(key)) for key in asked.required_keys]
         self._far = [
             (snapshot.selected(matcher), snapshot.column(key), max_pods)
             for matcher, key, max_pods in asked.anti
         ]
         self._undisputed = undisputed
-        self._kept = KeptRules(self._rules())
+        rules = self._rules()
+        #: Whether there is a rule that any node could break.
+        self.asks_anything = bool(rules)
+        self._kept = KeptRules(rules, snapshot.n_rows)
 
     def fits(self) -> Mask:
         """Nodes that break none of the three rules; not to be written to."""
@@ -378,9 +379,8 @@ class _AffinityFilter:
         for counts, column, max_pods in self._far:
             rules.append((counts.reached(column, max_pods, n_rows).below, ANTI_AFFINITY_BROKEN))
         undisputed = self._undisputed()
-        if undisputed is not None or not rules:
-            everywhere = np.ones(n_rows, dtype=np.bool_) if undisputed is None else undisputed
-            rules.append((everywhere, EXISTING_ANTI_AFFINITY_BROKEN))
+        if undisputed is not None:
+            rules.append((undisputed, EXISTING_ANTI_AFFINITY_BROKEN))
         return rules
 
     def _affinity_met(self, required: PodMatcher, n_rows: int) -> list[Mask]:

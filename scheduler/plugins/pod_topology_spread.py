@@ -251,7 +251,7 @@ class _SpreadFilter:
             (one, _labelled(one.column, snapshot))
             for one in _counted(pod, snapshot, constraints, _keys(constraints))
         ]
-        self._kept = KeptRules(self._rules())
+        self._kept = KeptRules(self._rules(), self._n_rows)
 
     def fits(self) -> Mask:
         """Nodes that have every key and keep every skew; not to be written to."""
