@@ -4,10 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.core.decide import Decision, Placement
+from scheduler.core.decide import Decision, Placement, decided
 from scheduler.core.repeating import Repeating
+from scheduler.core.standings import Chance
+from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
+from scheduler.state.snapshot import Snapshot
 from tests.apiserver import Address, RealApiServer, assets
 from tests.core.shadow import check
 
@@ -15,16 +18,25 @@ _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
 
 
 @pytest.fixture(autouse=True)
-def _every_decision_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test is about: each decision of its machines is made once more, without what the last one left."""
+def _every_repeated_decision_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test is about: what its machines decide from what the last decision left is decided once more."""
     decide = Repeating.decide
+    anew: list[Pod] = []
+
+    def counted(
+        pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer
+    ) -> Decision:
+        anew.append(pod)
+        return decided(pod, snapshot, profile, chance, observer)
 
     def checked(repeating: Repeating, pod: Pod, profile: Profile) -> Decision:
+        anew.clear()
         decision = decide(repeating, pod, profile)
-        if isinstance(decision, Placement) and len(repeating):
+        if isinstance(decision, Placement) and not anew:
             check(pod, repeating.snapshot, profile, decision)
         return decision
 
+    monkeypatch.setattr("scheduler.core.repeating.decided", counted)
     monkeypatch.setattr(Repeating, "decide", checked)
 
 
