@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler.core.standings import Chance, Filtered, Refused, Scored, Standings, weighted_scores
+from scheduler.core.standings import Chance, Filtered, Scored, Standings, weighted_scores
 from scheduler.framework.diagnosis import FitError, PluginRefusals
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeScorer
 from scheduler.framework.normalizing import MAX_NODE_SCORE
@@ -169,10 +169,7 @@ def _run_filters(nodes: Mask, filtered: Filtered, observer: Observer) -> Mask:
         observer.evaluated(name, "Filter")
         fitting = node_filter.fits()
         filtered.masks.append(fitting)
-        before, mask = mask, mask & fitting
-        n_before, n_left = n_left, int(np.count_nonzero(mask))
-        if n_left < n_before:
-            filtered.refused.append(Refused(node_filter, before, mask, n_before - n_left))
+        mask, n_left = filtered.sift(node_filter, fitting, mask, n_left)
         if not n_left:
             break
     return mask

@@ -19,7 +19,6 @@ import numpy as np
 
 from scheduler.core.decide import Decision, Placement, decided, placed
 from scheduler.core.standings import Chance, Scored, Standings, weighted_scores
-from scheduler.framework.diagnosis import add_reasons
 from scheduler.framework.interface import LEAST, PodFilter
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
@@ -205,13 +204,12 @@ class _Kept:
 
     def _count_rejected(self) -> Counter[str]:
         if self._rejected is None:
-            self._rejected = Counter()
-            left, n_left = self._filtered.nodes, int(np.count_nonzero(self._filtered.nodes))
-            for (_, one), mask in zip(self._filtered.filters, self._filtered.masks, strict=True):
-                before, left = left, left & mask
-                n_before, n_left = n_left, int(np.count_nonzero(left))
-                if n_left < n_before:
-                    add_reasons(self._rejected, one.refusals(), before ^ left, n_before - n_left)
+            filtered = self._filtered
+            filtered.refused.clear()
+            left, n_left = filtered.nodes, int(np.count_nonzero(filtered.nodes))
+            for (_, one), mask in zip(filtered.filters, filtered.masks, strict=True):
+                left, n_left = filtered.sift(one, mask, left, n_left)
+            self._rejected = filtered.rejected()
         return self._rejected
 
     def _score(self, rows: Sequence[int], observer: Observer, *, is_new: bool) -> Scores:

@@ -54,6 +54,14 @@ class Filtered:
     #: Each filter that took nodes from those before it, in order.
     refused: list[Refused] = field(default_factory=list)
 
+    def sift(self, node_filter: NodeFilter, fitting: Mask, left: Mask, n_left: int) -> tuple[Mask, int]:
+        """Those of the `n_left` nodes that the filter finds fitting, and how many; noted if it took any."""
+        after = left & fitting
+        n_after = int(np.count_nonzero(after))
+        if n_after < n_left:
+            self.refused.append(Refused(node_filter, left, after, n_left - n_after))
+        return after, n_after
+
     def rejected(self) -> Counter[str]:
         """How many nodes were refused for each reason by the filter that refused them first. O(n_rows) per filter."""
         counts: Counter[str] = Counter()

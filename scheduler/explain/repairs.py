@@ -41,6 +41,7 @@ from scheduler.plugins import (
     pod_topology_spread,
     taint_toleration,
 )
+from scheduler.state.arrays import Amount, Where
 from scheduler.state.cluster import host_ports
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
 
@@ -212,7 +213,7 @@ def _room_effort(case: Case) -> Efforts:
     n_rows = case.snapshot.n_rows
     effort = np.zeros(n_rows, dtype=np.float64)
     for name, asked in _asked(case.pod).items():
-        short = np.maximum(asked - _free(case, name), 0)
+        short = np.maximum(asked - _free(case, name, slice(None)), 0)
         effort = np.maximum(effort, np.where(short > 0, 1.0 + short / asked / 2, 0.0))
     return effort
 
@@ -221,18 +222,15 @@ def _asked(pod: Pod) -> Mapping[str, int]:
     return {PODS: 1, **{name: amount for name, amount in filter_request(pod).items() if amount}}
 
 
-def _free(case: Case, name: str) -> npt.NDArray[np.int64]:
+def _free(case: Case, name: str, where: Where) -> Amount:
     nodes = case.snapshot.nodes
-    blank = np.zeros(case.snapshot.n_rows, dtype=np.int64)
-    allocatable, requested = nodes.allocatable(name), nodes.requested(name)
-    taken = nodes.pod_count.astype(np.int64) if name == PODS else blank if requested is None else requested
-    return (blank if allocatable is None else allocatable) - taken
+    return nodes.pods_left(where) if name == PODS else nodes.left(name, where)
 
 
 def _room_made(case: Case, row: int) -> list[Changes]:
     """Fewest pods leave the node, or the node gets what is missing."""
     asked = _asked(case.pod)
-    missing = {name: amount - int(_free(case, name)[row]) for name, amount in asked.items()}
+    missing = {name: amount - int(_free(case, name, row)) for name, amount in asked.items()}
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = case.snapshot.nodes.name_of(row)
     grown = tuple(AddRoom(node_name, name, amount) for name, amount in short.items())

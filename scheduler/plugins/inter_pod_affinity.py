@@ -61,6 +61,7 @@ ANTI_AFFINITY_BROKEN: Final = unschedulable("node(s) didn't match pod anti-affin
 EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
     "node(s) didn't satisfy existing pods anti-affinity rules"
 )
+
 #: Terms that select a pod and are added to its own: making a sum anew takes 10 µs for each.
 _FEW_TERMS: Final = 2
 

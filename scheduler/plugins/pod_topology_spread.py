@@ -276,8 +276,7 @@ class _SpreadFilter:
 
 def _labelled(column: LabelColumn, snapshot: Snapshot) -> Mask | None:
     """Nodes that have the label, None where all have."""
-    has_label: Mask = column.ids[: snapshot.n_rows] != ABSENT
-    return has_label if column.n_labelled < snapshot.n_nodes else None
+    return column.ids[: snapshot.n_rows] != ABSENT if column.n_labelled < snapshot.n_nodes else None
 
 
 def _within_skew(counted: _Counted, n_rows: int) -> Mask:

@@ -11,7 +11,6 @@ from scheduler.core.repeating import Repeating
 from scheduler.core.standings import Standings
 from scheduler.framework.observer import Unobserved
 from tests.build import ZONE, Json, affinity, container, node, owned_by, pod
-from tests.conformance.product import ProductSubject
 from tests.plugins.lives import (
     CHANGES,
     CONFIGURATIONS,
@@ -25,7 +24,7 @@ from tests.plugins.lives import (
     Applied,
     Deleted,
 )
-from tests.reference.cluster import Cluster
+from tests.plugins.told import Told
 
 
 class _Counting(Unobserved):
@@ -37,34 +36,24 @@ class _Counting(Unobserved):
         self.n_anew += point == "PreFilter"
 
 
-class _InARow:
+class _InARow(Told):
     """The product, which repeats its decisions, and the reference, which knows nothing of the last one."""
 
     def __init__(self, config: Json | None, beginning: list[Applied]) -> None:
-        self._config = config
-        self._product = ProductSubject(config)
-        self._reference = Cluster()
+        super().__init__(config)
         self._observer = _Counting()
-        self._repeating = Repeating(self._product.cluster.snapshot(), Random(1), self._observer)
+        self._repeating = Repeating(self.product.cluster.snapshot(), Random(1), self._observer)
         self.n_placed = self.n_repeated = 0
         for change in beginning:
             self.tell(change)
-
-    def tell(self, change: Applied | Deleted) -> None:
-        if isinstance(change, Applied):
-            self._product.apply(change.object)
-            self._reference.apply(change.object)
-        else:
-            self._product.delete(*change)
-            self._reference.delete(*change)
 
     def place(self, template: Json) -> None:
         """One more pod is decided by both, and bound where there is a node for it."""
         made = deepcopy(template)
         made["metadata"]["name"] = made["metadata"]["uid"] = f"row-{self.n_placed}"
-        wanted = self._reference.evaluate(made, self._config)
+        wanted = self.reference.evaluate(made, self.config)
         n_anew = self._observer.n_anew
-        decision = self._repeating.decide(self._product.cluster.pod(made), self._product.profile)
+        decision = self._repeating.decide(self.product.cluster.pod(made), self.product.profile)
         if not isinstance(decision, Placement):
             assert not wanted.get("feasible")
             return
@@ -73,10 +62,10 @@ class _InARow:
         self.tell(Applied(made))
         self.n_placed += 1
         self.n_repeated += self._observer.n_anew == n_anew
-        assert self._product.differences() == []
+        assert self.product.differences() == []
 
     def _compare(self, standings: Standings, wanted: Json) -> None:
-        names = self._product.cluster.state.nodes
+        names = self.product.cluster.state.nodes
         rows = {names.name_of(row): row for row in standings.feasible.mask.nonzero()[0].tolist()}
         assert rows.keys() == set(wanted["feasible"])
         if len(rows) == 1:

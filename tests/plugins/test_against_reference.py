@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from tests import build
 from tests.build import ZONE, Json
 from tests.conformance.compare import decision_mismatches
-from tests.conformance.product import ProductSubject
 from tests.plugins.lives import (
     BEGINNINGS,
     CHANGES,
@@ -19,27 +18,14 @@ from tests.plugins.lives import (
     even_pods,
     pods,
 )
-from tests.reference.cluster import Cluster
+from tests.plugins.told import Told
 
 
-class _Both:
-    """The product and the reference, told the same."""
-
-    def __init__(self, config: Json | None) -> None:
-        self.product = ProductSubject(config)
-        self.reference = Cluster()
-        self._config = config
-
-    def tell(self, change: Applied | Deleted) -> None:
-        if isinstance(change, Applied):
-            self.product.apply(change.object)
-            self.reference.apply(change.object)
-        else:
-            self.product.delete(*change)
-            self.reference.delete(*change)
+class _Both(Told):
+    """What both decide about a pod, compared."""
 
     def mismatches(self, pod: Json) -> list[str]:
-        ours, theirs = self.product.evaluate(pod), self.reference.evaluate(pod, self._config)
+        ours, theirs = self.product.evaluate(pod), self.reference.evaluate(pod, self.config)
         event(_outcome(theirs))
         return [str(mismatch) for mismatch in decision_mismatches(theirs, ours)]
 
