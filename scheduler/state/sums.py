@@ -143,7 +143,11 @@ class TermSums:
         if not self._n_reaching:
             return None
         if self._total is None:
-            parts = [amounts.take(column.ids[:n_rows]) for column, amounts in self._per_domain.items()]
+            parts = [
+                # No id is beyond them; other modes look first.
+                amounts.take(column.ids[:n_rows], mode="clip")
+                for column, amounts in self._per_domain.items()
+            ]
             self._total = reduce(add, parts if self._per_row is None else [*parts, self._per_row])
         return self._total
 
