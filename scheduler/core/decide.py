@@ -238,11 +238,13 @@ def _scored(
     """
     Weighted sum of all scores, and what was added up. One feasible node is not scored at all.
 
-    Arrays are of shape (n_rows,): the sum of the profile's `totals_dtype`, scores int16.
+    Arrays are of shape (n_rows,): the sum of the profile's `totals_dtype`, its least number where a node is not
+    feasible; scores int16.
     """
     total: Scores = np.zeros(snapshot.n_rows, dtype=profile.totals_dtype)
     scores: list[Scored] = []
     if feasible.n == 1 or not profile.scorers:
+        feasible.rule_out_others(total)
         return total, scores
     observer.enter("PreScore")
     scorers: list[tuple[str, int, NodeScorer[Any]]] = []
@@ -268,6 +270,7 @@ def _scored(
             return Failed(problem)
         scores.append(Scored(name, weight, normalized, scorer))
         total += weighted_scores(normalized, weight, total.dtype)
+    feasible.rule_out_others(total)
     observer.leave("Score", Code.SUCCESS)
     return total, scores
 

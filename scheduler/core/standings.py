@@ -76,8 +76,9 @@ class Standings:
     How the nodes stood: the cycle's own arrays, so to be read before the next stimulus only.
 
     `chosen`: a row. `leaders`: the feasible rows of the highest total, in ascending order. `totals`: array of shape
-    (n_rows,), valid on feasible rows, as are `scores`; none where one node alone was feasible. `rejected`: how many
-    nodes were refused for each reason, by the filter that refused them first; worked out when it is called.
+    (n_rows,), with the least of its numbers on all other rows. `scores`: valid on feasible rows, none where one node
+    alone was feasible. `rejected`: how many nodes were refused for each reason, by the filter that refused them first;
+    worked out when it is called.
     """
 
     chosen: int
@@ -100,7 +101,7 @@ class Standings:
         rejected: Callable[[], Counter[str]] | None = None,
     ) -> Standings:
         """One of the feasible nodes with the highest total is chosen; there must be one. `filtered` says who is not."""
-        (leaders,) = ((totals == totals.item(feasible.best(totals))) & feasible.mask).nonzero()
+        (leaders,) = (totals == totals.item(totals.argmax())).nonzero()
         chosen = leaders.item(0 if len(leaders) == 1 else chance.randrange(len(leaders)))
         why = filtered.rejected if rejected is None else rejected
         return cls(chosen, leaders, feasible, totals, scores, filtered, why)
@@ -129,7 +130,7 @@ class Standings:
             for row in rows:
                 totals[row] = passed
             while len(ranked) < n_most:
-                row = self.feasible.best(totals)
+                row = int(totals.argmax())
                 ranked.append((row, totals.item(row)))
                 totals[row] = passed
             for row, total in ranked:

@@ -49,7 +49,8 @@ class PodFilter(NodeFilter, Protocol):
         """
         What `fits` would be now that pods came to these rows or left them.
 
-        The array of last time, changed at none but these rows, or another one.
+        The array of last time, changed at none but these rows, or another one: a new one, or one of before, changed at
+        none but the rows that moved meanwhile.
         """
         ...
 
@@ -84,10 +85,10 @@ class Feasible:
         #: Moves where other nodes are feasible than before; and where they may be at rows to which no pod came.
         self.version = self.generation = 0
 
-    def become(self, mask: Mask) -> None:
-        """These nodes are feasible now."""
+    def become(self, mask: Mask, n: int) -> None:
+        """These nodes are feasible now, `n` of them."""
         self.mask = mask
-        self.n = int(np.count_nonzero(mask))
+        self.n = n
         self.version += 1
         self.generation += 1
 
@@ -97,17 +98,10 @@ class Feasible:
         self.n += 1 if fits else -1
         self.version += 1
 
-    def best(self, amounts: Scores) -> int:
-        """
-        The first feasible row of the largest amount; there must be one.
-
-        Other rows with more are written over, so that they are passed once: 4 µs at 5,000 nodes, else 1.
-        """
-        row = int(amounts.argmax())
-        if self.mask.item(row):
-            return row
-        np.copyto(amounts, LEAST[amounts.dtype], where=~self.mask)
-        return int(amounts.argmax())
+    def rule_out_others(self, amounts: Scores) -> None:
+        """Whoever is not feasible has the least of all numbers. O(n_rows), 4 µs at 5,000."""
+        if self.n < len(self.mask):
+            np.copyto(amounts, LEAST[amounts.dtype], where=~self.mask)
 
     def highest(self, amounts: Scores) -> int:
         """
@@ -150,7 +144,8 @@ class NodeScorer(Protocol[_Raw]):
         """
         What `normalized(raw())` would be now that pods came to these rows or left them, and nothing else has changed.
 
-        The array of last time, changed at none but these rows, or another one. Nodes may have become feasible or not.
+        The array of last time, changed at none but these rows, or another one as in `PodFilter`. Nodes may have become
+        feasible or not.
         """
         ...
 

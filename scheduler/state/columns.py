@@ -268,7 +268,6 @@ class _Followed:
         self.version = counts.version
 
 
-
 @dataclass(slots=True)
 class Pairs:
     """

@@ -1,0 +1,239 @@
+"""What a decision left behind: brought up to date at the rows that moved, and read again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Final
+
+import numpy as np
+
+from scheduler.core.decide import Placement, placed
+from scheduler.core.standings import Chance, Scored, Standings, weighted_scores
+from scheduler.framework.interface import LEAST, PodFilter
+from scheduler.framework.observer import Observer
+from scheduler.framework.recalling import Recalled
+from scheduler.framework.verdicts import Code
+from scheduler.state.arrays import Mask, Scores
+from scheduler.state.snapshot import Snapshot
+
+#: Rows that moved since, past which all is decided anew.
+_FEW_ROWS: Final = 16
+
+
+@dataclass(slots=True)
+class _Passed:
+    """
+    Whom these masks of the filters that read pods let through, and all others too: bool array of shape (n_rows,).
+
+    `rejected`: how many nodes are refused for each reason; None where that has to be counted.
+    """
+
+    by: Sequence[Mask]
+    mask: Mask
+    n: int
+    rejected: Counter[str] | None = None
+
+
+@dataclass(slots=True)
+class _Summed:
+    """The totals of those who passed, array of shape (n_rows,), and the scores of theirs that may be others next."""
+
+    passed: _Passed
+    unsteady: Sequence[Scored]
+    totals: Scores
+
+
+class Kept:
+    """The last decision about a class of pods, its arrays and those who gave them."""
+
+    def __init__(self, standings: Standings, snapshot: Snapshot) -> None:
+        """As of now."""
+        self._snapshot = snapshot
+        self._n_rows = snapshot.n_rows
+        self._version = snapshot.nodes.moved.version
+        self._filtered = standings.filtered
+        self._feasible = standings.feasible
+        self._scores = list(standings.scores)
+        #: Whom the filters let through that read no pods; None before the first repetition.
+        self._fixed: Mask | None = None
+        #: Of those that do: which of all they are, names, and they themselves.
+        self._moving: list[tuple[int, str, PodFilter]] = []
+        #: Filters that may refuse any node, and which of all they are.
+        self._refusing: list[int] = []
+        #: Which scores have never moved but at rows that did; and which ones have.
+        self._steady_at = list(range(len(self._scores)))
+        self._unsteady_at: list[int] = []
+        #: The sum of the steady ones, whoever is feasible; None before anybody asks for it.
+        self._steady: Scores | None = None
+        self._passed = _Passed((), self._feasible.mask, self._feasible.n)
+        self._summed = _Summed(self._passed, (), standings.totals)
+        #: What is open and full, preferred and shunned, comes and goes by domains, of which there are few.
+        self._passed_before: Recalled[_Passed] = Recalled(snapshot.nodes.moved)
+        self._summed_before: Recalled[_Summed] = Recalled(snapshot.nodes.moved)
+
+    def again(self, chance: Chance, observer: Observer) -> Placement | None:
+        """
+        What is decided now, in the same epoch.
+
+        None where too many rows have moved or hardly any node is feasible, after which this is of no use. Filters that
+        were asked for that are asked once more by who decides anew.
+        """
+        snapshot = self._snapshot
+        if snapshot.n_rows != self._n_rows:
+            return None
+        moved = snapshot.nodes.moved.since(self._version)
+        if moved is None or len(moved) > _FEW_ROWS:
+            return None
+        rows = moved if len(moved) < 2 else list(dict.fromkeys(moved))
+        observer.enter("Filter")
+        self._filter(rows, observer)
+        if self._feasible.n < 2:
+            return None
+        observer.leave("Filter", Code.SUCCESS)
+        observer.enter("Score")
+        self._score(rows, observer)
+        observer.leave("Score", Code.SUCCESS)
+        self._version = snapshot.nodes.moved.version
+        standings = Standings.drawn(
+            self._feasible,
+            self._summed.totals,
+            self._scores,
+            self._filtered,
+            chance,
+            rejected=self._count_rejected,
+        )
+        return placed(snapshot, standings)
+
+    def _filter(self, rows: Sequence[int], observer: Observer) -> None:
+        """Who is feasible is brought up to date."""
+        masks, feasible = self._filtered.masks, self._feasible
+        fixed = self._part_filters() if self._fixed is None else self._fixed
+        is_new = False
+        for index, name, one in self._moving:
+            mask = observer.ask(name, "Filter", one.again, rows)
+            if mask is not masks[index]:
+                masks[index], is_new = mask, True
+        moving = [masks[index] for index, _, _ in self._moving]
+        if is_new:
+            rows = self._pass_others(moving, fixed)
+        passed = self._passed
+        for row in rows:
+            fits = fixed.item(row) and all(mask.item(row) for mask in moving)
+            if passed.mask.item(row) != fits:
+                passed.n += 1 if fits else -1
+                feasible.set(row, fits=fits)
+                self._refuse(row, fits=fits)
+            elif not fits:
+                passed.rejected = None
+
+    def _pass_others(self, moving: Sequence[Mask], fixed: Mask) -> Sequence[int]:
+        """Other masks decide who is feasible. Returns the rows that are to be looked at still."""
+        by = tuple(map(id, moving))
+        recalled = self._passed_before.recall(by)
+        rows: Sequence[int]
+        if recalled is not None:
+            self._passed, rows = recalled
+        else:
+            mask, rows = reduce(and_, moving, fixed), ()
+            self._passed = _Passed(moving, mask, int(np.count_nonzero(mask)))
+            self._passed_before.keep(by, self._passed)
+        self._feasible.become(self._passed.mask, self._passed.n)
+        return rows
+
+    def _part_filters(self) -> Mask:
+        filtered = self._filtered
+        nodes = fixed = filtered.nodes
+        for index, ((name, one), mask) in enumerate(zip(filtered.filters, filtered.masks, strict=True)):
+            if isinstance(one, PodFilter):
+                self._moving.append((index, name, one))
+            else:
+                fixed = fixed & mask
+            if isinstance(one, PodFilter) or (nodes & ~mask).any():
+                self._refusing.append(index)
+        self._fixed = fixed
+        return fixed
+
+    def _refuse(self, row: int, *, fits: bool) -> None:
+        """The row was feasible and is refused now, or the other way."""
+        passed, filtered = self._passed, self._filtered
+        if fits or passed.rejected is None:
+            passed.rejected = None
+            return
+        for index in self._refusing:
+            if filtered.masks[index].item(row):
+                continue
+            status = filtered.filters[index][1].refusals().status_at(row)
+            if status is not None:
+                for reason in status.reasons:
+                    passed.rejected[reason] += 1
+                return
+
+    def _count_rejected(self) -> Counter[str]:
+        passed = self._passed
+        if passed.rejected is None:
+            filtered = self._filtered
+            filtered.refused.clear()
+            left, n_left = filtered.nodes, int(np.count_nonzero(filtered.nodes))
+            for index in self._refusing:
+                left, n_left = filtered.sift(filtered.filters[index][1], filtered.masks[index], left, n_left)
+            passed.rejected = filtered.rejected()
+        return passed.rejected
+
+    def _score(self, rows: Sequence[int], observer: Observer) -> None:
+        """The totals are brought up to date."""
+        scores, steady_at = self._scores, self._steady_at
+        is_new = self._summed.passed is not self._passed
+        for index, one in enumerate(scores):
+            now = observer.ask(one.plugin, "Score", one.scorer.again, rows)
+            if now is not one.scores:
+                scores[index] = Scored(one.plugin, one.weight, now, one.scorer)
+                is_new = True
+                if index in steady_at:
+                    steady_at.remove(index)
+                    self._unsteady_at.append(index)
+                    self._steady = None
+        if self._steady is not None:
+            for row in rows:
+                self._steady[row] = self._at(row, steady_at)
+        if is_new:
+            rows = self._sum_others()
+        self._add_up(rows)
+
+    def _sum_others(self) -> Sequence[int]:
+        """Others are feasible, or have other scores. Returns the rows that are to be added up still."""
+        unsteady = [self._scores[index] for index in self._unsteady_at]
+        key = (id(self._passed), *[id(one.scores) for one in unsteady])
+        recalled = self._summed_before.recall(key)
+        if recalled is not None:
+            self._summed, rows = recalled
+            return rows
+        if self._steady is None:
+            self._steady = np.zeros_like(self._summed.totals)
+            for index in self._steady_at:
+                one = self._scores[index]
+                self._steady += weighted_scores(one.scores, one.weight, self._steady.dtype)
+        totals = self._steady.copy()
+        for one in unsteady:
+            totals += weighted_scores(one.scores, one.weight, totals.dtype)
+        self._feasible.rule_out_others(totals)
+        self._summed = _Summed(self._passed, unsteady, totals)
+        self._summed_before.keep(key, self._summed)
+        return ()
+
+    def _add_up(self, rows: Sequence[int]) -> None:
+        totals, mask = self._summed.totals, self._passed.mask
+        every = range(len(self._scores))
+        for row in rows:
+            totals[row] = self._at(row, every) if mask.item(row) else LEAST[totals.dtype]
+
+    def _at(self, row: int, which: Sequence[int]) -> int:
+        """The weighted sum of some of the scores at one row."""
+        total = 0
+        for index in which:
+            _, weight, scores, _ = self._scores[index]
+            total += weight * scores.item(row)
+        return total
