@@ -13,7 +13,7 @@ import numpy as np
 
 from scheduler.core.decide import Placement, placed
 from scheduler.core.standings import Chance, Scored, Standings, weighted_scores
-from scheduler.framework.interface import LEAST, PodFilter
+from scheduler.framework.interface import LEAST, MOST, PodFilter
 from scheduler.framework.observer import Observer
 from scheduler.framework.recalling import Recalled
 from scheduler.framework.verdicts import Code
@@ -29,13 +29,28 @@ class _Passed:
     """
     Whom these masks of the filters that read pods let through, and all others too: bool array of shape (n_rows,).
 
-    `rejected`: how many nodes are refused for each reason; None where that has to be counted.
+    `rejected`: how many nodes are refused for each reason; None where that has to be counted. `highest`: what a total
+    may be, the most of its numbers for who passed and the least for others; None before anybody asks for it.
     """
 
     by: Sequence[Mask]
     mask: Mask
     n: int
     rejected: Counter[str] | None = None
+    highest: Scores | None = None
+
+    def set(self, row: int, *, fits: bool) -> None:
+        """The row passes now, or does not any more."""
+        self.n += 1 if fits else -1
+        if self.highest is not None:
+            self.highest[row] = (MOST if fits else LEAST)[self.highest.dtype]
+
+    def rule_out_others(self, totals: Scores) -> None:
+        """Whoever did not pass has the least of all numbers. O(n_rows), 1 µs at 5,000."""
+        if self.highest is None:
+            dtype = totals.dtype
+            self.highest = np.where(self.mask, MOST[dtype], LEAST[dtype]).astype(dtype)
+        np.minimum(totals, self.highest, out=totals)
 
 
 @dataclass(slots=True)
@@ -124,7 +139,7 @@ class Kept:
         for row in rows:
             fits = fixed.item(row) and all(mask.item(row) for mask in moving)
             if passed.mask.item(row) != fits:
-                passed.n += 1 if fits else -1
+                passed.set(row, fits=fits)
                 feasible.set(row, fits=fits)
                 self._refuse(row, fits=fits)
             elif not fits:
@@ -219,7 +234,7 @@ class Kept:
         totals = self._steady.copy()
         for one in unsteady:
             totals += weighted_scores(one.scores, one.weight, totals.dtype)
-        self._feasible.rule_out_others(totals)
+        self._passed.rule_out_others(totals)
         self._summed = _Summed(self._passed, unsteady, totals)
         self._summed_before.keep(key, self._summed)
         return ()

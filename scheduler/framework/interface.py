@@ -69,7 +69,7 @@ PreFiltered = NodeFilter | Narrowed | Skip | Status
 #: The least and the most that scores of each type can be; asking numpy takes longer than finding the highest.
 _LIMITS: Final = {np.dtype(each): np.iinfo(each) for each in (np.int16, np.int32, np.int64)}
 LEAST: Final = {dtype: limits.min for dtype, limits in _LIMITS.items()}
-_MOST: Final = {dtype: limits.max for dtype, limits in _LIMITS.items()}
+MOST: Final = {dtype: limits.max for dtype, limits in _LIMITS.items()}
 
 
 class Feasible:
@@ -119,7 +119,7 @@ class Feasible:
         row = amounts.argmin()
         if self.mask.item(row):
             return amounts.item(row)
-        return int(np.minimum.reduce(amounts, where=self.mask, initial=_MOST[amounts.dtype]))
+        return int(np.minimum.reduce(amounts, where=self.mask, initial=MOST[amounts.dtype]))
 
 
 _Raw = TypeVar("_Raw")

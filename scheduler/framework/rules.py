@@ -33,11 +33,13 @@ class KeptRules:
         O(rows) where their arrays are those of before, which then are different at no other rows; else O(n_rows).
         """
         before, self._rules = self._rules, rules
-        if len(before) != len(rules) or any(
+        if len(rules) == 1:
+            self._fitting = rules[0][0]
+        elif len(before) != len(rules) or any(
             was is not now for (was, _), (now, _) in zip(before, rules, strict=True)
         ):
             self._fitting = self._keeping_all()
-        elif len(rules) > 1:
+        else:
             for row in rows:
                 self._fitting[row] = all(kept.item(row) for kept, _ in rules)
         return self._fitting

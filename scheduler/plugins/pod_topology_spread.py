@@ -20,6 +20,7 @@ from scheduler.framework.events import Action, Hint, Registration, Resource, nev
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
 from scheduler.framework.plugin_args import PodTopologySpreadArgs
+from scheduler.framework.recalling import Recalled
 from scheduler.framework.rules import KeptRules, Rules
 from scheduler.framework.spread_constraints import (
     Constraint,
@@ -290,7 +291,9 @@ def _within_skew(counted: _Counted, n_rows: int) -> Mask:
     per_domain = counts.per_domain(column, n_rows, counting)
     floor = 0 if len(per_domain.domains) < constraint.min_domains else per_domain.fewest()
     too_many = constraint.max_skew + floor - int(selects) + 1
-    return counts.reached(column, too_many, n_rows, counting).below
+    if column.is_unique:
+        return counts.reached(column, too_many, n_rows, counting).below
+    return column.parted(per_domain.totals >= too_many, n_rows).below
 
 
 class _SpreadScorer:
@@ -312,6 +315,7 @@ class _SpreadScorer:
         #: The constraints that one table tells of; None where they are others.
         self._of_table = self._fitting_a_table()
         self._table: PointTable | None = None
+        self._before: Recalled[Scores] = Recalled(snapshot.nodes.moved)
         self._look_at_feasible()
 
     def _fitting_a_table(self) -> tuple[_Counted | None, _Counted] | None:
@@ -376,9 +380,9 @@ class _SpreadScorer:
         if nodes is not None and any(nodes.counts.at(row) >= len(table.on_node) for row in rows):
             return False
         totals = counts.per_domain(column, self._snapshot.n_rows, counting).totals
-        size = len(self._domains[column.key])
+        size, ids = len(self._domains[column.key]), column.ids
         for row in rows:
-            if (domain := column.ids.item(row)) != ABSENT:
+            if (domain := ids.item(row)) != ABSENT:
                 table.move(domain, points_of(totals.item(domain), size, constraint.max_skew))
         return True
 
@@ -452,7 +456,8 @@ class _SpreadScorer:
 
     def normalized(self, raw: Kinds) -> Scores:
         """Ignored nodes get 0 (scoring.go, NormalizeScore)."""
-        scores = emptiest_first(raw, self._scored)
+        # Without a table the kinds are others each time.
+        scores = emptiest_first(raw, self._scored, None if self._table is None else self._before)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
     def again(self, rows: Sequence[int]) -> Scores:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -70,10 +70,14 @@ def whole(number: Fraction) -> Amount:
     return number.astype(np.int64) if isinstance(number, np.ndarray) else int(number)
 
 
-def rounded(numbers: Fractions) -> Amounts:
+@overload
+def rounded(numbers: float) -> int: ...
+@overload
+def rounded(numbers: Fractions) -> Amounts: ...
+def rounded(numbers: Fraction) -> Amount:
     """
     The nearest integers, halves up; for numbers that are not negative the same as Go's math.Round.
 
     Adding 0.5 itself would round the largest number below 0.5 up.
     """
-    return (numbers + _BELOW_HALF).astype(np.int64)
+    return whole(numbers + _BELOW_HALF)

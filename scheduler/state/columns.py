@@ -180,23 +180,57 @@ class LabelColumn:
         return self._answered
 
 
-@dataclass(slots=True)
 class PerDomain:
     """
-    Pods in each domain, counted on the nodes of `among` (None: all) alone, as of these versions.
+    Pods in each domain of a column, counted on the nodes of `among` (None: all) alone.
 
     `totals`: int64 array of shape (n_ids,), entry ABSENT 0. `domains`: ids of the domains that those nodes make, in
-    ascending order. Neither is to be written to, and both are valid until the next stimulus.
+    ascending order. Neither is to be written to, and both are of when `follow` was called last.
     """
 
-    version: int
-    column_version: int
-    among: Mask | None
-    totals: Amounts
-    domains: Rows
-    #: The fewest pods in one of the domains, and in how many; 0 domains where that has to be looked up.
-    _fewest: int = 0
-    _n_fewest: int = 0
+    __slots__ = (
+        "_column",
+        "_column_version",
+        "_fewest",
+        "_n_fewest",
+        "_version",
+        "among",
+        "domains",
+        "totals",
+    )
+
+    def __init__(self, counts: RowCounts, column: LabelColumn, n_rows: int, among: Mask | None) -> None:
+        """As of now. O(n_rows)."""
+        pods = counts.rows(n_rows)
+        self.among = among
+        self.totals: Amounts = column.sums(pods if among is None else np.where(among, pods, 0))
+        self.domains: Rows = column.domains(among)
+        self._version = counts.version
+        self._column, self._column_version = column, column.version
+        #: The fewest pods in one of the domains, and in how many; 0 domains where that has to be looked up.
+        self._fewest = self._n_fewest = 0
+
+    def follow(self, counts: RowCounts) -> bool:
+        """It is of now, from the same counts; False where it cannot be: too much has changed. O(1) where little has."""
+        column = self._column
+        if column.version != self._column_version:
+            return False
+        if counts.version == self._version:
+            return True
+        changes = counts.changes_since(self._version)
+        if changes is None:
+            return False
+        ids, among = column.ids, self.among
+        for row, delta in changes:
+            # Rows without a node, some of them beyond `ids`, are in no domain.
+            domain = ids.item(row) if row < len(ids) else ABSENT
+            if domain != ABSENT and (among is None or among.item(row)):
+                before = self.totals.item(domain)
+                self.totals[domain] = after = before + delta
+                if self._n_fewest:
+                    self._move(before, after)
+        self._version = counts.version
+        return True
 
     def fewest(self) -> int:
         """The fewest pods in one of the domains, 0 without domains. O(1) until the last of the emptiest gets one."""
@@ -205,18 +239,6 @@ class PerDomain:
             self._fewest = int(amounts.min())
             self._n_fewest = int(np.count_nonzero(amounts == self._fewest))
         return self._fewest
-
-    def follow(self, ids: Rows, changes: Sequence[tuple[int, int]], version: int) -> None:
-        """The counts have changed by these (row, delta) since, and are of that version now."""
-        for row, delta in changes:
-            # Rows without a node, some of them beyond `ids`, are in no domain.
-            domain = ids.item(row) if row < len(ids) else ABSENT
-            if domain != ABSENT and (self.among is None or self.among.item(row)):
-                before = self.totals.item(domain)
-                self.totals[domain] = after = before + delta
-                if self._n_fewest:
-                    self._move(before, after)
-        self.version = version
 
     def _move(self, before: int, after: int) -> None:
         self._n_fewest -= before == self._fewest
@@ -451,17 +473,9 @@ class RowCounts:
         """
         key = (column.key, id(among))
         kept = self._per_domain.get(key)
-        if kept is not None and kept.column_version == column.version:
-            if kept.version == self.version:
-                return kept
-            changes = self.changes_since(kept.version)
-            if changes is not None:
-                kept.follow(column.ids[:n_rows], changes, self.version)
-                return kept
-        counts = self.rows(n_rows)
-        totals = column.sums(counts if among is None else np.where(among, counts, 0))
-        kept = PerDomain(self.version, column.version, among, totals, column.domains(among))
-        _keep(self._per_domain, key, kept, _KEPT_MASKS)
+        if kept is None or not kept.follow(self):
+            kept = PerDomain(self, column, n_rows, among)
+            _keep(self._per_domain, key, kept, _KEPT_MASKS)
         return kept
 
     def items(self) -> Iterator[tuple[int, int]]:
