@@ -12,8 +12,12 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.framework.feasible_domains import FeasibleDomains
 from scheduler.framework.interface import Feasible
+from scheduler.framework.recalling import Recalled
 from scheduler.state.arrays import Amounts, Scores
+from scheduler.state.row_log import RowLog
+from scheduler.state.sums import InDomains
 
 #: Upstream's MaxNodeScore.
 MAX_NODE_SCORE: Final = 100
@@ -45,9 +49,12 @@ class Stretched:
     Division first, truncated: 29 of 100 gives 28, not 29 (interpodaffinity/scoring.go, NormalizeScore).
     """
 
-    def __init__(self, feasible: Feasible) -> None:
+    def __init__(self, feasible: Feasible, moved: RowLog) -> None:
         """Nothing is stretched yet. `feasible`: the nodes that count, as they are at each call."""
         self._feasible = feasible
+        self._domains: FeasibleDomains | None = None
+        #: By the scores of the domains. Nodes stay in their domains, wherever pods come and go.
+        self._before: Recalled[Scores] = Recalled(moved)
         self._generation = feasible.generation
         self._raw: Amounts | None = None
         self._lowest = self._span = 0
@@ -74,6 +81,33 @@ class Stretched:
             above = min(max(raw.item(row) - lowest, 0), span)
             self._scores[row] = int(100.0 * (above / span)) if span else 0
         return self._scores
+
+    def in_domains(self, sums: InDomains) -> Scores:
+        """
+        The same where nodes of a domain have the same sum; the same array for the same scores, where these come again.
+
+        Always with the same column. O(domains); O(n_rows), 8 µs at 5,000, where the scores have not been of late.
+        """
+        amounts, column = sums
+        if self._domains is None:
+            self._domains = FeasibleDomains(column, self._feasible)
+        # Not what `again` knows, should some sums be of nodes the next time.
+        self._raw = None
+        among = [amounts.item(domain) for domain in self._domains.ids()]
+        lowest, highest = min(among), max(among)
+        span = highest - lowest
+        by_domain = [
+            int(100.0 * (min(max(amount - lowest, 0), span) / span)) if span else 0
+            for amount in amounts.tolist()
+        ]
+        key = tuple(by_domain)
+        recalled = self._before.recall(key)
+        if recalled is not None:
+            return recalled[0]
+        n_rows = len(self._feasible.mask)
+        scores = np.array(by_domain, dtype=np.int16).take(column.ids[:n_rows], mode="clip")
+        self._before.keep(key, scores)
+        return scores
 
     def _extremes_again(self, raw: Amounts, rows: Sequence[int]) -> tuple[int, int]:
         """The lowest sum and the span now that these rows have others: looked up only where one may have had it."""

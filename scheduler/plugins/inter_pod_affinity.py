@@ -52,7 +52,7 @@ from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
 from scheduler.state.selection import MAX_COUNTED, LabelSet
 from scheduler.state.snapshot import Snapshot
-from scheduler.state.sums import KeptSums, Selected, Sum, Weighted
+from scheduler.state.sums import InDomains, KeptSums, Selected, Sum, Weighted
 
 NAME: Final = "InterPodAffinity"
 
@@ -165,7 +165,7 @@ class InterPodAffinity:
         if not own and not towards:
             return SKIP
         sums = partial(self._sums, asked, candidate.label_set, snapshot, own, towards)
-        scorer = _AffinityScorer(sums, feasible, snapshot.n_rows)
+        scorer = _AffinityScorer(sums, feasible, snapshot)
         return scorer if scorer.reaches_any else SKIP_FOR_NOW
 
     def _sums(
@@ -399,13 +399,13 @@ class _AffinityFilter:
 class _AffinityScorer:
     """Weighted sums per node, then scaled so that the worst feasible node has 0 and the best 100."""
 
-    def __init__(self, sums: Callable[[], Sequence[Sum]], feasible: Feasible, n_rows: int) -> None:
+    def __init__(self, sums: Callable[[], Sequence[Sum]], feasible: Feasible, snapshot: Snapshot) -> None:
         self._sums_anew = sums
         self._sums = sums()
         raw = _added([one.amounts for one in self._sums])
         self.reaches_any = raw is not None
-        self._raw = np.zeros(n_rows, dtype=np.int64) if raw is None else raw
-        self._stretched = Stretched(feasible)
+        self._raw = np.zeros(snapshot.n_rows, dtype=np.int64) if raw is None else raw
+        self._stretched = Stretched(feasible, snapshot.nodes.moved)
 
     def raw(self) -> Amounts:
         """int64 array of shape (n_rows,), may be negative; not to be written to."""
@@ -418,12 +418,15 @@ class _AffinityScorer:
     def again(self, rows: Sequence[int]) -> Scores:
         """See `NodeScorer`. O(rows) where each node is a domain, and the lowest and the highest sum are as before."""
         n_rows = len(self._raw)
+        raw: Amounts | InDomains | None
         if len(self._sums) == 1:
             raw = self._sums[0].again(n_rows)
         else:
             # One sum may do for all terms now that there are more of these pods.
             self._sums = self._sums_anew()
             raw = _added([one.amounts for one in self._sums])
+        if isinstance(raw, InDomains):
+            return self._stretched.in_domains(raw)
         return self._stretched.again(np.zeros(n_rows, dtype=np.int64) if raw is None else raw, rows)
 
 
