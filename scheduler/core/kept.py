@@ -202,8 +202,11 @@ class Kept:
         """The totals are brought up to date."""
         scores, steady_at = self._scores, self._steady_at
         is_new = self._summed.passed is not self._passed
+        more: set[int] = set()
         for index, one in enumerate(scores):
-            now = observer.ask(one.plugin, "Score", one.scorer.again, rows)
+            now, changed = observer.ask(one.plugin, "Score", one.scorer.again, rows)
+            if changed is not rows:
+                more.update(changed)
             if now is not one.scores:
                 scores[index] = Scored(one.plugin, one.weight, now, one.scorer)
                 is_new = True
@@ -211,6 +214,10 @@ class Kept:
                     steady_at.remove(index)
                     self._unsteady_at.append(index)
                     self._steady = None
+        if more:
+            # Sums of before do not know of these.
+            self._summed_before.forget()
+            rows = list(more.union(rows))
         if self._steady is not None:
             for row in rows:
                 self._steady[row] = self._at(row, steady_at)

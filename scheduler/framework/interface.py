@@ -7,7 +7,7 @@ with arrays. No stage loops over nodes in Python, sees another plugin, logs, cou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
@@ -138,6 +138,9 @@ class Feasible:
 
 _Raw = TypeVar("_Raw")
 
+#: Scores as `NodeScorer.normalized` has them, and rows that may have others than last time.
+Rescored = tuple[Scores, Collection[int]]
+
 
 class NodeScorer(Protocol[_Raw]):
     """What PreScore leaves behind for Score and NormalizeScore."""
@@ -154,12 +157,12 @@ class NodeScorer(Protocol[_Raw]):
         """
         ...
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         """
         What `normalized(raw())` would be now that pods came to these rows or left them, and nothing else has changed.
 
-        The array of last time, changed at none but these rows, or another one as in `PodFilter`. Nodes may have become
-        feasible or not.
+        The array of last time and the rows at which it has changed: these, and perhaps a few more; or another one as in
+        `PodFilter`. Nodes may have become feasible or not.
         """
         ...
 

@@ -6,14 +6,14 @@ Source: plugins/helper/normalize_score.go, plugins/interpodaffinity/scoring.go (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from scheduler.framework.feasible_domains import FeasibleDomains
-from scheduler.framework.interface import Feasible
+from scheduler.framework.interface import Feasible, Rescored
 from scheduler.framework.recalling import Recalled
 from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.row_log import RowLog
@@ -21,6 +21,9 @@ from scheduler.state.sums import InDomains
 
 #: Upstream's MaxNodeScore.
 MAX_NODE_SCORE: Final = 100
+
+#: Nodes above the lowest sum that are stretched one by one.
+_FEW_ABOVE: Final = 8
 
 #: Tables of stretched scores that are kept, and sums in each at most: 32 KB.
 _KEPT_TABLES: Final = 64
@@ -59,28 +62,48 @@ class Stretched:
         self._raw: Amounts | None = None
         self._lowest = self._span = 0
         self._scores: Scores = np.zeros(0, dtype=np.int16)
+        #: See `_few_above`: None before anybody has looked, or where they are many.
+        self._above: set[int] | None = None
+        self._are_many_above = False
 
     def of(self, raw: Amounts) -> Scores:
         """int16 array of shape (n_rows,) of its own; what is not feasible has anything. O(n_rows), 12 µs at 5,000."""
         self._raw, self._generation = raw, self._feasible.generation
+        self._above, self._are_many_above = None, False
         lowest = self._feasible.lowest(raw)
         return self._stretch(raw, lowest, self._feasible.highest(raw) - lowest)
 
-    def again(self, raw: Amounts, rows: Sequence[int]) -> Scores:
+    def again(self, raw: Amounts, rows: Sequence[int]) -> Rescored:
         """
-        The array of last time, changed at these rows, where `raw` is that of last time and changed there; else `of`.
+        The array of last time, where `raw` is that of last time and changed at these rows; else `of`. See `NodeScorer`.
 
-        O(rows) where the lowest and the highest sum are as they were.
+        O(rows) where the lowest and the highest sum are as they were, or the lowest is and few nodes have another.
         """
         if raw is not self._raw or self._generation != self._feasible.generation:
-            return self.of(raw)
+            return self.of(raw), rows
         lowest, span = self._extremes_again(raw, rows)
-        if (lowest, span) != (self._lowest, self._span):
-            return self._stretch(raw, lowest, span)
-        for row in rows:
-            above = min(max(raw.item(row) - lowest, 0), span)
-            self._scores[row] = int(100.0 * (above / span)) if span else 0
-        return self._scores
+        if lowest != self._lowest or not (span and self._span):
+            return self._stretch(raw, lowest, span), rows
+        changed: Collection[int] = rows
+        if self._above is not None:
+            self._above.update(row for row in rows if raw.item(row) > lowest)
+        if span != self._span:
+            above = self._few_above(raw)
+            if above is None:
+                return self._stretch(raw, lowest, span), rows
+            changed, self._span = above.union(rows), span
+        for row in changed:
+            self._scores[row] = _score(raw.item(row) - lowest, span)
+        return self._scores, changed
+
+    def _few_above(self, raw: Amounts) -> set[int] | None:
+        """Feasible nodes with more than the lowest sum, and perhaps others; None where they are not few."""
+        if self._above is None and not self._are_many_above:
+            rows = ((raw > self._lowest) & self._feasible.mask).nonzero()[0]
+            self._above = set(rows.tolist()) if len(rows) <= _FEW_ABOVE else None
+        if self._above is None or len(self._above) > _FEW_ABOVE:
+            self._above, self._are_many_above = None, True
+        return self._above
 
     def in_domains(self, sums: InDomains) -> Scores:
         """
@@ -96,10 +119,7 @@ class Stretched:
         among = [amounts.item(domain) for domain in self._domains.ids()]
         lowest, highest = min(among), max(among)
         span = highest - lowest
-        by_domain = [
-            int(100.0 * (min(max(amount - lowest, 0), span) / span)) if span else 0
-            for amount in amounts.tolist()
-        ]
+        by_domain = [_score(amount - lowest, span) for amount in amounts.tolist()]
         key = tuple(by_domain)
         recalled = self._before.recall(key)
         if recalled is not None:
@@ -125,7 +145,9 @@ class Stretched:
         return lowest, highest - lowest
 
     def _stretch(self, raw: Amounts, lowest: int, span: int) -> Scores:
-        before, self._lowest, self._span = self._span, lowest, span
+        before, self._span = self._span, span
+        if lowest != self._lowest:
+            self._lowest, self._above, self._are_many_above = lowest, None, False
         if span <= 0:
             # Pods that have to be in one domain find the same sum everywhere, one higher each time.
             if before > 0 or not len(self._scores):
@@ -135,6 +157,11 @@ class Stretched:
         is_small = span < min(len(raw), _TABLE_SIZE)
         self._scores = _up_to(span).take(above, mode="clip") if is_small else _stretched(above, span)
         return self._scores
+
+
+def _score(above: int, span: int) -> int:
+    """Of one sum so far above the lowest, which is not higher than the highest feasible one if it counts."""
+    return int(100.0 * (min(max(above, 0), span) / span)) if span else 0
 
 
 def _stretched(above: Amounts, span: int) -> Scores:

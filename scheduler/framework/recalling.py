@@ -43,6 +43,10 @@ class Recalled(Generic[_Value]):
         self._kept[key] = (value, self._moved.version)
         return value, rows
 
+    def forget(self) -> None:
+        """Nothing that is kept is of use any more."""
+        self._kept.clear()
+
     def keep(self, key: Hashable, value: _Value) -> None:
         """The value is of now."""
         kept = self._kept

@@ -29,6 +29,7 @@ from scheduler.framework.interface import (
     NodeScorer,
     PreFiltered,
     PreScored,
+    Rescored,
     ScorePlugin,
 )
 from scheduler.framework.profile import Profile
@@ -261,7 +262,7 @@ class _TimedNodeScorer(Generic[_Raw]):
             self._stopwatch.stop(self._name, "ScoreExtensionNormalize", started_s)
         return scores
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         return self._scorer.again(rows)
 
 

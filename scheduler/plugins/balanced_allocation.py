@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.framework.caching import PerRow, PerSpec
-from scheduler.framework.interface import Candidate, Feasible, PreScored
+from scheduler.framework.interface import Candidate, Feasible, PreScored, Rescored
 from scheduler.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from scheduler.framework.verdicts import SKIP
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, balanced_request, is_scalar
@@ -84,10 +84,9 @@ class _BalanceScorer:
         """As they are."""
         return raw
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`: what a node has left decides about it alone."""
-        del rows  # the log that is read has them
-        return self.raw()
+        return self.raw(), rows
 
     def _columns(self, name: str, rows: Where) -> tuple[Amount, Amount, int] | None:
         """Allocatable, requested and the pod's amount; None where the resource counts on no node."""

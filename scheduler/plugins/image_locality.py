@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.framework.caching import PerSpec
-from scheduler.framework.interface import Candidate, Feasible, PreScored
+from scheduler.framework.interface import Candidate, Feasible, PreScored, Rescored
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.snapshot import Snapshot
@@ -99,10 +99,9 @@ class _ImageScorer:
         """As they are."""
         return raw
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`: the first pod of a rollout brings an image to its node some seconds later."""
-        del rows
-        return self._kept()
+        return self._kept(), rows
 
 
 def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:

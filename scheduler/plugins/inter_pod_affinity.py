@@ -30,7 +30,7 @@ import numpy as np
 
 from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
-from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored, Rescored
 from scheduler.framework.normalizing import Stretched
 from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.framework.rules import KeptRules, Rules
@@ -415,7 +415,7 @@ class _AffinityScorer:
         """Source: scoring.go, NormalizeScore (kubernetes 1.36)."""
         return self._stretched.of(raw)
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`. O(rows) where each node is a domain, and the lowest and the highest sum are as before."""
         n_rows = len(self._raw)
         raw: Amounts | InDomains | None
@@ -426,7 +426,7 @@ class _AffinityScorer:
             self._sums = self._sums_anew()
             raw = _added([one.amounts for one in self._sums])
         if isinstance(raw, InDomains):
-            return self._stretched.in_domains(raw)
+            return self._stretched.in_domains(raw), rows
         return self._stretched.again(np.zeros(n_rows, dtype=np.int64) if raw is None else raw, rows)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from scheduler.framework.caching import PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
-from scheduler.framework.interface import Candidate, Feasible, Narrowed, PreFiltered, PreScored
+from scheduler.framework.interface import Candidate, Feasible, Narrowed, PreFiltered, PreScored, Rescored
 from scheduler.framework.normalizing import default_normalized
 from scheduler.framework.plugin_args import NodeAffinityArgs
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable
@@ -162,10 +162,9 @@ class _PreferenceScorer:
         """Scaled, not turned around."""
         return default_normalized(raw, self._feasible, reverse=False)
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`: pods bring no labels, and another node may be the best of the feasible ones."""
-        del rows
-        return self.normalized(self.raw())
+        return self.normalized(self.raw()), rows
 
 
 def rule_matches(rule: NodeRule, node: Node) -> bool:

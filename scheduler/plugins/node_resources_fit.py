@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from scheduler.framework.caching import PerRow, PerSpec
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
-from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored, Rescored
 from scheduler.framework.plugin_args import NodeResourcesFitArgs, ScoringStrategy, ShapePoint
 from scheduler.framework.verdicts import Code, Refusals, Status
 from scheduler.model.nodes import Node
@@ -298,10 +298,9 @@ class _RoomScorer:
         """As they are: from 0 to 100 already."""
         return raw
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`: what a node has left decides about it alone."""
-        del rows  # the log that is read has them
-        return self.raw()
+        return self.raw(), rows
 
     def _columns(self, name: str, rows: Where) -> tuple[Amount, Amount] | None:
         """Requested with the pod, and allocatable; None where the resource counts on no node."""

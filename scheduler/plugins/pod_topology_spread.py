@@ -18,7 +18,7 @@ import numpy as np
 
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.feature_gates import FeatureGates
-from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored, Rescored
 from scheduler.framework.plugin_args import PodTopologySpreadArgs
 from scheduler.framework.recalling import Recalled
 from scheduler.framework.rules import KeptRules, Rules
@@ -460,10 +460,10 @@ class _SpreadScorer:
         scores = emptiest_first(raw, self._scored, None if self._table is None else self._before)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`: other scores for all, since a pod that came to one domain is told by the points of each."""
         if self._table is not None and self._follow(rows):
-            return self.normalized(self._kinds_of(self._table))
+            return self.normalized(self._kinds_of(self._table)), rows
         if self._looked_at != self._feasible.version:
             self._look_at_feasible()
-        return self.normalized(self.raw())
+        return self.normalized(self.raw()), rows

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
-from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored
+from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored, Rescored
 from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
 from scheduler.framework.verdicts import Refusals, unresolvable
 from scheduler.model.nodes import Node
@@ -122,10 +122,9 @@ class _TaintScorer:
             return self._counts.all_best
         return default_normalized(raw, self._feasible, reverse=True)
 
-    def again(self, rows: Sequence[int]) -> Scores:
+    def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`: pods bring no taints, and another node may be the worst of the feasible ones."""
-        del rows
-        return self.normalized(self._counts.per_row)
+        return self.normalized(self._counts.per_row), rows
 
 
 def intolerable_counts(taint_sets: Sequence[tuple[Taint, ...]], tolerations: Sequence[Toleration]) -> Amounts:
