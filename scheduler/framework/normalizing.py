@@ -86,7 +86,10 @@ class Stretched:
             return self._stretch(raw, lowest, span), rows
         changed: Collection[int] = rows
         if self._above is not None:
-            self._above.update(row for row in rows if raw.item(row) > lowest)
+            self._above.difference_update(rows)
+            self._above.update(
+                row for row in rows if self._feasible.mask.item(row) and raw.item(row) > lowest
+            )
         if span != self._span:
             above = self._few_above(raw)
             if above is None:
@@ -97,7 +100,7 @@ class Stretched:
         return self._scores, changed
 
     def _few_above(self, raw: Amounts) -> set[int] | None:
-        """Feasible nodes with more than the lowest sum, and perhaps others; None where they are not few."""
+        """Feasible nodes with more than the lowest sum; None where they are not few."""
         if self._above is None and not self._are_many_above:
             rows = ((raw > self._lowest) & self._feasible.mask).nonzero()[0]
             self._above = set(rows.tolist()) if len(rows) <= _FEW_ABOVE else None
@@ -146,7 +149,7 @@ class Stretched:
 
     def _stretch(self, raw: Amounts, lowest: int, span: int) -> Scores:
         before, self._span = self._span, span
-        if lowest != self._lowest:
+        if lowest != self._lowest or span <= 0:
             self._lowest, self._above, self._are_many_above = lowest, None, False
         if span <= 0:
             # Pods that have to be in one domain find the same sum everywhere, one higher each time.
