@@ -247,10 +247,16 @@ class Kept:
         return ()
 
     def _add_up(self, rows: Sequence[int]) -> None:
-        totals, mask = self._summed.totals, self._passed.mask
-        every = range(len(self._scores))
+        totals, mask, steady = self._summed.totals, self._passed.mask, self._steady
+        if steady is None:
+            every = range(len(self._scores))
+            for row in rows:
+                totals[row] = self._at(row, every) if mask.item(row) else LEAST[totals.dtype]
+            return
         for row in rows:
-            totals[row] = self._at(row, every) if mask.item(row) else LEAST[totals.dtype]
+            totals[row] = (
+                steady.item(row) + self._at(row, self._unsteady_at) if mask.item(row) else LEAST[totals.dtype]
+            )
 
     def _at(self, row: int, which: Sequence[int]) -> int:
         """The weighted sum of some of the scores at one row."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scheduler.framework.interface import Feasible
+from scheduler.state.arrays import Rows
 from scheduler.state.columns import LabelColumn
 
 
@@ -22,31 +23,34 @@ class FeasibleDomains:
         self._generation = -1
         self._n_seen = 0
         #: Feasible nodes by domain id; and the ids of domains that have any.
-        self._n_in: list[int] = []
-        self._ids: list[int] = []
+        self._n_in: Rows = np.zeros(0, dtype=np.intp)
+        self._ids: Rows = np.zeros(0, dtype=np.intp)
 
-    def ids(self) -> Sequence[int]:
+    def ids(self) -> Rows:
         """
-        In ascending order, ABSENT first where a feasible node lacks the label; not to be written to.
+        In ascending order, ABSENT first where a feasible node lacks the label; the same array for the same domains.
 
         O(nodes that came or went), O(n_rows) where others are feasible all over, 15 µs at 5,000.
         """
         feasible = self._feasible
         if self._generation != feasible.generation:
             of_feasible = self._column.ids[: len(feasible.mask)][feasible.mask]
-            self._n_in = np.bincount(of_feasible, minlength=self._column.n_ids).tolist()
-            self._ids = [domain for domain, n in enumerate(self._n_in) if n]
-            self._generation = feasible.generation
-        elif self._n_seen != len(feasible.turned):
+            self._n_in = np.bincount(of_feasible, minlength=self._column.n_ids)
+            ids = np.flatnonzero(self._n_in)
+            if not np.array_equal(ids, self._ids):
+                self._ids = ids
+            self._generation, self._n_seen = feasible.generation, 0
+        if self._n_seen != len(feasible.turned):
             self._follow(feasible.turned[self._n_seen :])
-        self._n_seen = len(feasible.turned)
+            self._n_seen = len(feasible.turned)
         return self._ids
 
     def _follow(self, turned: Sequence[tuple[int, bool]]) -> None:
-        opened_or_closed = False
+        before = self._ids
         for row, fits in turned:
             domain = self._column.ids.item(row)
             self._n_in[domain] += 1 if fits else -1
-            opened_or_closed |= self._n_in[domain] == (1 if fits else 0)
-        if opened_or_closed:
-            self._ids = [domain for domain, n in enumerate(self._n_in) if n]
+            if self._n_in.item(domain) == (1 if fits else 0):
+                self._ids = np.flatnonzero(self._n_in)
+        if self._ids is not before and np.array_equal(self._ids, before):
+            self._ids = before

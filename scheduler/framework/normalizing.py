@@ -119,7 +119,7 @@ class Stretched:
             self._domains = FeasibleDomains(column, self._feasible)
         # Not what `again` knows, should some sums be of nodes the next time.
         self._raw = None
-        among = [amounts.item(domain) for domain in self._domains.ids()]
+        among = [amounts.item(domain) for domain in self._domains.ids().tolist()]
         lowest, highest = min(among), max(among)
         span = highest - lowest
         by_domain = [_score(amount - lowest, span) for amount in amounts.tolist()]

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
+from scheduler.framework.feasible_domains import FeasibleDomains
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored, Rescored
 from scheduler.framework.plugin_args import PodTopologySpreadArgs
@@ -309,6 +310,7 @@ class _SpreadScorer:
         needs_all_keys: bool,
     ) -> None:
         self._snapshot = snapshot
+        self._n_rows = snapshot.n_rows
         self._feasible = feasible
         self._keys = _keys(constraints) if needs_all_keys else ()
         self._constraints = _counted(pod, snapshot, constraints, self._keys)
@@ -316,6 +318,9 @@ class _SpreadScorer:
         self._of_table = self._fitting_a_table()
         self._table: PointTable | None = None
         self._before: Recalled[Scores] = Recalled(snapshot.nodes.moved)
+        #: By topology key, the domains of scored nodes; not asked for where nodes are their own.
+        self._domains_of: dict[str, FeasibleDomains] = {}
+        self._domains: dict[str, Rows] = {}
         self._look_at_feasible()
 
     def _fitting_a_table(self) -> tuple[_Counted | None, _Counted] | None:
@@ -335,12 +340,10 @@ class _SpreadScorer:
         self._scored = feasible
         if any(snapshot.column(key).n_labelled < snapshot.n_nodes for key in self._keys):
             self._scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
-        #: By topology key, the ids of the domains that those are in; not asked for where nodes are their own.
-        self._domains = {
-            one.column.key: one.column.domains(self._scored.mask)
-            for one in self._constraints
-            if not one.is_by_node
-        }
+        if self._scored is not feasible or not self._domains_of:
+            columns = [one.column for one in self._constraints if not one.is_by_node]
+            self._domains_of = {one.key: FeasibleDomains(one, self._scored) for one in columns}
+        self._domains = {key: _without_absent(one.ids()) for key, one in self._domains_of.items()}
         self._looked_at = feasible.version
 
     def raw(self) -> Kinds:
@@ -357,33 +360,33 @@ class _SpreadScorer:
             return None
         nodes, domains = self._of_table
         on_node = NO_POINTS if nodes is None else self._on_node(nodes)
-        if len(on_node) * domains.column.n_ids > self._snapshot.n_rows:
+        if len(on_node) * domains.column.n_ids > self._n_rows:
             return None
+        self._in_domains = self._domains[domains.column.key]
         return PointTable(on_node, self._in_domain(domains))
 
     def _kinds_of(self, table: PointTable) -> Kinds:
-        n_rows = self._snapshot.n_rows
         nodes, domains = self._of_table or (None, self._constraints[0])
-        column = domains.column
         if nodes is None:
-            return Kinds(table.points, column.ids[:n_rows], self._domains[column.key])
-        pairs = nodes.counts.paired(column, n_rows)
-        are_all_scored = self._scored.n == n_rows
+            return Kinds(table.points, domains.column.ids[: self._n_rows], self._in_domains)
+        pairs = nodes.counts.paired(domains.column, self._n_rows)
+        are_all_scored = self._scored.n == self._n_rows
         return Kinds(table.points, pairs.of_row, pairs.occurring() if are_all_scored else None)
 
-    def _follow(self, rows: Sequence[int]) -> bool:
-        """Whether the table is of now: not where a node has more pods than it tells of, or other nodes are scored."""
-        table = self._table
-        if table is None or self._of_table is None or self._looked_at != self._feasible.version:
+    def _follow(self, table: PointTable, rows: Sequence[int]) -> bool:
+        """Whether the table is of now: not where a node has more pods than it tells of."""
+        if self._of_table is None:
             return False
         nodes, (constraint, column, counts, counting, _) = self._of_table
-        if nodes is not None and any(nodes.counts.at(row) >= len(table.on_node) for row in rows):
-            return False
-        totals = counts.per_domain(column, self._snapshot.n_rows, counting).totals
-        size, ids = len(self._domains[column.key]), column.ids
+        if nodes is not None:
+            for row in rows:
+                if nodes.counts.at(row) >= len(table.on_node):
+                    return False
+        totals = counts.per_domain(column, self._n_rows, counting).totals
+        n_domains = len(self._in_domains)
         for row in rows:
-            if (domain := ids.item(row)) != ABSENT:
-                table.move(domain, points_of(totals.item(domain), size, constraint.max_skew))
+            if (domain := column.ids.item(row)) != ABSENT:
+                table.move(domain, points_of(totals.item(domain), n_domains, constraint.max_skew))
         return True
 
     def _combined(self) -> tuple[Fractions, Rows | Counts]:
@@ -462,8 +465,19 @@ class _SpreadScorer:
 
     def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`: other scores for all, since a pod that came to one domain is told by the points of each."""
-        if self._table is not None and self._follow(rows):
-            return self.normalized(self._kinds_of(self._table)), rows
         if self._looked_at != self._feasible.version:
             self._look_at_feasible()
+            if self._of_table is not None and not self._tells_of_same():
+                self._table = None
+        if self._table is not None and self._follow(self._table, rows):
+            return self.normalized(self._kinds_of(self._table)), rows
         return self.normalized(self.raw()), rows
+
+    def _tells_of_same(self) -> bool:
+        """Whether the table tells of who is scored now: of their domains, on nodes of their number."""
+        nodes, domains = self._of_table or (None, self._constraints[0])
+        return nodes is None and self._domains[domains.column.key] is self._in_domains
+
+
+def _without_absent(ids: Rows) -> Rows:
+    return ids[1:] if len(ids) and ids.item(0) == ABSENT else ids
