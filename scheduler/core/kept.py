@@ -137,7 +137,9 @@ class Kept:
             rows = self._pass_others(moving, fixed)
         passed = self._passed
         for row in rows:
-            fits = fixed.item(row) and all(mask.item(row) for mask in moving)
+            fits = fixed.item(row)
+            for mask in moving:
+                fits = fits and mask.item(row)
             if passed.mask.item(row) != fits:
                 passed.set(row, fits=fits)
                 feasible.set(row, fits=fits)

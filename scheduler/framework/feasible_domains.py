@@ -39,10 +39,10 @@ class FeasibleDomains:
             ids = np.flatnonzero(self._n_in)
             if not np.array_equal(ids, self._ids):
                 self._ids = ids
-            self._generation, self._n_seen = feasible.generation, 0
-        if self._n_seen != len(feasible.turned):
+            self._generation = feasible.generation
+        elif self._n_seen != len(feasible.turned):
             self._follow(feasible.turned[self._n_seen :])
-            self._n_seen = len(feasible.turned)
+        self._n_seen = len(feasible.turned)
         return self._ids
 
     def _follow(self, turned: Sequence[tuple[int, bool]]) -> None:

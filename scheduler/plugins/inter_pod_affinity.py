@@ -343,6 +343,7 @@ class _AffinityFilter:
     ) -> None:
         self._candidate = candidate
         self._snapshot = snapshot
+        self._n_rows = snapshot.n_rows
         self._required = asked.required
         #: Whom the terms select, with the column of the topology key: no other until something else than pods changes.
         self._near: list[tuple[RowCounts, LabelColumn]] = []
@@ -357,7 +358,7 @@ class _AffinityFilter:
         rules = self._rules()
         #: Whether there is a rule that any node could break.
         self.asks_anything = bool(rules)
-        self._kept = KeptRules(rules, snapshot.n_rows)
+        self._kept = KeptRules(rules, self._n_rows)
 
     def fits(self) -> Mask:
         """Nodes that break none of the three rules; not to be written to."""
@@ -373,10 +374,10 @@ class _AffinityFilter:
 
     def _rules(self) -> Rules:
         """In the order of the three; a rule of several keys or terms is several."""
-        n_rows = self._snapshot.n_rows
+        n_rows = self._n_rows
         rules: list[tuple[Mask, Status]] = []
         if self._required is not None:
-            rules += [(met, AFFINITY_NOT_MET) for met in self._affinity_met(self._required, n_rows)]
+            rules += [(met, AFFINITY_NOT_MET) for met in self._affinity_met(self._required)]
         for counts, column, max_pods in self._far:
             rules.append((counts.reached(column, max_pods, n_rows).below, ANTI_AFFINITY_BROKEN))
         undisputed = self._undisputed()
@@ -384,12 +385,15 @@ class _AffinityFilter:
             rules.append((undisputed, EXISTING_ANTI_AFFINITY_BROKEN))
         return rules
 
-    def _affinity_met(self, required: PodMatcher, n_rows: int) -> list[Mask]:
-        near = [counts.reached(column, 1, n_rows) for counts, column in self._near]
-        if any(one.n for one in near) or not self._matches_itself(required):
+    def _affinity_met(self, required: PodMatcher) -> list[Mask]:
+        near = [counts.reached(column, 1, self._n_rows) for counts, column in self._near]
+        for one in near:
+            if one.n:
+                return [one.mask for one in near]
+        if not self._matches_itself(required):
             return [one.mask for one in near]
         # First pod of a group: no pod matches in any domain of any key, and this one would.
-        return [column.ids[:n_rows] != ABSENT for _, column in self._near]
+        return [column.ids[: self._n_rows] != ABSENT for _, column in self._near]
 
     def _matches_itself(self, required: PodMatcher) -> bool:
         pod = self._candidate.pod

@@ -22,10 +22,13 @@ from scheduler.shell.upkeep import Young
 _STIMULI_AT_ONCE: Final = 100
 _SLICE_S: Final = 0.004
 
-#: Cycles in a row, and for how long at most. Alone, a decision finds the caches full of what sent the bind before it,
-#: and a pod costs a fifth more CPU (5,000 nodes, hostname anti-affinity: 0.78 ms instead of 0.6).
+#: Cycles in a row, for how long at most, and together with the stimuli that were handled before. Alone, a decision
+#: finds the caches full of what sent the bind before it, and a pod costs a fifth more CPU (5,000 nodes, hostname
+#: anti-affinity: 0.78 ms instead of 0.6). It matters most where cycles are slow: on a machine that takes 0.2 ms for
+#: each, spread pods came at 0.85 of the speed of plain ones when stopped after 2 ms, at 0.93 after 4.
 _CYCLES_AT_ONCE: Final = 16
-_CYCLES_S: Final = 0.002
+_CYCLES_S: Final = 0.004
+_TURN_S: Final = 0.006
 
 #: How often a loop that has work and may not begin it looks whether it may now. Most of what lets it is announced by a
 #: nudge; what is not, such as a Lease that was renewed late, costs a second.
@@ -126,7 +129,7 @@ class SchedulingLoop:
 
     def _cycle(self) -> None:
         started_s = self._now_s()
-        ends_s = started_s + _CYCLES_S
+        ends_s = min(started_s + _CYCLES_S, self._turned_at_s + _TURN_S)
         for _ in range(_CYCLES_AT_ONCE):
             for instruction in self._machine.handle(CycleDue(), started_s):
                 self._outbox.carry_out(instruction)
