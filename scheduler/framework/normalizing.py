@@ -122,13 +122,14 @@ class Stretched:
         among = [amounts.item(domain) for domain in self._domains.ids().tolist()]
         lowest, highest = min(among), max(among)
         span = highest - lowest
-        by_domain = [_score(amount - lowest, span) for amount in amounts.tolist()]
-        key = tuple(by_domain)
+        # Pods that have to be in one domain find the same sum everywhere.
+        key = tuple([_score(amount - lowest, span) for amount in amounts.tolist()]) if span else ()
         recalled = self._before.recall(key)
         if recalled is not None:
             return recalled[0]
         n_rows = len(self._feasible.mask)
-        scores = np.array(by_domain, dtype=np.int16).take(column.ids[:n_rows], mode="clip")
+        by_domain = np.array(key or [0] * len(amounts), dtype=np.int16)
+        scores = by_domain.take(column.ids[:n_rows], mode="clip")
         self._before.keep(key, scores)
         return scores
 
