@@ -103,6 +103,16 @@ _ASKED: st.SearchStrategy[Json] = st.one_of(
     st.builds(lambda some: {"affinity": affinity(node_preferred=some)}, NODE_PREFERENCES),
     st.builds(lambda some: {"spread": some}, st.lists(SPREADS, min_size=1, max_size=2)),
     st.just({"owner": owned_by("ReplicaSet", "rs")}),
+    st.builds(
+        lambda far, liked, shunned, spread: {
+            "affinity": affinity(anti_required=far, preferred=liked, anti_preferred=shunned),
+            "spread": spread,
+        },
+        st.lists(TERMS, max_size=1),
+        st.lists(WEIGHTED, max_size=2),
+        st.lists(WEIGHTED, max_size=1),
+        st.lists(SPREADS, min_size=1, max_size=2),
+    ),
 )
 
 
