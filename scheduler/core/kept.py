@@ -47,6 +47,8 @@ class _Passed:
 
     def rule_out_others(self, totals: Scores) -> None:
         """Whoever did not pass has the least of all numbers. O(n_rows), 1 µs at 5,000."""
+        if self.n == len(self.mask):
+            return
         if self.highest is None:
             dtype = totals.dtype
             self.highest = np.where(self.mask, MOST[dtype], LEAST[dtype]).astype(dtype)
@@ -240,9 +242,11 @@ class Kept:
             for index in self._steady_at:
                 one = self._scores[index]
                 self._steady += weighted_scores(one.scores, one.weight, self._steady.dtype)
-        totals = self._steady.copy()
+        totals = self._steady
         for one in unsteady:
-            totals += weighted_scores(one.scores, one.weight, totals.dtype)
+            totals = totals + weighted_scores(one.scores, one.weight, totals.dtype)
+        if not unsteady:
+            totals = totals.copy()
         self._passed.rule_out_others(totals)
         self._summed = _Summed(self._passed, unsteady, totals)
         self._summed_before.keep(key, self._summed)

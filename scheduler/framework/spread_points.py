@@ -19,7 +19,17 @@ import numpy as np
 from scheduler.framework.interface import Feasible
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.recalling import Recalled
-from scheduler.state.arrays import Amount, Amounts, Counts, Fraction, Fractions, Rows, Scores, rounded
+from scheduler.state.arrays import (
+    Amount,
+    Amounts,
+    Counts,
+    Fraction,
+    Fractions,
+    Rows,
+    Scores,
+    nearest,
+    rounded,
+)
 
 #: Tables of points that are kept, one number for each pod that a node may hold.
 _KEPT_TABLES: Final = 64
@@ -41,7 +51,7 @@ class Kinds(NamedTuple):
 
     points: Amounts | list[int]
     which: Rows | Counts
-    occurring: Rows | None
+    occurring: list[int] | None
 
 
 class PointTable:
@@ -60,8 +70,10 @@ class PointTable:
 
     def move(self, domain: int, points: float) -> None:
         """The domain has these points now. O(len(on_node)), a few."""
-        for number, on_node in enumerate(self.on_node):
-            self.points[number * self._n_ids + domain] = rounded(on_node + points)
+        kind, table = domain, self.points
+        for on_node in self.on_node:
+            table[kind] = nearest(on_node + points)
+            kind += self._n_ids
 
 
 @overload
@@ -122,7 +134,7 @@ def _extremes(kinds: Kinds, scored: Feasible) -> tuple[int, int]:
         of_nodes = np.asarray(points).take(kinds.which, mode="clip")
         return scored.lowest(of_nodes), scored.highest(of_nodes)
     if isinstance(points, list):
-        some = [points[kind] for kind in kinds.occurring.tolist()]
+        some = [points[kind] for kind in kinds.occurring]
         return min(some), max(some)
     found = points.take(kinds.occurring)
     return found.item(found.argmin()), found.item(found.argmax())

@@ -363,12 +363,13 @@ class _SpreadScorer:
         if len(on_node) * domains.column.n_ids > self._n_rows:
             return None
         self._in_domains = self._domains[domains.column.key]
+        self._occurring: list[int] = self._in_domains.tolist()
         return PointTable(on_node, self._in_domain(domains))
 
     def _kinds_of(self, table: PointTable) -> Kinds:
         nodes, domains = self._of_table or (None, self._constraints[0])
         if nodes is None:
-            return Kinds(table.points, domains.column.ids[: self._n_rows], self._in_domains)
+            return Kinds(table.points, domains.column.ids[: self._n_rows], self._occurring)
         pairs = nodes.counts.paired(domains.column, self._n_rows)
         are_all_scored = self._scored.n == self._n_rows
         return Kinds(table.points, pairs.of_row, pairs.occurring() if are_all_scored else None)

@@ -304,13 +304,13 @@ class Pairs:
     column_version: int
     of_row: Rows
     #: How many rows have each number.
-    _n_rows_with: Counter[int]
-    _occurring: Rows | None = None
+    _n_rows_with: dict[int, int]
+    _occurring: list[int] | None = None
 
-    def occurring(self) -> Rows | None:
+    def occurring(self) -> list[int] | None:
         """The numbers that rows have, in no order; None where they are too many to be told in no time."""
         if self._occurring is None and len(self._n_rows_with) <= _FEW_PAIRS:
-            self._occurring = np.array(list(self._n_rows_with), dtype=np.intp)
+            self._occurring = list(self._n_rows_with)
         return self._occurring
 
     def follow(self, changes: Sequence[tuple[int, int]], version: int) -> None:
@@ -320,12 +320,14 @@ class Pairs:
             if row < len(self.of_row):
                 before = self.of_row.item(row)
                 self.of_row[row] = after = before + delta * self.n_ids
-                n_rows_with[after] += 1
-                n_rows_with[before] -= 1
-                if n_rows_with[after] == 1 or not n_rows_with[before]:
-                    self._occurring = None
-                if not n_rows_with[before]:
+                n_after, n_before = n_rows_with.get(after, 0) + 1, n_rows_with[before] - 1
+                n_rows_with[after] = n_after
+                if n_before:
+                    n_rows_with[before] = n_before
+                else:
                     del n_rows_with[before]
+                if n_after == 1 or not n_before:
+                    self._occurring = None
         self.version = version
 
 
@@ -416,7 +418,7 @@ class RowCounts:
             return kept
         of_row = np.multiply(self.rows(n_rows), column.n_ids, dtype=np.intp) + column.ids[:n_rows]
         self._pairs = Pairs(
-            column.key, column.n_ids, self.version, column.version, of_row, Counter(of_row.tolist())
+            column.key, column.n_ids, self.version, column.version, of_row, dict(Counter(of_row.tolist()))
         )
         return self._pairs
 

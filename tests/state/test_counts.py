@@ -340,7 +340,7 @@ def test_who_reaches_a_threshold_follows_pods_and_labels(
             found = counts.paired(column, n_rows)
             assert found.of_row.tolist() == pairs
             assert (occurring := found.occurring()) is not None
-            assert sorted(occurring.tolist()) == sorted(set(pairs))
+            assert sorted(occurring) == sorted(set(pairs))
 
 
 def test_counts_grow_with_the_rows() -> None:
