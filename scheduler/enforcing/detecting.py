@@ -24,7 +24,8 @@ import numpy as np
 from scheduler.enforcing.rules import Rule, RuleIndex, Side
 from scheduler.state.arrays import Mask, Rows
 from scheduler.state.cluster import ClusterState
-from scheduler.state.columns import ABSENT, RowCounts
+from scheduler.state.columns import ABSENT
+from scheduler.state.row_counts import RowCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ from scheduler.model.pods import Pod
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.plugins.inter_pod_affinity import NAME
 from scheduler.state.arrays import Amounts, Mask
-from scheduler.state.columns import ABSENT, RowCounts
+from scheduler.state.columns import ABSENT
 from scheduler.state.declared import DeclaredTerm
 from scheduler.state.matching import PodMatcher, incoming_rule
+from scheduler.state.row_counts import RowCounts
 
 _BETWEEN: Final = "; and "
 

@@ -47,9 +47,10 @@ from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, PodAffinity, usable
 from scheduler.state.arrays import Amounts, Mask, Scores
-from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
+from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import MAX_COUNTED, LabelSet
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import InDomains, KeptSums, Selected, Sum, Weighted

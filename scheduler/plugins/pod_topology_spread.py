@@ -50,7 +50,8 @@ from scheduler.state.arrays import (
     Scores,
     rounded,
 )
-from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
+from scheduler.state.columns import ABSENT, LabelColumn
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "PodTopologySpread"

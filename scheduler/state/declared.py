@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 from scheduler.model.pods import PodSpec
 from scheduler.model.terms import AffinityTerm, usable
-from scheduler.state.columns import RowCounts
 from scheduler.state.domain_limits import DomainLimit, DomainLimits
 from scheduler.state.matching import PodMatcher, declared_rule
 from scheduler.state.node_table import NodeTable
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import LabelSet, Selection, SelectionIndex
 
 

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.state.columns import RowCounts
 from scheduler.state.node_table import NodeTable
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import LabelSet, Rematched, Selection, SelectionIndex
 
 _NO_LABELS: Final[Mapping[str, str]] = {}

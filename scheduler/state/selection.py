@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from scheduler.model.labels import Requirement
-from scheduler.state.columns import RowCounts
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.members import Members, Roll
+from scheduler.state.row_counts import RowCounts
 
 if TYPE_CHECKING:
     from scheduler.state.declared import DeclaredTerm

@@ -15,11 +15,12 @@ from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import NodeRule, NodeTerm, Toleration
 from scheduler.state.arrays import Amounts, Counts, Mask
 from scheduler.state.cluster import ClusterState
-from scheduler.state.columns import LabelColumn, Reached, RowCounts
+from scheduler.state.columns import LabelColumn, Reached
 from scheduler.state.declared import DeclaredTerm
 from scheduler.state.matching import PodMatcher
 from scheduler.state.node_masks import HARD_EFFECTS
 from scheduler.state.node_table import NodeTable
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import LabelSet
 
 

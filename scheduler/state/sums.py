@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from scheduler.state.arrays import Amounts
-from scheduler.state.columns import ABSENT, LabelColumn, RowCounts
+from scheduler.state.columns import ABSENT, LabelColumn
+from scheduler.state.row_counts import RowCounts
 
 _Owner = TypeVar("_Owner")
 

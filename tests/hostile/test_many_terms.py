@@ -15,8 +15,8 @@ import pytest
 
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
-from scheduler.state.columns import RowCounts
 from scheduler.state.matching import PodMatcher
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import MAX_COUNTED
 from tests import build
 from tests.driving import NAME, Driver

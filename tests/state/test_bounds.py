@@ -9,8 +9,8 @@ from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
 from scheduler.model.pods import PodDecoder
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.columns import RowCounts
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import LabelSet
 from scheduler.state.sums import MAX_KEPT, MAX_KEPT_TERMS, KeptSums
 from tests import build

@@ -14,7 +14,8 @@ from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed, CycleDue, NamespaceGone, PodSeen, SweepDue
 from scheduler.state.audit import differences
-from scheduler.state.columns import LabelColumn, RowCounts
+from scheduler.state.columns import LabelColumn
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.row_log import RowLog
 from tests import build
 from tests.driving import Driver
