@@ -379,3 +379,25 @@ def test_taint_lists_that_no_node_has_any_more_are_forgotten() -> None:
             (bind,) = [i for i in driver.handle(CycleDue()) if isinstance(i, Bind)]
             assert bind.node_name == "plain"
     assert len(driver.state.nodes.taint_sets) < 100
+
+
+def test_nodes_in_the_same_domains_are_the_same_answer() -> None:
+    """Until a label moves or a node comes, and for the last few sets of domains."""
+    column = LabelColumn.of("zone", ["a", "b", None, "a"], 4)
+    only_a = np.array([False, True, False])
+    found = column.parted(only_a, 4)
+    assert (found.mask.tolist(), found.n) == ([True, False, False, True], 2)
+    assert found.below.tolist() == [False, True, True, False]
+    assert column.parted(only_a.copy(), 4) is found
+    assert column.parted(only_a, 3).mask.tolist() == [True, False, False]
+    column.set(2, "a")
+    assert column.parted(only_a, 4).mask.tolist() == [True, False, True, True]
+
+
+def test_no_more_sets_of_domains_are_kept_than_the_bound() -> None:
+    """Racks that fill up one after the other never come again."""
+    column = LabelColumn.of("rack", [f"r{number}" for number in range(100)], 100)
+    for number in range(1, 101):
+        domains = np.arange(101) == number
+        assert column.parted(domains, 100).mask.nonzero()[0].tolist() == [number - 1]
+    assert len(column._parted) == 8
