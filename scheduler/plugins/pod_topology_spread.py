@@ -318,6 +318,9 @@ class _SpreadScorer:
         #: The constraints that one table tells of; None where they are others.
         self._of_table = self._fitting_a_table()
         self._table: PointTable | None = None
+        #: The domains of scored nodes that it tells of.
+        self._in_domains: Rows = np.zeros(0, dtype=np.intp)
+        self._occurring: list[int] = []
         self._before: Recalled[Scores] = Recalled(snapshot.nodes.moved)
         #: By topology key, the domains of scored nodes; not asked for where nodes are their own.
         self._domains_of: dict[str, FeasibleDomains] = {}
@@ -364,7 +367,7 @@ class _SpreadScorer:
         if len(on_node) * domains.column.n_ids > self._n_rows:
             return None
         self._in_domains = self._domains[domains.column.key]
-        self._occurring: list[int] = self._in_domains.tolist()
+        self._occurring = self._in_domains.tolist()
         return PointTable(on_node, self._in_domain(domains))
 
     def _kinds_of(self, table: PointTable) -> Kinds:
