@@ -223,8 +223,10 @@ class Kept:
             self._summed_before.forget()
             rows = list(more.union(rows))
         if self._steady is not None:
+            least, most = (limit[self._steady.dtype] for limit in (LEAST, MOST))
             for row in rows:
-                self._steady[row] = self._at(row, steady_at)
+                # Who is not feasible may have any scores, and more of them than totals can be.
+                self._steady[row] = min(max(least, self._at(row, steady_at)), most)
         if is_new:
             rows = self._sum_others()
         self._add_up(rows)

@@ -14,11 +14,11 @@ from scheduler.state.columns import LabelColumn
 class FeasibleDomains:
     """The domains of a column that feasible nodes are in, for as long as nodes and their labels are the same."""
 
-    __slots__ = ("_column", "_feasible", "_generation", "_ids", "_n_in", "_n_seen")
+    __slots__ = ("_feasible", "_generation", "_ids", "_n_in", "_n_seen", "column")
 
     def __init__(self, column: LabelColumn, feasible: Feasible) -> None:
         """Nobody has looked yet."""
-        self._column = column
+        self.column = column
         self._feasible = feasible
         self._generation = -1
         self._n_seen = 0
@@ -34,8 +34,8 @@ class FeasibleDomains:
         """
         feasible = self._feasible
         if self._generation != feasible.generation:
-            of_feasible = self._column.ids[: len(feasible.mask)][feasible.mask]
-            self._n_in = np.bincount(of_feasible, minlength=self._column.n_ids)
+            of_feasible = self.column.ids[: len(feasible.mask)][feasible.mask]
+            self._n_in = np.bincount(of_feasible, minlength=self.column.n_ids)
             ids = np.flatnonzero(self._n_in)
             if not np.array_equal(ids, self._ids):
                 self._ids = ids
@@ -48,7 +48,7 @@ class FeasibleDomains:
     def _follow(self, turned: Sequence[tuple[int, bool]]) -> None:
         before = self._ids
         for row, fits in turned:
-            domain = self._column.ids.item(row)
+            domain = self.column.ids.item(row)
             self._n_in[domain] += 1 if fits else -1
             if self._n_in.item(domain) == (1 if fits else 0):
                 self._ids = np.flatnonzero(self._n_in)

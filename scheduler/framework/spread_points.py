@@ -118,12 +118,13 @@ def emptiest_first(kinds: Kinds, scored: Feasible, before: Recalled[Scores] | No
 
 
 def _by_kind(points: Amounts | list[int], lowest: int, highest: int) -> tuple[Scores | list[int], Hashable]:
-    """The score of each kind, the same for kinds that no scored node is of, and what tells them from others."""
+    """The score of each kind, any from 0 to 100 where no scored node is of it; and what tells them from others."""
     if isinstance(points, list):
         most = highest + lowest
-        few = [MAX_NODE_SCORE * (most - one) // highest if one <= most else 0 for one in points]
+        few = [MAX_NODE_SCORE * (most - one) // highest if lowest <= one <= highest else 0 for one in points]
         return few, tuple(few)
-    many = (MAX_NODE_SCORE * (highest + lowest - points) // highest).astype(np.int16)
+    counting = np.clip(points, lowest, highest)
+    many = (MAX_NODE_SCORE * (highest + lowest - counting) // highest).astype(np.int16)
     return many, many.tobytes()
 
 

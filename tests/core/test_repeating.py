@@ -7,16 +7,21 @@ That a repeated decision is the same as one made anew is not said here: every te
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from scheduler.core.decide import Placement
 from scheduler.core.machine import Machine
 from scheduler.core.repeating import MAX_KEPT, Repeating
+from scheduler.framework.interface import Candidate, Feasible, PreScored, Rescored
 from scheduler.framework.observer import Unobserved
+from scheduler.framework.profile import Weighted
 from scheduler.model.nodes import decode_workload
 from scheduler.model.stimuli import NamespaceGone, SweepDue, WorkloadSeen
+from scheduler.state.arrays import Scores
 from scheduler.state.snapshot import Snapshot
 from tests import build
 from tests.build import Json
@@ -277,3 +282,38 @@ def _placed(driver: Driver, repeating: Repeating, index: int) -> str:
     assert isinstance(decision, Placement)
     driver.state.assume(pod, decision.node_name)
     return decision.node_name
+
+
+class _OwnScores:
+    """A plugin whose scores of nodes that are not feasible are the most that its array holds, as they may be."""
+
+    name = "Own"
+
+    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        del candidate, snapshot
+        self._scores = np.where(feasible.mask, 50, np.iinfo(np.int16).max).astype(np.int16)
+        return self
+
+    def raw(self) -> Scores:
+        return self._scores
+
+    def normalized(self, raw: Scores) -> Scores:
+        return raw
+
+    def again(self, rows: Sequence[int]) -> Rescored:
+        return self._scores, rows
+
+
+def test_nodes_that_are_not_feasible_may_have_any_scores() -> None:
+    """Their sums are more than totals can be, and are no node's that counts; another plugin's scores move meanwhile."""
+    watched = _Watched()
+    profiles = watched.driver.profiles
+    assert isinstance(profiles, dict)
+    for name, profile in profiles.items():
+        profiles[name] = replace(profile, scorers=(*profile.scorers, Weighted(_OwnScores(), 3)))
+    watched.driver.node("n9", labels={ZONE: "z0", HOSTNAME: "n9"}, taints=["k=v:NoSchedule"])
+    for number in range(6):
+        is_first = watched.place(labels=_LABELS, spread=[build.spread(ZONE, _SELECTOR, soft=True)])
+        assert is_first == (number == 0)
+        watched.driver.pod(f"daemon-{number}", node="n9")
+    watched.driver.audit()

@@ -81,3 +81,14 @@ def test_domains(seed: int) -> None:
         scores = stretched.in_domains(InDomains(amounts, column))
         raw = amounts.take(column.ids[:N_ROWS])
         assert _found(scores, feasible.mask) == _wanted(raw, feasible.mask)
+
+
+def test_another_topology_key() -> None:
+    """The last pods that were counted by zone are gone, those by rack are left: other nodes share a sum."""
+    zones = LabelColumn.of("zone", ["a", "a", "b", "b"], 4)
+    racks = LabelColumn.of("rack", ["r", "s", "r", "s"], 4)
+    stretched = Stretched(Feasible(np.ones(4, dtype=np.bool_)), RowLog())
+    amounts = np.array([0, 5, 9])
+    assert stretched.in_domains(InDomains(amounts, zones)).tolist() == [0, 0, 100, 100]
+    assert stretched.in_domains(InDomains(amounts, racks)).tolist() == [0, 100, 0, 100]
+    assert stretched.in_domains(InDomains(amounts, zones)).tolist() == [0, 0, 100, 100]
