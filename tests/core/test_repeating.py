@@ -284,15 +284,11 @@ def _placed(driver: Driver, repeating: Repeating, index: int) -> str:
     return decision.node_name
 
 
-class _OwnScores:
-    """A plugin whose scores of nodes that are not feasible are the most that its array holds, as they may be."""
+class _OwnScorer:
+    """Nodes that are not feasible have the most that the array holds, as they may."""
 
-    name = "Own"
-
-    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
-        del candidate, snapshot
+    def __init__(self, feasible: Feasible) -> None:
         self._scores = np.where(feasible.mask, 50, np.iinfo(np.int16).max).astype(np.int16)
-        return self
 
     def raw(self) -> Scores:
         return self._scores
@@ -302,6 +298,14 @@ class _OwnScores:
 
     def again(self, rows: Sequence[int]) -> Rescored:
         return self._scores, rows
+
+
+class _OwnScores:
+    name = "Own"
+
+    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        del candidate, snapshot
+        return _OwnScorer(feasible)
 
 
 def test_nodes_that_are_not_feasible_may_have_any_scores() -> None:
