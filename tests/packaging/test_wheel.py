@@ -38,15 +38,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(300)
 def test_the_wheel_installs_into_a_clean_environment_and_starts(wheel: Path, tmp_path: Path) -> None:
     """Only what the wheel declares is there, and the command answers from outside the checkout."""
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
+    venv.create(tmp_path / "env")
+    into = ["--python", str(tmp_path / "env" / "bin" / "python")]
+    # By our pip, and with nothing compiled beforehand: half of the minute that it takes.
+    command = [sys.executable, "-m", "pip", *into, "install", "--quiet", "--no-compile", str(wheel)]
+    subprocess.run(command, check=True)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = tmp_path / "env" / "bin" / "affinity-scheduler"
+    installed = tmp_path / "env" / "bin" / "affinity-scheduler"
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [command, *arguments], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+            [installed, *arguments], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
         )
 
     assert run("--version").stdout.startswith("affinity-scheduler ")
