@@ -161,8 +161,8 @@ class NodeScorer(Protocol[_Raw]):
         """
         What `normalized(raw())` would be now that pods came to these rows or left them, and nothing else has changed.
 
-        The array of last time and the rows at which it has changed: these, and perhaps a few more; or another one as in
-        `PodFilter`. Nodes may have become feasible or not.
+        The array of last time, and the rows at which it has changed: `rows` themselves, or these and a few more. Or
+        another one as in `PodFilter`. Nodes may have become feasible or not.
         """
         ...
 

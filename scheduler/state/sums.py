@@ -20,7 +20,7 @@ _Owner = TypeVar("_Owner")
 #: Owners whose sums are kept, 40 KB each at 5,000 nodes: pods of a stateful set have one each.
 MAX_KEPT: Final = 1024
 
-#: Terms in all of them, 0.1 KB each: pods may declare thousands that select everybody.
+#: Terms in all of them, 0.2 KB each: pods may declare thousands that select everybody.
 MAX_KEPT_TERMS: Final = 500_000
 
 
