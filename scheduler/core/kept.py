@@ -27,8 +27,9 @@ _FEW_ROWS: Final = 16
 @dataclass(slots=True)
 class _Passed:
     """
-    Whom these masks of the filters that read pods let through, and all others too: bool array of shape (n_rows,).
+    Whom all filters let through: bool array of shape (n_rows,).
 
+    `by`: the masks of those that read pods, held so that their ids, by which this is found again, stay theirs.
     `rejected`: how many nodes are refused for each reason; None where that has to be counted. `highest`: what a total
     may be, the most of its numbers for who passed and the least for others; None before anybody asks for it.
     """
@@ -57,7 +58,11 @@ class _Passed:
 
 @dataclass(slots=True)
 class _Summed:
-    """The totals of those who passed, array of shape (n_rows,), and the scores of theirs that may be others next."""
+    """
+    The totals of those who passed: array of shape (n_rows,).
+
+    `passed` and `unsteady`, the scores that may be others next, are held as `_Passed.by` is.
+    """
 
     passed: _Passed
     unsteady: Sequence[Scored]
@@ -169,9 +174,10 @@ class Kept:
         for index, ((name, one), mask) in enumerate(zip(filtered.filters, filtered.masks, strict=True)):
             if isinstance(one, PodFilter):
                 self._moving.append((index, name, one))
-            else:
-                fixed = fixed & mask
-            if isinstance(one, PodFilter) or (nodes & ~mask).any():
+                self._refusing.append(index)
+                continue
+            fixed = fixed & mask
+            if (nodes & ~mask).any():
                 self._refusing.append(index)
         self._fixed = fixed
         return fixed

@@ -58,20 +58,17 @@ class KeptRules:
         return fitting
 
 
-# Loops: a generator takes longer to begin with than two rules take.
-
-
 def _are_others(rules: Rules, before: Rules) -> bool:
     if len(rules) != len(before):
         return True
-    for index, rule in enumerate(rules):  # noqa: SIM110
+    for index, rule in enumerate(rules):  # noqa: SIM110  (a generator takes longer to begin than two rules take)
         if rule[0] is not before[index][0]:
             return True
     return False
 
 
 def _keeps_all(rules: Rules, row: int) -> bool:
-    for kept, _ in rules:  # noqa: SIM110
+    for kept, _ in rules:  # noqa: SIM110  (likewise)
         if not kept.item(row):
             return False
     return True

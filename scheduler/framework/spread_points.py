@@ -58,22 +58,25 @@ class PointTable:
     """
     The points of a constraint on domains, and of one on nodes beside it where there is one: the default constraints.
 
-    `points`: by pods on the node, and for each number of those by domain id; a list where they are few, since numpy
-    takes longer to begin with than for all of them. `on_node`: the part of the former.
+    `points`: int64 by pods on the node, and for each number of those by domain id; a list where they are few, since
+    numpy takes longer to begin with than for all of them. `on_node`: the part of the former.
     """
 
     def __init__(self, on_node: Fractions, in_domain: Fractions) -> None:
-        self.on_node: list[float] = on_node.tolist()
+        self.on_node = on_node
         self._n_ids = len(in_domain)
         points = rounded(np.add.outer(on_node, in_domain)).ravel()
         self.points: Amounts | list[int] = points.tolist() if len(points) <= _FEW_KINDS else points
 
     def move(self, domain: int, points: float) -> None:
-        """The domain has these points now. O(len(on_node)), a few."""
-        kind, table = domain, self.points
-        for on_node in self.on_node:
-            table[kind] = nearest(on_node + points)
-            kind += self._n_ids
+        """The domain has these points now. O(len(on_node))."""
+        if isinstance(self.points, list):
+            for kind, on_node in zip(
+                range(domain, len(self.points), self._n_ids), self.on_node.tolist(), strict=True
+            ):
+                self.points[kind] = nearest(on_node + points)
+        else:
+            self.points[domain :: self._n_ids] = rounded(self.on_node + points)
 
 
 @overload

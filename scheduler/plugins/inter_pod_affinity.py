@@ -388,10 +388,7 @@ class _AffinityFilter:
 
     def _affinity_met(self, required: PodMatcher) -> list[Mask]:
         near = [counts.reached(column, 1, self._n_rows) for counts, column in self._near]
-        for one in near:
-            if one.n:
-                return [one.mask for one in near]
-        if not self._matches_itself(required):
+        if any(one.n for one in near) or not self._matches_itself(required):
             return [one.mask for one in near]
         # First pod of a group: no pod matches in any domain of any key, and this one would.
         return [column.ids[: self._n_rows] != ABSENT for _, column in self._near]

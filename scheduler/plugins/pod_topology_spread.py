@@ -293,9 +293,7 @@ def _within_skew(counted: _Counted, n_rows: int) -> Mask:
     per_domain = counts.per_domain(column, n_rows, counting)
     floor = 0 if len(per_domain.domains) < constraint.min_domains else per_domain.fewest()
     too_many = constraint.max_skew + floor - int(selects) + 1
-    if column.is_unique:
-        return counts.reached(column, too_many, n_rows, counting).below
-    return column.parted(per_domain.totals >= too_many, n_rows).below
+    return counts.reached(column, too_many, n_rows, counting).below
 
 
 class _SpreadScorer:
