@@ -27,56 +27,26 @@ from scheduler.state.arrays import (
     Fractions,
     Rows,
     Scores,
-    nearest,
-    rounded,
 )
 
 #: Tables of points that are kept, one number for each pod that a node may hold.
 _KEPT_TABLES: Final = 64
-
-#: Kinds of nodes that are computed one by one.
-_FEW_KINDS: Final = 32
-
-#: Points by pods on a node where no constraint asks for them.
-NO_POINTS: Final[Fractions] = np.zeros(1)
 
 
 class Kinds(NamedTuple):
     """
     All constraints' points together, by kind of node, rounded once.
 
-    `points`: int64 by kind, or a list where the kinds are few. `which`: the kind of each node, shape (n_rows,).
-    `occurring`: the kinds of scored nodes, None where only a look at every node tells.
+    `points`: int64 by kind, or a list where the kinds are few, since numpy takes longer to begin with than for all of
+    them. `which`: the kind of each node, shape (n_rows,). `occurring`: the kinds of scored nodes, None where only a
+    look at every node tells. `before`: the scores that were given for the same constraints, nodes being of the kinds
+    of then but at rows that moved; None where the kinds are others each time.
     """
 
     points: Amounts | list[int]
     which: Rows | Counts
     occurring: list[int] | None
-
-
-class PointTable:
-    """
-    The points of a constraint on domains, and of one on nodes beside it where there is one: the default constraints.
-
-    `points`: int64 by pods on the node, and for each number of those by domain id; a list where they are few, since
-    numpy takes longer to begin with than for all of them. `on_node`: the part of the former.
-    """
-
-    def __init__(self, on_node: Fractions, in_domain: Fractions) -> None:
-        self.on_node = on_node
-        self._n_ids = len(in_domain)
-        points = rounded(np.add.outer(on_node, in_domain)).ravel()
-        self.points: Amounts | list[int] = points.tolist() if len(points) <= _FEW_KINDS else points
-
-    def move(self, domain: int, points: float) -> None:
-        """The domain has these points now. O(len(on_node))."""
-        if isinstance(self.points, list):
-            for kind, on_node in zip(
-                range(domain, len(self.points), self._n_ids), self.on_node.tolist(), strict=True
-            ):
-                self.points[kind] = nearest(on_node + points)
-        else:
-            self.points[domain :: self._n_ids] = rounded(self.on_node + points)
+    before: Recalled[Scores] | None
 
 
 @overload
@@ -94,12 +64,11 @@ def points_up_to(highest: int, n_domains: int, max_skew: int) -> Fractions:
     return points_of(np.arange(highest + 1), n_domains, max_skew)
 
 
-def emptiest_first(kinds: Kinds, scored: Feasible, before: Recalled[Scores] | None) -> Scores:
+def emptiest_first(kinds: Kinds, scored: Feasible) -> Scores:
     """
     The emptiest scored node gets 100, the fullest 100 * lowest / highest: int16 array of shape (n_rows,).
 
-    `before`: what was given for the same constraints, nodes being of the kinds of then but at rows that moved. While
-    pods come to a few domains in turn the same scores come again and again, and with them the same array.
+    While pods come to a few domains in turn the same scores come again and again, and with them the same array.
     """
     if scored.n == 0:
         return np.zeros(len(kinds.which), dtype=np.int16)
@@ -107,7 +76,7 @@ def emptiest_first(kinds: Kinds, scored: Feasible, before: Recalled[Scores] | No
     if highest == 0:
         return np.full(len(kinds.which), MAX_NODE_SCORE, dtype=np.int16)
     by_kind, key = _by_kind(kinds.points, lowest, highest)
-    recalled = None if before is None else before.recall(key)
+    recalled = None if kinds.before is None else kinds.before.recall(key)
     if recalled is not None:
         scores, rows = recalled
         for row in rows:
@@ -115,8 +84,8 @@ def emptiest_first(kinds: Kinds, scored: Feasible, before: Recalled[Scores] | No
         return scores
     # Every kind is one of them; other modes look first.
     scores = np.asarray(by_kind, dtype=np.int16).take(kinds.which, mode="clip")
-    if before is not None:
-        before.keep(key, scores)
+    if kinds.before is not None:
+        kinds.before.keep(key, scores)
     return scores
 
 

@@ -12,7 +12,7 @@ Source: plugins/podtopologyspread/{common,plugin,filtering,scoring}.go (kubernet
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from scheduler.framework.feasible_domains import FeasibleDomains
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Candidate, Feasible, PreFiltered, PreScored, Rescored
 from scheduler.framework.plugin_args import PodTopologySpreadArgs
-from scheduler.framework.recalling import Recalled
 from scheduler.framework.rules import KeptRules, Rules
 from scheduler.framework.spread_constraints import (
     Constraint,
@@ -29,18 +28,12 @@ from scheduler.framework.spread_constraints import (
     SpreadConstraints,
     reads_own_values,
 )
-from scheduler.framework.spread_points import (
-    NO_POINTS,
-    Kinds,
-    PointTable,
-    emptiest_first,
-    points_of,
-    points_up_to,
-)
+from scheduler.framework.spread_counts import Counted, counted
+from scheduler.framework.spread_points import Kinds, emptiest_first, points_of, points_up_to
+from scheduler.framework.spread_table import SpreadTable
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
-from scheduler.model.terms import HOSTNAME_KEY
 from scheduler.state.arrays import (
     Amounts,
     Counts,
@@ -51,7 +44,6 @@ from scheduler.state.arrays import (
     rounded,
 )
 from scheduler.state.columns import ABSENT, LabelColumn
-from scheduler.state.row_counts import RowCounts
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "PodTopologySpread"
@@ -195,51 +187,6 @@ def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at eac
     return Hint.QUEUE if helps else Hint.SKIP
 
 
-class _Counted(NamedTuple):
-    """
-    A constraint, its column, and the pods that it counts per row, terminating ones left out.
-
-    `counting`: nodes that make domains and hold counted pods, bool array of shape (n_rows,). `selects`: whether the
-    incoming pod is one to be counted.
-    """
-
-    constraint: Constraint
-    column: LabelColumn
-    counts: RowCounts
-    counting: Mask
-    selects: bool
-
-    @property
-    def is_by_node(self) -> bool:
-        """Whether each node is a domain; the label need not be there."""
-        return self.constraint.topology_key == HOSTNAME_KEY
-
-
-def _counted(
-    pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint], keys: tuple[str, ...]
-) -> list[_Counted]:
-    """
-    The constraints with what they count. `keys`: labels that a node has to have to be counted on.
-
-    True until something else than pods changes.
-    """
-    rule, tolerations = pod.spec.node_rule, pod.spec.tolerations
-    return [
-        _Counted(
-            one,
-            snapshot.column(one.topology_key),
-            RowCounts() if one.matcher is None else snapshot.selected_live(one.matcher),
-            snapshot.eligible(
-                keys,
-                rule if one.honor_node_affinity and not rule.is_trivial else None,
-                tolerations if one.honor_node_taints else None,
-            ),
-            one.selects(pod),
-        )
-        for one in constraints
-    ]
-
-
 def _keys(constraints: Sequence[Constraint]) -> tuple[str, ...]:
     return tuple(constraint.topology_key for constraint in constraints)
 
@@ -252,7 +199,7 @@ class _SpreadFilter:
         #: In their order; and who has each key, None where all nodes do.
         self._constraints = [
             (one, _labelled(one.column, snapshot))
-            for one in _counted(pod, snapshot, constraints, _keys(constraints))
+            for one in counted(pod, snapshot, constraints, _keys(constraints))
         ]
         self._kept = KeptRules(self._rules(), self._n_rows)
 
@@ -282,15 +229,15 @@ def _labelled(column: LabelColumn, snapshot: Snapshot) -> Mask | None:
     return column.ids[: snapshot.n_rows] != ABSENT if column.n_labelled < snapshot.n_nodes else None
 
 
-def _within_skew(counted: _Counted, n_rows: int) -> Mask:
+def _within_skew(one: Counted, n_rows: int) -> Mask:
     """
     Nodes whose domain would lead the emptiest one by at most maxSkew: bool array of shape (n_rows,).
 
     A node that is not eligible is judged by its domain's count from eligible nodes, 0 if it has none. With fewer
     domains than minDomains the emptiest domain counts as empty.
     """
-    constraint, column, counts, counting, selects = counted
-    per_domain = counts.per_domain(column, n_rows, counting)
+    constraint, column, counts, counting, selects = one
+    per_domain = one.per_domain()
     floor = 0 if len(per_domain.domains) < constraint.min_domains else per_domain.fewest()
     too_many = constraint.max_skew + floor - int(selects) + 1
     return counts.reached(column, too_many, n_rows, counting).below
@@ -309,31 +256,24 @@ class _SpreadScorer:
         needs_all_keys: bool,
     ) -> None:
         self._snapshot = snapshot
-        self._n_rows = snapshot.n_rows
         self._feasible = feasible
         self._keys = _keys(constraints) if needs_all_keys else ()
-        self._constraints = _counted(pod, snapshot, constraints, self._keys)
-        #: The constraints that one table tells of; None where they are others.
-        self._of_table = self._fitting_a_table()
-        self._table: PointTable | None = None
-        #: The domains of scored nodes that it tells of.
-        self._in_domains: Rows = np.zeros(0, dtype=np.intp)
-        self._occurring: list[int] = []
-        self._before: Recalled[Scores] = Recalled(snapshot.nodes.moved)
+        self._constraints = counted(pod, snapshot, constraints, self._keys)
+        #: None where the constraints are others than one tells of.
+        self._table = self._fitting_table()
         #: By topology key, the domains of scored nodes; not asked for where nodes are their own.
         self._domains_of: dict[str, FeasibleDomains] = {}
         self._domains: dict[str, Rows] = {}
         self._look_at_feasible()
 
-    def _fitting_a_table(self) -> tuple[_Counted | None, _Counted] | None:
-        """The one on nodes, if any, and the one on domains that every node is in."""
+    def _fitting_table(self) -> SpreadTable | None:
         if not all(self._has_every_node(one.column) for one in self._constraints):
             return None
         nodes = [one for one in self._constraints if one.is_by_node]
         domains = [one for one in self._constraints if not one.is_by_node]
         if len(domains) != 1 or len(nodes) > 1:
             return None
-        return nodes[0] if nodes else None, domains[0]
+        return SpreadTable(domains[0], nodes[0] if nodes else None, self._snapshot.nodes.moved)
 
     def _look_at_feasible(self) -> None:
         """What depends on who is feasible alone, and is the same for many pods in a row."""
@@ -350,47 +290,12 @@ class _SpreadScorer:
 
     def raw(self) -> Kinds:
         """The sum over constraints, rounded once, half away from zero: int64 by kind."""
-        self._table = self._tabled()
         if self._table is not None:
-            return self._kinds_of(self._table)
+            kinds = self._table.kinds(self._scored, self._domains[self._table.topology_key])
+            if kinds is not None:
+                return kinds
         points, which = self._combined()
-        return Kinds(rounded(points), which, None)
-
-    def _tabled(self) -> PointTable | None:
-        """The table, None where there is none or it were larger than the number of nodes."""
-        if self._of_table is None:
-            return None
-        nodes, domains = self._of_table
-        on_node = NO_POINTS if nodes is None else self._on_node(nodes)
-        if len(on_node) * domains.column.n_ids > self._n_rows:
-            return None
-        self._in_domains = self._domains[domains.column.key]
-        self._occurring = self._in_domains.tolist()
-        return PointTable(on_node, self._in_domain(domains))
-
-    def _kinds_of(self, table: PointTable) -> Kinds:
-        nodes, domains = self._of_table or (None, self._constraints[0])
-        if nodes is None:
-            return Kinds(table.points, domains.column.ids[: self._n_rows], self._occurring)
-        pairs = nodes.counts.paired(domains.column, self._n_rows)
-        are_all_scored = self._scored.n == self._n_rows
-        return Kinds(table.points, pairs.of_row, pairs.occurring() if are_all_scored else None)
-
-    def _follow(self, table: PointTable, rows: Sequence[int]) -> bool:
-        """Whether the table is of now: not where a node has more pods than it tells of."""
-        if self._of_table is None:
-            return False
-        nodes, (constraint, column, counts, counting, _) = self._of_table
-        if nodes is not None:
-            for row in rows:
-                if nodes.counts.at(row) >= len(table.on_node):
-                    return False
-        totals = counts.per_domain(column, self._n_rows, counting).totals
-        n_domains = len(self._in_domains)
-        for row in rows:
-            if (domain := column.ids.item(row)) != ABSENT:
-                table.move(domain, points_of(totals.item(domain), n_domains, constraint.max_skew))
-        return True
+        return Kinds(rounded(points), which, None, None)
 
     def _combined(self) -> tuple[Fractions, Rows | Counts]:
         """The points of every kind of nodes, and the kind of each: shape (n_rows,)."""
@@ -406,43 +311,43 @@ class _SpreadScorer:
                 points = np.add.outer(points, others).ravel()
         return points, which
 
-    def _part(self, counted: _Counted) -> tuple[Fractions, Rows | Counts]:
+    def _part(self, one: Counted) -> tuple[Fractions, Rows | Counts]:
         """
         One constraint's part: the points of nodes that differ, and which of these each node has.
 
         A node without the key gets nothing, not even maxSkew - 1.
         """
         n_rows = self._snapshot.n_rows
-        ids = counted.column.ids[:n_rows]
-        if not counted.is_by_node:
-            return self._in_domain(counted), ids
-        points, on_node = self._on_node(counted), counted.counts.rows(n_rows)
-        if self._has_every_node(counted.column):
+        ids = one.column.ids[:n_rows]
+        if not one.is_by_node:
+            return self._in_domain(one), ids
+        points, on_node = self._on_node(one), one.counts.rows(n_rows)
+        if self._has_every_node(one.column):
             return points, on_node
         return np.append(points, 0.0), np.where(ids != ABSENT, on_node, len(points))
 
-    def _on_node(self, counted: _Counted) -> Fractions:
+    def _on_node(self, one: Counted) -> Fractions:
         """
         Points by how many pods are on a node itself, from none to the most that are on one.
 
         Policies are not applied, even where two nodes share a hostname (scoring.go, Score).
         """
-        on_node = counted.counts.rows(self._snapshot.n_rows)
-        max_skew = counted.constraint.max_skew
+        on_node = one.counts.rows(self._snapshot.n_rows)
+        max_skew = one.constraint.max_skew
         return points_up_to(on_node.item(on_node.argmax()), self._scored.n, max_skew)
 
-    def _in_domain(self, counted: _Counted) -> Fractions:
+    def _in_domain(self, one: Counted) -> Fractions:
         """Points by domain id, none for nodes without the key."""
-        per_domain, size = self._per_domain(counted)
-        points = points_of(per_domain, size, counted.constraint.max_skew)
+        per_domain, size = self._per_domain(one)
+        points = points_of(per_domain, size, one.constraint.max_skew)
         points[ABSENT] = 0.0
         return points
 
-    def _per_domain(self, counted: _Counted) -> tuple[Amounts, int]:
+    def _per_domain(self, one: Counted) -> tuple[Amounts, int]:
         """Counted pods in each domain, and the number of domains among the scored nodes."""
-        _, column, counts, counting, _ = counted
+        _, column, counts, counting, _ = one
         n_rows = self._snapshot.n_rows
-        per_domain = counts.per_domain(column, n_rows, counting).totals
+        per_domain = one.per_domain().totals
         domains = self._domains[column.key]
         if self._has_every_node(column):
             return per_domain, len(domains)
@@ -462,24 +367,17 @@ class _SpreadScorer:
 
     def normalized(self, raw: Kinds) -> Scores:
         """Ignored nodes get 0 (scoring.go, NormalizeScore)."""
-        # Without a table the kinds are others each time.
-        scores = emptiest_first(raw, self._scored, None if self._table is None else self._before)
+        scores = emptiest_first(raw, self._scored)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
     def again(self, rows: Sequence[int]) -> Rescored:
         """See `NodeScorer`: other scores for all, since a pod that came to one domain is told by the points of each."""
         if self._looked_at != self._feasible.version:
             self._look_at_feasible()
-            if self._of_table is not None and not self._tells_of_same():
-                self._table = None
-        if self._table is not None and self._follow(self._table, rows):
-            return self.normalized(self._kinds_of(self._table)), rows
-        return self.normalized(self.raw()), rows
-
-    def _tells_of_same(self) -> bool:
-        """Whether the table tells of who is scored now: of their domains, on nodes of their number."""
-        nodes, domains = self._of_table or (None, self._constraints[0])
-        return nodes is None and self._domains[domains.column.key] is self._in_domains
+        kinds = None
+        if self._table is not None:
+            kinds = self._table.again(self._scored, self._domains[self._table.topology_key], rows)
+        return self.normalized(self.raw() if kinds is None else kinds), rows
 
 
 def _without_absent(ids: Rows) -> Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -22,9 +21,6 @@ _SPARSE_SHARE: Final = 16
 
 #: Topology keys and thresholds for which counts keep who reaches them, 10 KB each at 5,000 nodes.
 _KEPT_THRESHOLDS: Final = 8
-
-#: Pairs of pods on a node and its domain that are listed.
-_FEW_PAIRS: Final = 64
 
 #: Topology keys and masks for which counts keep their sums per domain: up to 40 KB each, little but for hostnames.
 _KEPT_MASKS: Final = 4
@@ -124,47 +120,6 @@ class _Followed:
         self.version = counts.version
 
 
-@dataclass(slots=True)
-class Pairs:
-    """
-    The pods on each node and its domain as one number, `pods * n_ids + domain id`, as of these versions.
-
-    `of_row`: intp array of shape (n_rows,). Nothing here is to be written to; all is valid until the next stimulus.
-    """
-
-    column_key: str
-    n_ids: int
-    version: int
-    column_version: int
-    of_row: Rows
-    #: How many rows have each number.
-    _n_rows_with: dict[int, int]
-    _occurring: list[int] | None = None
-
-    def occurring(self) -> list[int] | None:
-        """The numbers that rows have, in no order; None where they are too many to be told in no time."""
-        if self._occurring is None and len(self._n_rows_with) <= _FEW_PAIRS:
-            self._occurring = list(self._n_rows_with)
-        return self._occurring
-
-    def follow(self, changes: Sequence[tuple[int, int]], version: int) -> None:
-        """The pods have changed by these (row, delta) since, and are of that version now."""
-        n_rows_with = self._n_rows_with
-        for row, delta in changes:
-            if row < len(self.of_row):
-                before = self.of_row.item(row)
-                self.of_row[row] = after = before + delta * self.n_ids
-                n_after, n_before = n_rows_with.get(after, 0) + 1, n_rows_with[before] - 1
-                n_rows_with[after] = n_after
-                if n_before:
-                    n_rows_with[before] = n_before
-                else:
-                    del n_rows_with[before]
-                if n_after == 1 or not n_before:
-                    self._occurring = None
-        self.version = version
-
-
 class RowCounts:
     """
     Pods of one kind per node row. Sparse until a decision asks for it, dense from then on.
@@ -172,7 +127,7 @@ class RowCounts:
     Invariant: equal to a recount over all placed pods after every stimulus (state.audit).
     """
 
-    __slots__ = ("_changes", "_dense", "_pairs", "_per_domain", "_reached", "_sparse", "total", "version")
+    __slots__ = ("_changes", "_dense", "_per_domain", "_reached", "_sparse", "total", "version")
 
     def __init__(self, by_row: dict[int, int] | None = None) -> None:
         """The counts that the dict holds, none of them 0; it is theirs from now on."""
@@ -183,8 +138,6 @@ class RowCounts:
         self._reached: dict[tuple[str, int, int], _Followed] = {}
         #: By topology key and the mask's identity, likewise.
         self._per_domain: dict[tuple[str, int], PerDomain] = {}
-        #: For the column that was asked about last, as soft constraints ask about one besides the hostname.
-        self._pairs: Pairs | None = None
         #: Pods counted on all rows, rows of vanished nodes included.
         self.total = sum(self._sparse.values()) if self._sparse else 0
         #: Changes so far; what was there from the beginning counts as one that is not remembered.
@@ -238,23 +191,6 @@ class RowCounts:
         if len(self._dense) < n_rows:
             self._dense = grown(self._dense, max(n_rows, 2 * len(self._dense)))
         return self._dense[:n_rows]
-
-    def paired(self, column: LabelColumn, n_rows: int) -> Pairs:
-        """Nodes by how many pods they have and in which domain they are. O(1) where few pods moved, else O(n_rows)."""
-        kept = self._pairs
-        if (
-            kept is not None
-            and (kept.column_key, kept.column_version) == (column.key, column.version)
-            and len(kept.of_row) == n_rows
-            and (changes := self.changes_since(kept.version)) is not None
-        ):
-            kept.follow(changes, self.version)
-            return kept
-        of_row = np.multiply(self.rows(n_rows), column.n_ids, dtype=np.intp) + column.ids[:n_rows]
-        self._pairs = Pairs(
-            column.key, column.n_ids, self.version, column.version, of_row, dict(Counter(of_row.tolist()))
-        )
-        return self._pairs
 
     def per_node(self, column: LabelColumn, n_rows: int) -> Amounts:
         """

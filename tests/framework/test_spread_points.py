@@ -14,12 +14,12 @@ def test_the_array_that_comes_again_is_of_now() -> None:
     before: Recalled[Scores] = Recalled(moved)
     scored = Feasible(np.ones(4, dtype=np.bool_))
     which = np.array([0, 0, 1, 1])
-    first = emptiest_first(Kinds([10, 20], which, [0, 1]), scored, before)
+    first = emptiest_first(Kinds([10, 20], which, [0, 1], before), scored)
     assert first.tolist() == [100, 100, 50, 50]
-    assert emptiest_first(Kinds([20, 10], which, [0, 1]), scored, before).tolist() == [50, 50, 100, 100]
+    assert emptiest_first(Kinds([20, 10], which, [0, 1], before), scored).tolist() == [50, 50, 100, 100]
     which[1] = 1
     moved.note(1)
-    again = emptiest_first(Kinds([10, 20], which, [0, 1]), scored, before)
+    again = emptiest_first(Kinds([10, 20], which, [0, 1], before), scored)
     assert again is first
     assert again.tolist() == [100, 50, 50, 50]
 
@@ -30,7 +30,7 @@ def test_kinds_of_nodes_that_are_not_scored_have_scores_too() -> None:
     for n_more in (0, 60):
         points = [10, 20, 0, 90_000, *[20] * n_more]
         asked = points if n_more == 0 else np.array(points)
-        scores = emptiest_first(Kinds(asked, np.array([0, 1, 2, 3]), [0, 1]), scored, None)
+        scores = emptiest_first(Kinds(asked, np.array([0, 1, 2, 3]), [0, 1], None), scored)
         assert scores[:2].tolist() == [100, 50]
         assert scores.min() >= 0
         assert scores.max() <= 100

@@ -335,13 +335,6 @@ def test_who_reaches_a_threshold_follows_pods_and_labels(
             reached = counts.reached(column, least, n_rows)
             assert (reached.mask.tolist(), reached.n) == (expected, sum(expected))
             assert reached.below.tolist() == [not reaches for reaches in expected]
-        if thresholds:
-            domains = [0 if value is None else column.id_by_value[value] for value in labels]
-            pairs = [pods[row] * column.n_ids + domains[row] for row in range(n_rows)]
-            found = counts.paired(column, n_rows)
-            assert found.of_row.tolist() == pairs
-            assert (occurring := found.occurring()) is not None
-            assert sorted(occurring) == sorted(set(pairs))
 
 
 def test_counts_grow_with_the_rows() -> None:
