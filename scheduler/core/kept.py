@@ -228,11 +228,12 @@ class Kept:
             # Sums of before do not know of these.
             self._summed_before.forget()
             rows = list(more.union(rows))
-        if self._steady is not None:
-            least, most = (limit[self._steady.dtype] for limit in (LEAST, MOST))
+        steady = self._steady
+        if steady is not None:
+            least, most = LEAST[steady.dtype], MOST[steady.dtype]
             for row in rows:
                 # Who is not feasible may have any scores, and more of them than totals can be.
-                self._steady[row] = min(max(least, self._at(row, steady_at)), most)
+                steady[row] = min(max(least, self._at(row, steady_at)), most)
         if is_new:
             rows = self._sum_others()
         self._add_up(rows)
@@ -262,15 +263,21 @@ class Kept:
 
     def _add_up(self, rows: Sequence[int]) -> None:
         totals, mask, steady = self._summed.totals, self._passed.mask, self._steady
+        least = LEAST[totals.dtype]
         if steady is None:
             every = range(len(self._scores))
             for row in rows:
-                totals[row] = self._at(row, every) if mask.item(row) else LEAST[totals.dtype]
+                totals[row] = self._at(row, every) if mask.item(row) else least
             return
+        unsteady = [(self._scores[index].weight, self._scores[index].scores) for index in self._unsteady_at]
         for row in rows:
-            totals[row] = (
-                steady.item(row) + self._at(row, self._unsteady_at) if mask.item(row) else LEAST[totals.dtype]
-            )
+            if mask.item(row):
+                total = steady.item(row)
+                for weight, scores in unsteady:
+                    total += weight * scores.item(row)
+                totals[row] = total
+            else:
+                totals[row] = least
 
     def _at(self, row: int, which: Sequence[int]) -> int:
         """The weighted sum of some of the scores at one row."""

@@ -9,8 +9,8 @@ from scheduler.state.row_log import RowLog
 
 _Value = TypeVar("_Value")
 
-#: Values that are kept. Three zones, each of them open or full, make seven.
-_N_KEPT: Final = 8
+#: Values that are kept. Three zones, each of them open or full, make seven; twice that with pods on the node or none.
+_N_KEPT: Final = 16
 
 #: Rows that moved since, past which all is worked out anew.
 _FEW_ROWS: Final = 32

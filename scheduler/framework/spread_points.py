@@ -10,7 +10,7 @@ Source: plugins/podtopologyspread/scoring.go (kubernetes 1.36).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, overload
 
@@ -37,16 +37,24 @@ class Kinds(NamedTuple):
     """
     All constraints' points together, by kind of node, rounded once.
 
-    `points`: int64 by kind, or a list where the kinds are few, since numpy takes longer to begin with than for all of
-    them. `which`: the kind of each node, shape (n_rows,). `occurring`: the kinds of scored nodes, None where only a
-    look at every node tells. `before`: the scores that were given for the same constraints, nodes being of the kinds
-    of then but at rows that moved; None where the kinds are others each time.
+    `points`: int64 by kind. `which`: the kind of each node, shape (n_rows,). `occurring`: the kinds of scored nodes,
+    None where only a look at every node tells. `before`: the scores that were given for the same constraints, nodes
+    being of the kinds of then but at rows that moved; None where the kinds are others each time.
     """
 
-    points: Amounts | list[int]
+    points: Amounts
     which: Rows | Counts
-    occurring: list[int] | None
+    occurring: Sequence[int] | None
     before: Recalled[Scores] | None
+
+
+class FewKinds(NamedTuple):
+    """`Kinds` so few that numpy would take longer to begin with than Python for all of them."""
+
+    points: list[int]
+    which: Rows | Counts
+    occurring: tuple[int, ...]
+    before: Recalled[Scores]
 
 
 @overload
@@ -64,50 +72,63 @@ def points_up_to(highest: int, n_domains: int, max_skew: int) -> Fractions:
     return points_of(np.arange(highest + 1), n_domains, max_skew)
 
 
-def emptiest_first(kinds: Kinds, scored: Feasible) -> Scores:
+def emptiest_first(kinds: Kinds | FewKinds, scored: Feasible) -> Scores:
     """
     The emptiest scored node gets 100, the fullest 100 * lowest / highest: int16 array of shape (n_rows,).
 
-    While pods come to a few domains in turn the same scores come again and again, and with them the same array.
+    Others have something from 0 to 100. While pods come to a few domains in turn the same scores come again and again,
+    and with them the same array.
     """
     if scored.n == 0:
         return np.zeros(len(kinds.which), dtype=np.int16)
+    if isinstance(kinds, FewKinds):
+        return _of_few(kinds)
     lowest, highest = _extremes(kinds, scored)
     if highest == 0:
         return np.full(len(kinds.which), MAX_NODE_SCORE, dtype=np.int16)
-    by_kind, key = _by_kind(kinds.points, lowest, highest)
-    recalled = None if kinds.before is None else kinds.before.recall(key)
-    if recalled is not None:
-        scores, rows = recalled
-        for row in rows:
-            scores[row] = by_kind[kinds.which.item(row)]
-        return scores
-    # Every kind is one of them; other modes look first.
-    scores = np.asarray(by_kind, dtype=np.int16).take(kinds.which, mode="clip")
-    if kinds.before is not None:
+    counting = np.clip(kinds.points, lowest, highest)
+    by_kind = (MAX_NODE_SCORE * (highest + lowest - counting) // highest).astype(np.int16)
+    if kinds.before is None:
+        # Every kind is one of them; other modes look first.
+        return by_kind.take(kinds.which, mode="clip")
+    key = by_kind.tobytes()
+    recalled = kinds.before.recall(key)
+    if recalled is None:
+        scores = by_kind.take(kinds.which, mode="clip")
         kinds.before.keep(key, scores)
+        return scores
+    scores, rows = recalled
+    for row in rows:
+        scores[row] = by_kind.item(kinds.which.item(row))
     return scores
 
 
-def _by_kind(points: Amounts | list[int], lowest: int, highest: int) -> tuple[Scores | list[int], Hashable]:
-    """The score of each kind, any from 0 to 100 where no scored node is of it; and what tells them from others."""
-    if isinstance(points, list):
-        most = highest + lowest
-        few = [MAX_NODE_SCORE * (most - one) // highest if lowest <= one <= highest else 0 for one in points]
-        return few, tuple(few)
-    counting = np.clip(points, lowest, highest)
-    many = (MAX_NODE_SCORE * (highest + lowest - counting) // highest).astype(np.int16)
-    return many, many.tobytes()
+def _of_few(kinds: FewKinds) -> Scores:
+    points, which, occurring, before = kinds
+    some = [points[kind] for kind in occurring]
+    highest = max(some)
+    if highest == 0:
+        return np.full(len(which), MAX_NODE_SCORE, dtype=np.int16)
+    most = MAX_NODE_SCORE * (highest + min(some))
+    by_kind = dict(zip(occurring, [(most - MAX_NODE_SCORE * one) // highest for one in some], strict=True))
+    # Nodes that are scored by now were of one of these kinds too, or have moved.
+    key = (occurring, *by_kind.values())
+    recalled = before.recall(key)
+    if recalled is None:
+        scores = np.array([by_kind.get(kind, 0) for kind in range(len(points))], dtype=np.int16)
+        scores = scores.take(which, mode="clip")
+        before.keep(key, scores)
+        return scores
+    scores, rows = recalled
+    for row in rows:
+        scores[row] = by_kind.get(which.item(row), 0)
+    return scores
 
 
 def _extremes(kinds: Kinds, scored: Feasible) -> tuple[int, int]:
     """The lowest and the highest points of a scored node."""
-    points = kinds.points
     if kinds.occurring is None:
-        of_nodes = np.asarray(points).take(kinds.which, mode="clip")
+        of_nodes = kinds.points.take(kinds.which, mode="clip")
         return scored.lowest(of_nodes), scored.highest(of_nodes)
-    if isinstance(points, list):
-        some = [points[kind] for kind in kinds.occurring]
-        return min(some), max(some)
-    found = points.take(kinds.occurring)
+    found = kinds.points.take(kinds.occurring)
     return found.item(found.argmin()), found.item(found.argmax())

@@ -29,7 +29,7 @@ from scheduler.framework.spread_constraints import (
     reads_own_values,
 )
 from scheduler.framework.spread_counts import Counted, counted
-from scheduler.framework.spread_points import Kinds, emptiest_first, points_of, points_up_to
+from scheduler.framework.spread_points import FewKinds, Kinds, emptiest_first, points_of, points_up_to
 from scheduler.framework.spread_table import SpreadTable
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.nodes import Node, Workload
@@ -271,9 +271,9 @@ class _SpreadScorer:
             return None
         nodes = [one for one in self._constraints if one.is_by_node]
         domains = [one for one in self._constraints if not one.is_by_node]
-        if len(domains) != 1 or len(nodes) > 1:
+        if len(domains) != 1 or len(nodes) > 1 or any(one.counts is not domains[0].counts for one in nodes):
             return None
-        return SpreadTable(domains[0], nodes[0] if nodes else None, self._snapshot.nodes.moved)
+        return SpreadTable(domains[0], nodes[0].constraint if nodes else None, self._snapshot.nodes.moved)
 
     def _look_at_feasible(self) -> None:
         """What depends on who is feasible alone, and is the same for many pods in a row."""
@@ -288,7 +288,7 @@ class _SpreadScorer:
         self._domains = {key: _without_absent(one.ids()) for key, one in self._domains_of.items()}
         self._looked_at = feasible.version
 
-    def raw(self) -> Kinds:
+    def raw(self) -> Kinds | FewKinds:
         """The sum over constraints, rounded once, half away from zero: int64 by kind."""
         if self._table is not None:
             kinds = self._table.kinds(self._scored, self._domains[self._table.topology_key])
@@ -365,7 +365,7 @@ class _SpreadScorer:
         """Whether no scored node can lack the label."""
         return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
 
-    def normalized(self, raw: Kinds) -> Scores:
+    def normalized(self, raw: Kinds | FewKinds) -> Scores:
         """Ignored nodes get 0 (scoring.go, NormalizeScore)."""
         scores = emptiest_first(raw, self._scored)
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
@@ -374,9 +374,9 @@ class _SpreadScorer:
         """See `NodeScorer`: other scores for all, since a pod that came to one domain is told by the points of each."""
         if self._looked_at != self._feasible.version:
             self._look_at_feasible()
-        kinds = None
-        if self._table is not None:
-            kinds = self._table.again(self._scored, self._domains[self._table.topology_key], rows)
+        table, kinds = self._table, None
+        if table is not None:
+            kinds = table.again(self._scored, self._domains[table.topology_key], rows)
         return self.normalized(self.raw() if kinds is None else kinds), rows
 
 

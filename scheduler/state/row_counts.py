@@ -147,13 +147,14 @@ class RowCounts:
         """The row has `delta` pods more (or fewer). O(1)."""
         self.version += 1
         self.total += delta
-        self._changes.append((row, delta))
-        if len(self._changes) > 2 * _REMEMBERED_CHANGES:
-            del self._changes[:_REMEMBERED_CHANGES]
+        changes, dense = self._changes, self._dense
+        changes.append((row, delta))
+        if len(changes) > 2 * _REMEMBERED_CHANGES:
+            del changes[:_REMEMBERED_CHANGES]
         if self._sparse is None:
-            if row >= len(self._dense):
-                self._dense = grown(self._dense, max(row + 1, 2 * len(self._dense)))
-            self._dense[row] += delta
+            if row >= len(dense):
+                self._dense = dense = grown(dense, max(row + 1, 2 * len(dense)))
+            dense[row] = dense.item(row) + delta
             return
         count = self._sparse.get(row, 0) + delta
         if count:

@@ -37,12 +37,12 @@ def test_a_value_of_long_ago_is_of_no_use() -> None:
 
 def test_those_that_were_kept_first_go() -> None:
     kept: Recalled[int] = Recalled(RowLog())
-    for number in range(9):
+    for number in range(17):
         kept.keep(number, number)
-    assert len(kept) == 8
+    assert len(kept) == 16
     assert kept.recall(0) is None
-    assert kept.recall(8) == (8, [])
-    kept.keep(8, 80)
-    assert (len(kept), kept.recall(1), kept.recall(8)) == (8, (1, []), (80, []))
+    assert kept.recall(16) == (16, [])
+    kept.keep(16, 80)
+    assert (len(kept), kept.recall(1), kept.recall(16)) == (16, (1, []), (80, []))
     kept.forget()
-    assert (len(kept), kept.recall(8)) == (0, None)
+    assert (len(kept), kept.recall(16)) == (0, None)

@@ -52,7 +52,7 @@ def test_the_scores_are_those_of_a_recount(*, by_node: bool, seed: int) -> None:
     counts, moved = RowCounts(), RowLog()
     column = LabelColumn.of("zone", [str(zone) for zone in zones], _N_ROWS)
     hostnames = LabelColumn.of(HOSTNAME_KEY, [str(row) for row in range(_N_ROWS)], _N_ROWS)
-    nodes = _counted(hostnames, counts, _SKEW_OF_NODES) if by_node else None
+    nodes = _counted(hostnames, counts, _SKEW_OF_NODES).constraint if by_node else None
     table = SpreadTable(_counted(column, counts, _SKEW_OF_DOMAINS), nodes, moved)
     feasible = Feasible(np.ones(_N_ROWS, dtype=np.bool_))
     domains = FeasibleDomains(column, feasible)
