@@ -223,6 +223,29 @@ def test_pods_that_come_to_nodes_and_leave_them_are_followed(cluster: _Watched) 
     assert not cluster.place(**pod)
 
 
+def test_nodes_fill_up_while_their_zone_is_closed(cluster: _Watched) -> None:
+    """Who passed when the same zones were open is found again; some do not any more, or not for the same reason."""
+    for index in range(6):
+        labels = {ZONE: f"z{index % 2}", HOSTNAME: f"n{index}"}
+        cluster.driver.node(f"n{index}", labels=labels, allocatable={"pods": "2"})
+    anew = [cluster.place(labels=_LABELS, **_CONSTRAINTS["hard spread"]) for _ in range(8)]
+    assert anew == [True] + [False] * 7
+
+
+def test_a_node_is_preferred_less_while_zones_take_turns(cluster: _Watched) -> None:
+    """Another is preferred even more: sums of when the same zone was better know nothing of that."""
+    liked = build.affinity(preferred=[(1, build.term(HOSTNAME, build.selector("app=db")))])
+    twins = build.spread(ZONE, build.selector("app=twin"), soft=True)
+    for name, node in (("a", "n1"), ("b", "n3"), ("c", "n3")):
+        cluster.driver.pod(name, node=node, labels={"app": "db"})
+    for number in range(3):
+        for node in ("n0", "n5"):
+            twin = cluster.driver.pod(f"twin-{number}-{node}", node=node, labels={"app": "twin"})
+            cluster.place(labels=_LABELS, affinity=liked, spread=[twins])
+            cluster.driver.lose(twin)
+        cluster.driver.pod(f"more-{number}", node="n3", labels={"app": "db"})
+
+
 def test_where_too_many_nodes_have_moved_all_is_decided_anew(cluster: _Watched) -> None:
     for _ in range(3):
         cluster.place(labels=_LABELS)
