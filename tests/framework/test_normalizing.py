@@ -63,6 +63,18 @@ def test_nodes_one_by_one(seed: int) -> None:
             assert scores[others].tolist() == at_most[others].tolist()
 
 
+def test_nodes_that_are_not_above_any_more_are_not_counted_among_those_that_are() -> None:
+    """Preferred nodes fill up one after the other: there are never many, and no array is made."""
+    raw = np.zeros(N_ROWS, dtype=np.int64)
+    raw[0] = 5
+    stretched = Stretched(Feasible(np.ones(N_ROWS, dtype=np.bool_)), RowLog())
+    scores = stretched.of(raw)
+    for row in range(1, N_ROWS):
+        for amount in (7, 0):
+            raw[row] = amount
+            assert stretched.again(raw, [row])[0] is scores
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_domains(seed: int) -> None:
     """Infeasible domains may have less than the lowest sum, and more than the highest."""
