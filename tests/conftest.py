@@ -51,8 +51,13 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--as-whole`: judge what only a run of the whole suite can tell, whatever part of it runs."""
+    """
+    `--as-whole`: judge what only a run of the whole suite can tell, whatever part of it runs.
+
+    `--lives`: play more of the lives that are drawn by seed, or fewer.
+    """
     parser.addoption("--as-whole", action="store_true", help="judge as if the whole suite had run")
+    parser.addoption("--lives", type=int, metavar="N", help="play N lives that are drawn by seed")
 
 
 @pytest.fixture

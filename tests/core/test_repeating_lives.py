@@ -1,148 +1,131 @@
-"""Whatever happens between pods that are decided in a row: each decision is the plain reference's."""
+"""
+Whatever happens between pods that are decided in a row: each decision is the one that would be made anew.
 
-from copy import deepcopy
+conftest says so of every decision that was repeated, everywhere; here lives are drawn in which much happens. What is
+made anew of the same counts is compared with the plain reference, which counts for itself, at the end of each life.
+
+    pytest tests/core/test_repeating_lives.py --lives 3000
+
+A life that fails is told with its seed and a short part of it that fails, the shortest where there is time to find it.
+"""
+
+from __future__ import annotations
+
+import time
 from random import Random
 
-from hypothesis import event, given, settings
-from hypothesis import strategies as st
+import pytest
 
 from scheduler.core.decide import Placement
 from scheduler.core.repeating import Repeating
-from scheduler.core.standings import Standings
 from scheduler.framework.observer import Unobserved
-from tests.build import ZONE, Json, affinity, container, node, owned_by, pod
-from tests.plugins.lives import (
-    CHANGES,
-    CONFIGURATIONS,
-    EVEN_CHANGES,
-    MB,
-    NODE_PREFERENCES,
-    POD_LABELS,
-    SPREADS,
-    TERMS,
-    WEIGHTED,
-    Applied,
-    Deleted,
-)
-from tests.plugins.told import Told
+from tests.build import Json
+from tests.chaos.shrinking import minimal
+from tests.conformance.compare import decision_mismatches
+from tests.conformance.product import ProductSubject
+from tests.core.drawn_lives import Changed, Confirmed, Decided, Forgotten, Life, Step, Swept, drawn
+from tests.core.drawn_objects import pod_of
+from tests.plugins.lives import Applied, Deleted
+from tests.reference.cluster import Cluster
+
+#: Lives in a run of the whole suite: about ten seconds.
+_N_LIVES = 25
+
+#: How long to look for the shortest part of a life that fails.
+_SHRINK_S = 20.0
+
+#: Templates that the reference is asked about at the end.
+_N_REFERRED = 2
 
 
-class _Counting(Unobserved):
-    """How many decisions were made anew."""
-
-    n_anew = 0
-
-    def enter(self, point: str) -> None:
-        self.n_anew += point == "PreFilter"
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    metafunc.parametrize("seed", range(metafunc.config.option.lives or _N_LIVES))
 
 
-class _InARow(Told):
-    """The product, which repeats its decisions, and the reference, which knows nothing of the last one."""
-
-    def __init__(self, config: Json | None, beginning: list[Applied]) -> None:
-        super().__init__(config)
-        self._observer = _Counting()
-        self._repeating = Repeating(self.product.cluster.snapshot(), Random(1), self._observer)
-        self.n_placed = self.n_repeated = 0
-        for change in beginning:
-            self.tell(change)
-
-    def place(self, template: Json) -> None:
-        """One more pod is decided by both, and bound where there is a node for it."""
-        made = deepcopy(template)
-        made["metadata"]["name"] = made["metadata"]["uid"] = f"row-{self.n_placed}"
-        wanted = self.reference.evaluate(made, self.config)
-        n_anew = self._observer.n_anew
-        decision = self._repeating.decide(self.product.cluster.pod(made), self.product.profile)
-        if not isinstance(decision, Placement):
-            assert not wanted.get("feasible")
-            return
-        self._compare(decision.standings, wanted)
-        made["spec"]["nodeName"] = decision.node_name
-        self.tell(Applied(made))
-        self.n_placed += 1
-        self.n_repeated += self._observer.n_anew == n_anew
-        assert self.product.differences() == []
-
-    def _compare(self, standings: Standings, wanted: Json) -> None:
-        names = self.product.cluster.state.nodes
-        rows = {names.name_of(row): row for row in standings.feasible.mask.nonzero()[0].tolist()}
-        assert rows.keys() == set(wanted["feasible"])
-        if len(rows) == 1:
-            # A node that is the only one is not scored.
-            return
-        assert {name: standings.totals.item(row) for name, row in rows.items()} == wanted["total"]
-        for one in standings.scores:
-            by_node = {name: one.scores.item(row) for name, row in rows.items()}
-            # The reference leaves out who has nothing to say, which may change between two pods.
-            assert by_node == wanted["score"].get(one.plugin, dict.fromkeys(rows, 0)), one.plugin
+@pytest.mark.timeout(60 + _SHRINK_S)
+def test_pods_in_a_row_are_decided_as_each_would_be_anew(seed: int) -> None:
+    life = drawn(seed)
+    try:
+        _played(life, life.steps)
+    except Exception as error:
+        steps = _shortest(life, type(error))
+        used = sorted({step.template for step in steps if isinstance(step, Decided)})
+        lines = [f"{index}: {life.templates[index]}" for index in used] + [repr(step) for step in steps]
+        error.add_note("\n".join([f"seed {seed}, {life.config}", *lines]))
+        raise
 
 
-#: Nodes that hold a few pods in a row, and fill up.
-_NODES = st.builds(
-    lambda *args, **kwargs: Applied(node(*args, **kwargs)),
-    st.sampled_from([f"n{index}" for index in range(9)]),
-    labels=st.fixed_dictionaries(
-        {ZONE: st.sampled_from("abc")}, optional={"rack": st.sampled_from(("r1", "r2"))}
-    ),
-    allocatable=st.fixed_dictionaries({"pods": st.sampled_from("248"), "cpu": st.sampled_from("348")}),
-    taints=st.sampled_from(([], [], [], ["k=w:PreferNoSchedule"], ["l:PreferNoSchedule"])),
-    images=st.dictionaries(st.just("web:1"), st.just(700 * MB), max_size=1),
-)
-_WANTED = st.sampled_from(({}, {"cpu": "100m"}, {"cpu": "1", "memory": "64Mi"}))
-_ASKED: st.SearchStrategy[Json] = st.one_of(
-    st.just({}),
-    st.builds(lambda one: {"affinity": affinity(required=[one])}, TERMS),
-    st.builds(lambda one: {"affinity": affinity(anti_required=[one])}, TERMS),
-    st.builds(
-        lambda some: {"affinity": affinity(preferred=some)}, st.lists(WEIGHTED, min_size=1, max_size=3)
-    ),
-    st.builds(
-        lambda some: {"affinity": affinity(anti_preferred=some)}, st.lists(WEIGHTED, min_size=1, max_size=3)
-    ),
-    st.builds(lambda some: {"affinity": affinity(node_preferred=some)}, NODE_PREFERENCES),
-    st.builds(lambda some: {"spread": some}, st.lists(SPREADS, min_size=1, max_size=2)),
-    st.just({"owner": owned_by("ReplicaSet", "rs")}),
-    st.builds(
-        lambda far, liked, shunned, spread: {
-            "affinity": affinity(anti_required=far, preferred=liked, anti_preferred=shunned),
-            "spread": spread,
-        },
-        st.lists(TERMS, max_size=1),
-        st.lists(WEIGHTED, max_size=2),
-        st.lists(WEIGHTED, max_size=1),
-        st.lists(SPREADS, min_size=1, max_size=2),
-    ),
-)
+def _shortest(life: Life, kind: type[Exception]) -> list[Step]:
+    def fails(steps: list[Step]) -> bool:
+        try:
+            _played(life, steps)
+        except kind:
+            return True
+        return False
+
+    until_s = time.monotonic() + _SHRINK_S
+    return minimal(life.steps, fails, is_over=lambda: time.monotonic() >= until_s)
 
 
-@st.composite
-def _likes(draw: st.DrawFn) -> Json:
-    """What pods in a row are made from: they ask for little, so that most of them find several nodes."""
-    one = container(image="web:1", requests=draw(_WANTED), host_ports=draw(st.sampled_from(([], [], ["80"]))))
-    return pod("x", labels=draw(POD_LABELS), containers=[one], **draw(_ASKED))
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    config=st.sampled_from(CONFIGURATIONS),
-    beginning=st.lists(_NODES, min_size=6, max_size=14),
-    templates=st.lists(_likes(), min_size=1, max_size=3),
-    steps=st.lists(st.one_of(st.integers(2, 5), CHANGES, EVEN_CHANGES), min_size=4, max_size=12),
-)
-def test_pods_in_a_row_are_decided_as_the_reference_decides_each(
-    config: Json | None,
-    beginning: list[Applied],
-    templates: list[Json],
-    steps: list[int | Applied | Deleted],
-) -> None:
-    """Steps are pods of each template in turn, or whatever else happens to a cluster."""
-    row = _InARow(config, beginning)
+def _played(life: Life, steps: list[Step]) -> None:
+    row = _InARow(life)
     for step in steps:
-        if isinstance(step, int):
-            for _ in range(step):
-                for template in templates:
-                    row.place(template)
-        else:
-            row.tell(step)
-    event(f"{min(row.n_repeated, 5)} repeated, or more")
+        row.follow(step)
+    row.compare_with_reference()
+
+
+class _InARow:
+    """A cluster, and who decides its pods."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._product = ProductSubject(life.config)
+        self._repeating = Repeating(self._product.cluster.snapshot(), Random(1), Unobserved())
+        #: What the API server has, pods by name alone.
+        self._objects: dict[tuple[str, str], Json] = {}
+        self._assumed: dict[str, Json] = {}
+
+    def follow(self, step: Step) -> None:
+        """The step is taken; nothing happens where what it is about is not there."""
+        state = self._product.cluster.state
+        match step:
+            case Applied(made):
+                self._tell(made)
+            case Deleted(kind, namespace, name):
+                self._objects.pop((kind, name), None)
+                self._product.delete(kind, namespace, name)
+            case Decided(name, template, is_assumed):
+                self._decide(name, self._life.templates[template], is_assumed=is_assumed)
+            case Confirmed(name) if name in self._assumed:
+                self._tell(self._assumed.pop(name))
+            case Forgotten(name) if self._assumed.pop(name, None) is not None:
+                state.forget(name)
+            case Changed(name, metadata, node) if ("Pod", name) in self._objects:
+                made = pod_of(self._objects["Pod", name], name, node)
+                made["metadata"] |= metadata
+                self._tell(made)
+            case Swept():
+                state.sweep()
+
+    def compare_with_reference(self) -> None:
+        """What is decided anew by now is right, and so is what is counted."""
+        assert self._product.differences() == []
+        reference = Cluster()
+        for made in (*self._objects.values(), *self._assumed.values()):
+            reference.apply(made)
+        for template in self._life.templates[:_N_REFERRED]:
+            wanted = reference.evaluate(template, self._life.config)
+            found = decision_mismatches(wanted, self._product.evaluate(template))
+            # The reference knows no weights but those of the default profile.
+            assert [str(one) for one in found if one.field != "total"] == []
+
+    def _tell(self, made: Json) -> None:
+        self._objects[made["kind"], made["metadata"]["name"]] = made
+        self._product.apply(made)
+
+    def _decide(self, name: str, template: Json, *, is_assumed: bool) -> None:
+        pod = self._product.cluster.pod(pod_of(template, name))
+        decision = self._repeating.decide(pod, self._product.profile)
+        if isinstance(decision, Placement) and is_assumed:
+            self._product.cluster.state.assume(pod, decision.node_name)
+            self._assumed[name] = pod_of(template, name, decision.node_name)

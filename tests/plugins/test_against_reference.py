@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests import build
 from tests.build import ZONE, Json
 from tests.conformance.compare import decision_mismatches
+from tests.conformance.product import ProductSubject
 from tests.plugins.lives import (
     BEGINNINGS,
     CHANGES,
@@ -18,14 +19,28 @@ from tests.plugins.lives import (
     even_pods,
     pods,
 )
-from tests.plugins.told import Told
+from tests.reference.cluster import Cluster
 
 
-class _Both(Told):
-    """What both decide about a pod, compared."""
+class _Both:
+    """The product and the plain reference under one configuration, told the same."""
+
+    def __init__(self, config: Json | None) -> None:
+        self.product = ProductSubject(config)
+        self._reference = Cluster()
+        self._config = config
+
+    def tell(self, change: Applied | Deleted) -> None:
+        """An object came, changed, or is gone."""
+        if isinstance(change, Applied):
+            self.product.apply(change.object)
+            self._reference.apply(change.object)
+        else:
+            self.product.delete(*change)
+            self._reference.delete(*change)
 
     def mismatches(self, pod: Json) -> list[str]:
-        ours, theirs = self.product.evaluate(pod), self.reference.evaluate(pod, self.config)
+        ours, theirs = self.product.evaluate(pod), self._reference.evaluate(pod, self._config)
         event(_outcome(theirs))
         return [str(mismatch) for mismatch in decision_mismatches(theirs, ours)]
 
