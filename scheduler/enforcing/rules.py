@@ -129,6 +129,7 @@ class RuleIndex:
         rule = self._rules.get(key)
         if rule is None:
             self._state.selections.counted(question.matcher)
+            self._state.selections.counted_live(question.matcher)
             selection = self._state.selections.selection(question.matcher)
             rule = self._rules[key] = Rule(question, label_set, selection)
         return rule

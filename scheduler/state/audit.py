@@ -73,7 +73,7 @@ def _port_differences(state: ClusterState) -> Iterator[str]:
 def _selection_differences(state: ClusterState) -> Iterator[str]:
     namespace_labels = state.selections.namespace_labels
     for selection in state.selections.selections():
-        is_counted = selection.counts is not None and selection.live_counts is not None
+        is_counted = selection.counts is not None or selection.live_counts is not None
         if not is_counted and not selection.limiting_terms:
             continue
         every: Counter[int] = Counter()
@@ -83,8 +83,9 @@ def _selection_differences(state: ClusterState) -> Iterator[str]:
             if selection.matcher.matches(pod.namespace, pod.labels, namespace_labels.get(pod.namespace)):
                 every[placed.row] += 1
                 live[placed.row] += not pod.terminating
-        if selection.counts is not None and selection.live_counts is not None:
+        if selection.counts is not None:
             yield from _compared(selection, "pods", dict(selection.counts.items()), every)
+        if selection.live_counts is not None:
             yield from _compared(selection, "live pods", dict(selection.live_counts.items()), live)
         yield from limit_differences(state, selection, every)
 

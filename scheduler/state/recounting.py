@@ -181,10 +181,13 @@ def _membership_differences(
 
 
 def _selected_differences(state: ClusterState, selection: Selection, row: int) -> Iterator[str]:
-    if selection.counts is None or selection.live_counts is None:
+    every, live = selection.counts, selection.live_counts
+    if every is None and live is None:
         return
     pods = [placed for placed in state.placed_on(row) if placed.label_set in selection.label_sets]
-    recounted = (len(pods), sum(not placed.pod.terminating for placed in pods))
-    kept = (selection.counts.at(row), selection.live_counts.at(row))
-    if kept != recounted:
-        yield f"{selection.matcher} on {state.nodes.name_of(row)}: pods {kept} kept, {recounted} recounted"
+    where = f"{selection.matcher} on {state.nodes.name_of(row)}"
+    if every is not None and every.at(row) != len(pods):
+        yield f"{where}: {every.at(row)} pods kept, {len(pods)} recounted"
+    n_live = sum(not placed.pod.terminating for placed in pods)
+    if live is not None and live.at(row) != n_live:
+        yield f"{where}: {live.at(row)} live pods kept, {n_live} recounted"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V", bound=Hashable)
 
-#: Selections whose counts are kept; at 5,000 nodes 80 KB each, 120 where pods are spread by default. Past this many
+#: Selections whose counts are kept; at 5,000 nodes 40 KB each, 80 where both affinity and spread ask. Past this many
 #: the one that was asked longest ago is counted anew when it is asked again: a tenant's pods can ask as many questions
 #: as they have selectors.
 MAX_COUNTED: Final = 2048
@@ -54,7 +54,7 @@ class LabelSet:
 
 @dataclass(slots=True, eq=False)
 class Selection:
-    """The pods that one matcher selects. Counts exist from the first decision that asks for them."""
+    """The pods that one matcher selects. Either counts exist from the first decision that asks for them."""
 
     matcher: PodMatcher
     label_sets: Members[LabelSet]
@@ -85,10 +85,10 @@ class Selection:
 
     def count(self, row: int, delta: int, *, live: bool) -> None:
         """The row has so many more selected pods (or fewer), terminating ones where not `live`. O(1)."""
-        if self.counts is not None and self.live_counts is not None:
+        if self.counts is not None:
             self.counts.add(row, delta)
-            if live:
-                self.live_counts.add(row, delta)
+        if live and self.live_counts is not None:
+            self.live_counts.add(row, delta)
 
 
 class Rematched(NamedTuple):
@@ -164,20 +164,35 @@ class SelectionIndex:
             label_set.selections.add(new)
         return new
 
-    def counted(self, matcher: PodMatcher) -> tuple[RowCounts, RowCounts]:
+    def counted(self, matcher: PodMatcher) -> RowCounts:
         """
-        Pods per row that the matcher selects: all, and those not terminating.
+        Pods per row that the matcher selects, terminating ones included.
 
         Counted from the first call on, for as long as the selection is among the last `MAX_COUNTED` that were asked.
         """
+        selection = self._asked(matcher)
+        if selection.counts is None:
+            selection.counts = RowCounts(_rows(selection.label_sets))
+        return selection.counts
+
+    def counted_live(self, matcher: PodMatcher) -> RowCounts:
+        """Those that are not terminating; likewise."""
+        selection = self._asked(matcher)
+        if selection.live_counts is None:
+            every, terminating = _rows(selection.label_sets), _terminating_rows(selection.label_sets)
+            live = {row: n for row, count in every.items() if (n := count - terminating.get(row, 0))}
+            selection.live_counts = RowCounts(live)
+        return selection.live_counts
+
+    def _asked(self, matcher: PodMatcher) -> Selection:
+        """The selection, the last of those that are counted."""
         selection = self.selection(matcher)
-        if selection.counts is None or selection.live_counts is None:
-            selection.counts, selection.live_counts = _counted(selection.label_sets)
-            if self._max_counted is not None and len(self._counted) >= self._max_counted:
-                self._uncount(next(iter(self._counted)))
+        is_full = self._max_counted is not None and len(self._counted) >= self._max_counted
+        if is_full and selection not in self._counted:
+            self._uncount(next(iter(self._counted)))
         self._counted[selection] = None
         self._counted.move_to_end(selection)
-        return selection.counts, selection.live_counts
+        return selection
 
     def place(self, label_set: LabelSet, row: int, *, live: bool, delta: int) -> None:
         """A pod of the label set came to the row (delta 1) or left it (delta -1). O(selections that match)."""
@@ -275,8 +290,13 @@ class SelectionIndex:
         else:
             selection.label_sets.discard(label_set)
             label_set.selections.discard(selection)
-        if selection.counts is not None and selection.live_counts is not None:
-            _count(label_set, selection.counts, selection.live_counts, sign=1 if now else -1)
+        sign = 1 if now else -1
+        for row, count in label_set.rows.items():
+            n_terminating = label_set.terminating_rows.get(row, 0)
+            if count > n_terminating:
+                selection.count(row, sign * (count - n_terminating), live=True)
+            if n_terminating:
+                selection.count(row, sign * n_terminating, live=False)
         return True
 
     def _candidates_for(self, label_set: LabelSet) -> Iterable[Selection]:
@@ -394,22 +414,19 @@ def _bump(rows: dict[int, int], row: int, delta: int) -> None:
         del rows[row]
 
 
-def _counted(label_sets: Iterable[LabelSet]) -> tuple[RowCounts, RowCounts]:
-    """All pods of the label sets per row, and those that are not terminating."""
-    every: dict[int, int] = {}
-    terminating: dict[int, int] = {}
+def _rows(label_sets: Iterable[LabelSet]) -> dict[int, int]:
+    """All pods of the label sets per row."""
+    rows: dict[int, int] = {}
     for label_set in label_sets:
         for row, count in label_set.rows.items():
-            every[row] = every.get(row, 0) + count
+            rows[row] = rows.get(row, 0) + count
+    return rows
+
+
+def _terminating_rows(label_sets: Iterable[LabelSet]) -> dict[int, int]:
+    """Those of them that are terminating."""
+    rows: dict[int, int] = {}
+    for label_set in label_sets:
         for row, count in label_set.terminating_rows.items():
-            terminating[row] = terminating.get(row, 0) + count
-    live = {row: n for row, count in every.items() if (n := count - terminating.get(row, 0))}
-    return RowCounts(every), RowCounts(live)
-
-
-def _count(label_set: LabelSet, counts: RowCounts, live: RowCounts, *, sign: int) -> None:
-    for row, count in label_set.rows.items():
-        counts.add(row, sign * count)
-        alive = count - label_set.terminating_rows.get(row, 0)
-        if alive:
-            live.add(row, sign * alive)
+            rows[row] = rows.get(row, 0) + count
+    return rows

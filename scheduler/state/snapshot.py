@@ -90,11 +90,11 @@ class Snapshot:
 
     def selected(self, matcher: PodMatcher) -> RowCounts:
         """Pods per row that the matcher selects, terminating ones included."""
-        return self._state.selections.counted(matcher)[0]
+        return self._state.selections.counted(matcher)
 
     def selected_live(self, matcher: PodMatcher) -> RowCounts:
         """Pods per row that the matcher selects and that are not terminating."""
-        return self._state.selections.counted(matcher)[1]
+        return self._state.selections.counted_live(matcher)
 
     def per_node(self, counts: RowCounts, key: str) -> Amounts:
         """For every node the pods counted in its domain of the topology key; 0 where it lacks the label."""

@@ -121,6 +121,11 @@ def _a_selection_that_missed_a_pod(state: ClusterState) -> None:
     selection.counts.add(0, 1)
 
 
+def _a_selection_that_missed_a_live_pod(state: ClusterState) -> None:
+    selection = next(one for one in state.selections.selections())
+    state.selections.counted_live(selection.matcher).add(0, 1)
+
+
 def _a_label_set_lost(state: ClusterState) -> None:
     selection = next(one for one in state.selections.selections() if one.label_sets)
     selection.label_sets.clear()
@@ -138,6 +143,7 @@ def _a_declared_term_twice(state: ClusterState) -> None:
         pytest.param(_room_that_nobody_takes, id="resource"),
         pytest.param(_a_label_set_elsewhere, id="label set"),
         pytest.param(_a_selection_that_missed_a_pod, id="selection"),
+        pytest.param(_a_selection_that_missed_a_live_pod, id="selection of live pods"),
         pytest.param(_a_label_set_lost, id="membership"),
         pytest.param(_a_declared_term_twice, id="declared term"),
     ],

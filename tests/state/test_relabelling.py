@@ -14,6 +14,7 @@ from scheduler.model.pods import Pod, PodDecoder
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.state.row_counts import RowCounts
 from tests import build
 
 DEFAULT = NamespaceRule(frozenset({"default"}), NOTHING)
@@ -31,6 +32,7 @@ requirements = st.builds(
 matchers = st.lists(requirements, max_size=2).map(
     lambda some: PodMatcher(((DEFAULT, Selector(tuple(some))),))
 )
+readers = st.sampled_from(("all", "live"))
 
 
 def _pod(name: str, its: dict[str, str], *, terminating: bool, limit: int = 1) -> Pod:
@@ -43,17 +45,23 @@ def _pod(name: str, its: dict[str, str], *, terminating: bool, limit: int = 1) -
     return PodDecoder().decode(json.dumps(document).encode())
 
 
+def _counts(state: ClusterState, matcher: PodMatcher, reader: str) -> RowCounts:
+    """As affinity reads them, or as spread does."""
+    selections = state.selections
+    return selections.counted(matcher) if reader == "all" else selections.counted_live(matcher)
+
+
 @settings(deadline=None)
 @given(
-    asked=st.lists(matchers, max_size=6),
-    asked_later=st.lists(matchers, max_size=6),
+    asked=st.lists(st.tuples(matchers, readers), max_size=6),
+    asked_later=st.lists(st.tuples(matchers, readers), max_size=6),
     was=labels,
     turns=st.lists(labels, min_size=1, max_size=3),
     terminating=st.booleans(),
 )
 def test_counts_equal_a_recount_after_every_change_of_labels(
-    asked: list[PodMatcher],
-    asked_later: list[PodMatcher],
+    asked: list[tuple[PodMatcher, str]],
+    asked_later: list[tuple[PodMatcher, str]],
     was: dict[str, str],
     turns: list[dict[str, str]],
     terminating: bool,
@@ -63,29 +71,25 @@ def test_counts_equal_a_recount_after_every_change_of_labels(
     state.upsert_pod(_pod("other", was, terminating=False))
     pod = _pod("p", was, terminating=terminating)
     state.upsert_pod(pod)
-    for matcher in asked:
-        state.selections.counted(matcher)
+    for matcher, reader in asked:
+        _counts(state, matcher, reader)
     for now in turns:
         pod = replace(pod, labels=now)
         state.upsert_pod(pod)
         assert differences(state) == []
-        for matcher in asked if now is not turns[-1] else [*asked, *asked_later]:
-            every, live = state.selections.counted(matcher)
+        for matcher, reader in asked if now is not turns[-1] else [*asked, *asked_later]:
             n_others = matcher.matches("default", was, None)
             n_mine = matcher.matches("default", now, None)
-            assert (every.total, live.total) == (n_others + n_mine, n_others + (n_mine and not terminating))
+            expected = {"all": n_others + n_mine, "live": n_others + (n_mine and not terminating)}
+            assert _counts(state, matcher, reader).total == expected[reader]
 
 
 def test_a_bind_that_adds_a_label_moves_no_counts_but_of_who_reads_it() -> None:
     """So with the topology labels that the API server adds to every pod (PodTopologyLabelsAdmission)."""
     state = ClusterState()
     pod = replace(_pod("p", {"app": "a"}, terminating=False), node_name="")
-    by_app, _ = state.selections.counted(
-        PodMatcher(((DEFAULT, Selector((Requirement("app", "In", ("a",)),))),))
-    )
-    zoned, _ = state.selections.counted(
-        PodMatcher(((DEFAULT, Selector((Requirement("zone", "Exists", ()),))),))
-    )
+    by_app = state.selections.counted(PodMatcher(((DEFAULT, Selector((Requirement("app", "In", ("a",)),))),)))
+    zoned = state.selections.counted(PodMatcher(((DEFAULT, Selector((Requirement("zone", "Exists", ()),))),)))
     state.assume(replace(pod, node_name="n"), "n")
     before = (by_app.version, zoned.version, state.nodes.moved.version)
     state.upsert_pod(replace(pod, node_name="n", labels={"app": "a", "zone": "z"}))
