@@ -21,7 +21,7 @@ from scheduler.model.pods import Owner, Pod, PodSpec
 from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
 
-#: Classes of pods whose last decision is kept for as long as the epoch lasts, at 5,000 nodes 50 to 400 KB each.
+#: Classes of pods whose last decision is kept for as long as the epoch lasts, at 5,000 nodes 50 to 600 KB each.
 MAX_KEPT: Final = 32
 
 
