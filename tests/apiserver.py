@@ -7,7 +7,6 @@ Everything they write goes into one folder, which the caller owns.
 import base64
 import os
 import secrets
-import socket
 import ssl
 import subprocess
 import time
@@ -15,6 +14,8 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.ports import free_port
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
@@ -29,13 +30,6 @@ def assets() -> Path | None:
     folder = Path(named)
     present = named and all((folder / name).is_file() for name in ("etcd", "kube-apiserver"))
     return folder if present else None
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _private_key_pem() -> str:
@@ -67,7 +61,7 @@ class RealApiServer:
     def start(self) -> Address:
         """Both run and the server is ready. Raises: RuntimeError where it is not in time, with its log."""
         etcd_url = self._start_etcd()
-        token, port = secrets.token_urlsafe(24), _free_port()
+        token, port = secrets.token_urlsafe(24), free_port()
         self._start_api_server(etcd_url, token, port)
         address = Address(f"https://127.0.0.1:{port}", token, self._folder / "certs" / "apiserver.crt")
         self._wait_until_ready(address)
@@ -90,7 +84,7 @@ class RealApiServer:
             self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder))
 
     def _start_etcd(self) -> str:
-        client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         self._run(
             "etcd",
             f"--data-dir={self._folder / 'etcd'}",

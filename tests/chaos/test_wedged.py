@@ -21,8 +21,8 @@ from scheduler.shell.app import Options, Scheduler
 from tests import build
 from tests.chaos.proxy import Wire
 from tests.chaos.virtual import run_virtually
-from tests.integration.daemon import free_port
 from tests.integration.waiting import until
+from tests.ports import free_port
 
 
 @asynccontextmanager

@@ -17,8 +17,9 @@ from tests import build
 from tests.accounts import account_kubeconfig
 from tests.build import ZONE, Json
 from tests.devcluster.contract.client import Api
-from tests.integration.daemon import EXIT_TIMEOUT_S, Daemon, attended, free_port
+from tests.integration.daemon import EXIT_TIMEOUT_S, Daemon, attended
 from tests.integration.waiting import until
+from tests.ports import free_port
 
 
 class Shop:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
@@ -16,18 +15,11 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.waiting import until
+from tests.ports import free_port
 
 EXIT_TIMEOUT_S = 20.0
 #: Every warning ends the daemon, but for sums beyond int64, which wrap as upstream's do.
 _STRICT = ("-W", "error", "-W", "ignore:overflow encountered:RuntimeWarning")
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @dataclass

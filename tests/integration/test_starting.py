@@ -15,7 +15,8 @@ from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.server import DevCluster
 from tests.apiserver import Address
 from tests.integration.cluster import kubeconfig_text
-from tests.integration.daemon import free_port, refused
+from tests.integration.daemon import refused
+from tests.ports import free_port
 
 
 def refused_at_once(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import embedded
-from tests.integration.daemon import free_port
 from tests.manifests.dockerfile import Dockerfile
 from tests.manifests.files import BASE, ROOT, container, one, resources
+from tests.ports import free_port
 
 DOCKERFILE = Dockerfile(ROOT / "Dockerfile")
 HOME = "/opt/affinity-scheduler"

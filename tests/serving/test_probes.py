@@ -17,6 +17,7 @@ from scheduler.errors import SettingsError
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.probes import Listening, Probes, application
+from tests.ports import free_port
 
 pytestmark = pytest.mark.asyncio
 
@@ -166,15 +167,9 @@ def _probes(address: str, port: int) -> Probes:
     return Probes(listening, log=log, render=lambda: b"", configz=lambda: "{}", ready={})
 
 
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 async def test_a_port_serves_from_start_to_stop() -> None:
     """Not before, not after."""
-    port = _free_port()
+    port = free_port()
     probes = _probes("127.0.0.1", port)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
         with pytest.raises(aiohttp.ClientConnectorError):
@@ -209,7 +204,7 @@ async def test_a_port_in_use_is_one_line() -> None:
 async def test_an_address_that_is_not_ours_is_one_line(address: str) -> None:
     """An IP address of another network, a name that means nothing."""
     with pytest.raises(SettingsError) as raised:
-        await _probes(address, _free_port()).start()
+        await _probes(address, free_port()).start()
     assert str(raised.value) == f"--bind-address: found {address}, expected an address of this machine"
 
 
