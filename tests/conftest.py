@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from scheduler.core.decide import Decision, Placement, decided
 from scheduler.core.repeating import Repeating
@@ -13,6 +14,10 @@ from scheduler.model.pods import Pod
 from scheduler.state.snapshot import Snapshot
 from tests.apiserver import Address, RealApiServer, assets
 from tests.core.shadow import check
+
+# No property fails for the speed of the machine, nor for what else it has to do.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
 

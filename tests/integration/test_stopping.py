@@ -127,7 +127,7 @@ async def test_a_second_signal_ends_at_once(faulty: Cluster) -> None:
         began_s = time.monotonic()
         daemon.process.send_signal(signal.SIGTERM)
         assert await daemon.ended() == 1
-        assert time.monotonic() - began_s < 1.0
+        assert time.monotonic() - began_s < 4.0
 
 
 async def test_an_idle_daemon_stops_at_once(faulty: Cluster) -> None:
@@ -136,7 +136,7 @@ async def test_an_idle_daemon_stops_at_once(faulty: Cluster) -> None:
         await until(daemon.is_ready, what="readiness")
         began_s = time.monotonic()
         assert await daemon.stop() == 0
-        assert time.monotonic() - began_s < 2.0
+        assert time.monotonic() - began_s < 4.0
 
 
 async def test_a_signal_ends_it_while_it_cannot_sync(faulty: Cluster) -> None:

@@ -169,7 +169,7 @@ async def test_stopping_waits_for_the_answers_and_no_longer() -> None:
     await bench.turns()
     assert not running.done()
     bench.inbox.put_now(BindFailed(pods[1].uid, "no"))
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(10.0):
         await running
     assert bench.kept.bound() == ["a", "b"]
 
@@ -185,7 +185,7 @@ async def test_stopping_gives_up_on_answers_that_never_come() -> None:
     assert not running.done()
     bench.driver.now_s += 5.0
     bench.inbox.nudge()
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(4.0):
         await running
     assert bench.driver.machine.n_binding == 1
 
@@ -196,7 +196,7 @@ async def test_an_idle_loop_that_is_told_to_stop_ends_at_once() -> None:
     running = asyncio.create_task(bench.loop.run())
     await bench.turns()
     bench.loop.stop(15.0)
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(10.0):
         await running
     assert bench.kept.ordered == []
 
