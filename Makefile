@@ -11,8 +11,11 @@ help: ## Show this menu.
 demo: $(VENV)/.installed ## Play the stories of the design documents on an embedded cluster.
 	@$(BIN)/affinity-scheduler demo
 
-test: $(VENV)/.installed lint ## Run every test, import contracts, ruff and mypy.
-	@$(BIN)/python -m pytest
+# Much of it is waiting for other processes: more workers than a small machine has cores. Each file is run by one of
+# them, in the order of tests/gathering.py; WORKERS=0 is one test after another in one process.
+WORKERS ?= 3
+test: $(VENV)/.installed lint ## Run every test, import contracts, ruff and mypy (WORKERS=8 on a large machine).
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict and the import contracts.
 	@$(BIN)/ruff check scheduler tests

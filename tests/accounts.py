@@ -8,7 +8,8 @@ grant and no more. `RECORD` is judged when all tests have run: tests/manifests/t
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,9 @@ COMPONENTS = {
     "webhook": Component(MANIFESTS / "webhook", "affinity-scheduler-webhook", "affinity-scheduler-webhook"),
 }
 
+#: Somebody's name, whether it was allowed, and the fields of the wish.
+Told = tuple[str, bool, tuple[str, ...]]
+
 
 @dataclass
 class Record:
@@ -65,10 +69,27 @@ class Record:
 
     granted: defaultdict[str, set[Wish]] = field(default_factory=lambda: defaultdict(set))
     refused: defaultdict[str, set[Wish]] = field(default_factory=lambda: defaultdict(set))
+    #: Other processes of the same run whose records are not in this one.
+    unheard: set[str] = field(default_factory=set)
 
     def told(self, user: User, wish: Wish, allowed: bool) -> None:
         """As `DevCluster.judgements` wants it. Only names that RBAC knows are kept: objects come and go."""
         (self.granted if allowed else self.refused)[user.name].add(wish)
+
+    def written(self) -> list[Told]:
+        """All of it, for another process to read."""
+        both = ((True, self.granted), (False, self.refused))
+        return [
+            (name, allowed, astuple(wish))
+            for allowed, wishes_by_name in both
+            for name, wishes in wishes_by_name.items()
+            for wish in wishes
+        ]
+
+    def read(self, written: Iterable[Told]) -> None:
+        """What another process recorded is in this record as well."""
+        for name, allowed, wish in written:
+            (self.granted if allowed else self.refused)[name].add(Wish(*wish))
 
 
 RECORD = Record()

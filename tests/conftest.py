@@ -1,4 +1,4 @@
-"""What several rooms' tests share: one real API server for the whole run, where there are binaries of one."""
+"""What several rooms' tests share: a real API server for each process that runs tests, where there are binaries."""
 
 from collections.abc import Iterator
 
@@ -14,6 +14,7 @@ from scheduler.model.pods import Pod
 from scheduler.state.snapshot import Snapshot
 from tests.apiserver import Address, RealApiServer, assets
 from tests.core.shadow import check
+from tests.gathering import N_LEFT_OUT, Gathering, is_last
 
 # No property fails for the speed of the machine, nor for what else it has to do.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,7 +48,7 @@ def _every_repeated_decision_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """One real API server for the whole run; only for tests marked `real`."""
+    """One real API server for the whole run, or for each worker of it; only for tests marked `real`."""
     binaries = assets()
     assert binaries is not None, _ABSENT
     server = RealApiServer(binaries, tmp_path_factory.mktemp("api-server"))
@@ -63,6 +64,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """
     parser.addoption("--as-whole", action="store_true", help="judge as if the whole suite had run")
     parser.addoption("--lives", type=int, metavar="N", help="play N lives that are drawn by seed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests marked `last` are judged once, where the tests run in several processes."""
+    config.pluginmanager.register(Gathering(), "gathering")
 
 
 @pytest.fixture
@@ -82,20 +88,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Tests marked `real` are left out where there is no server for them, which the end of the run says in one line.
     """
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    items.sort(key=is_last)
     if assets() is not None:
         return
     left_out = [item for item in items if item.get_closest_marker("real")]
     if left_out:
-        config.stash[_N_LEFT_OUT] = len(left_out)
+        config.stash[N_LEFT_OUT] = len(left_out)
         items[:] = [item for item in items if not item.get_closest_marker("real")]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """One line for all tests that need a real API server."""
-    n_left_out = config.stash.get(_N_LEFT_OUT, 0)
+    n_left_out = config.stash.get(N_LEFT_OUT, 0)
     if n_left_out:
         terminalreporter.line(f"{n_left_out} tests on a real API server skipped: {_ABSENT}")
-
-
-_N_LEFT_OUT = pytest.StashKey[int]()

@@ -4,8 +4,11 @@ What every process of the product asked of an embedded cluster during the whole 
 Each ran as its own ServiceAccount (tests/accounts.py), so a missing rule also fails whatever test needed it.
 """
 
+import json
+
 import pytest
 
+from scheduler.devcluster.access.identities import User
 from scheduler.devcluster.access.rbac import Wish
 from tests.accounts import COMPONENTS, RECORD, Component, Record
 from tests.manifests.rights import Right, granted
@@ -29,7 +32,8 @@ def _serves(right: Right, wish: Wish) -> bool:
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_nothing_that_was_asked_for_was_refused(name: str) -> None:
-    """In whatever part of the suite has run."""
+    """In whatever part of the suite has run, in however many processes, of which none ended untold."""
+    assert RECORD.unheard == set()
     assert RECORD.refused[COMPONENTS[name].user] == set()
 
 
@@ -56,10 +60,20 @@ def test_a_right_is_used_by_its_own_name_alone() -> None:
 
 
 def test_a_record_tells_what_was_refused_from_what_was_granted() -> None:
-    from scheduler.devcluster.access.identities import User
-
     record, user = Record(), User("a", ())
     record.told(user, Wish("get", resource="pods"), True)
     record.told(user, Wish("delete", resource="pods"), False)
     assert record.granted == {"a": {Wish("get", resource="pods")}}
     assert record.refused == {"a": {Wish("delete", resource="pods")}}
+
+
+def test_a_record_is_told_to_another_process_whole() -> None:
+    """As plain types, and into whatever is known there."""
+    here, there, user = Record(), Record(), User("a", ())
+    named = Wish("get", group="g", resource="pods", subresource="status", namespace="n", name="x")
+    here.told(user, named, True)
+    here.told(user, Wish("get", path="/healthz"), False)
+    there.told(User("b", ()), named, True)
+    there.read(json.loads(json.dumps(here.written())))
+    assert there.granted == {"a": {named}, "b": {named}}
+    assert there.refused == {"a": {Wish("get", path="/healthz")}}
