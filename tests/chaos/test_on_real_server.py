@@ -17,7 +17,7 @@ from tests.chaos.shapes import NAIVE
 from tests.chaos.stage import Stage
 from tests.chaos.venue import Setting
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("shape", list(Shape), ids=lambda shape: shape.value)

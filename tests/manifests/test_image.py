@@ -118,7 +118,7 @@ def scheduler(built: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 class TestProduct:
     def test_it_holds_no_embedded_cluster_no_stories_and_no_tests(self, scheduler):
         files = {str(path.relative_to(scheduler)) for path in scheduler.rglob("*")}
