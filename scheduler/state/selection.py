@@ -172,14 +172,15 @@ class SelectionIndex:
         """
         selection = self._asked(matcher)
         if selection.counts is None:
-            selection.counts = RowCounts(_rows(selection.label_sets))
+            selection.counts = RowCounts(_added_up(one.rows for one in selection.label_sets))
         return selection.counts
 
     def counted_live(self, matcher: PodMatcher) -> RowCounts:
         """Those that are not terminating; likewise."""
         selection = self._asked(matcher)
         if selection.live_counts is None:
-            every, terminating = _rows(selection.label_sets), _terminating_rows(selection.label_sets)
+            every = _added_up(one.rows for one in selection.label_sets)
+            terminating = _added_up(one.terminating_rows for one in selection.label_sets)
             live = {row: n for row, count in every.items() if (n := count - terminating.get(row, 0))}
             selection.live_counts = RowCounts(live)
         return selection.live_counts
@@ -414,19 +415,10 @@ def _bump(rows: dict[int, int], row: int, delta: int) -> None:
         del rows[row]
 
 
-def _rows(label_sets: Iterable[LabelSet]) -> dict[int, int]:
-    """All pods of the label sets per row."""
+def _added_up(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Pods per row, of all parts together."""
     rows: dict[int, int] = {}
-    for label_set in label_sets:
-        for row, count in label_set.rows.items():
-            rows[row] = rows.get(row, 0) + count
-    return rows
-
-
-def _terminating_rows(label_sets: Iterable[LabelSet]) -> dict[int, int]:
-    """Those of them that are terminating."""
-    rows: dict[int, int] = {}
-    for label_set in label_sets:
-        for row, count in label_set.terminating_rows.items():
+    for part in parts:
+        for row, count in part.items():
             rows[row] = rows.get(row, 0) + count
     return rows
