@@ -12,6 +12,7 @@ Source: plugins/podtopologyspread/{common,plugin,filtering,scoring}.go (kubernet
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -259,14 +260,14 @@ class _SpreadScorer:
         self._feasible = feasible
         self._keys = _keys(constraints) if needs_all_keys else ()
         self._constraints = counted(pod, snapshot, constraints, self._keys)
-        #: None where the constraints are others than one tells of.
-        self._table = self._fitting_table()
         #: By topology key, the domains of scored nodes; not asked for where nodes are their own.
         self._domains_of: dict[str, FeasibleDomains] = {}
         self._domains: dict[str, Rows] = {}
         self._look_at_feasible()
 
-    def _fitting_table(self) -> SpreadTable | None:
+    @cached_property
+    def _table(self) -> SpreadTable | None:
+        """For decisions that are repeated; None where the constraints are others than one tells of."""
         if not all(self._has_every_node(one.column) for one in self._constraints):
             return None
         nodes = [one for one in self._constraints if one.is_by_node]
@@ -288,12 +289,8 @@ class _SpreadScorer:
         self._domains = {key: _without_absent(one.ids()) for key, one in self._domains_of.items()}
         self._looked_at = feasible.version
 
-    def raw(self) -> Kinds | FewKinds:
+    def raw(self) -> Kinds:
         """The sum over constraints, rounded once, half away from zero: int64 by kind."""
-        if self._table is not None:
-            kinds = self._table.kinds(self._scored, self._domains[self._table.topology_key])
-            if kinds is not None:
-                return kinds
         points, which = self._combined()
         return Kinds(rounded(points), which, None, None)
 
