@@ -176,7 +176,7 @@ class SpreadTable:
             pods = self._domains.counts.rows(self._n_rows)
             self._which = np.multiply(pods, self._n_ids, dtype=np.intp) + self._ids
         if self._counted is None:
-            n_of = np.bincount(self._which if scored.n == self._n_rows else self._which[scored.mask])
+            n_of = scored.count(self._which, len(self._points))
             kinds = np.flatnonzero(n_of)
             self._n_of = dict(zip(kinds.tolist(), n_of.take(kinds).tolist(), strict=True))
             self._occurring = None

@@ -52,3 +52,13 @@ def test_the_array_is_the_same_while_the_domains_are() -> None:
     assert domains.ids() is before
     feasible.set(3, fits=True)
     assert domains.ids().tolist() == [ABSENT, 1, 2]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_values_are_counted_on_feasible_nodes_alone(share: float) -> None:
+    chance = Random(1)
+    for _ in range(50):
+        values = np.array([chance.randrange(5) for _ in range(N_ROWS)])
+        feasible = Feasible(np.array([chance.random() < share for _ in range(N_ROWS)]))
+        found = feasible.count(values, 7)
+        assert found.tolist() == [np.count_nonzero(values[feasible.mask] == value) for value in range(7)]
