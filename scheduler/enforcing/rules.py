@@ -74,7 +74,7 @@ class RuleIndex:
         self._questions = PerSpec(self._asked)
         self._rules: dict[tuple[Question, LabelSet], Rule] = {}
         #: What was indexed of each pod, so that exactly that is taken back.
-        self._indexed: dict[str, tuple[PlacedPod, tuple[Rule, ...]]] = {}
+        self._indexed: dict[str, tuple[PlacedPod, LabelSet, tuple[Rule, ...]]] = {}
         self._uids_by_row: dict[int, dict[str, None]] = {}
         #: Pods that declare an enforced rule and are not terminating.
         self.n_enforced_pods = 0
@@ -84,9 +84,11 @@ class RuleIndex:
         placed = self._state.placed.get(uid)
         known = self._indexed.get(uid)
         if known is not None:
-            if known[0] is placed:
+            before, label_set, rules = known
+            # A pod that is relabelled stays the same placed one, where nothing else about it changed.
+            if before is placed and placed.label_set is label_set:
                 return
-            self._lift(uid, *known)
+            self._lift(uid, before, rules)
         if placed is not None:
             self._place(uid, placed)
 
@@ -108,7 +110,7 @@ class RuleIndex:
         self._uids_by_row.setdefault(placed.row, {})[uid] = None
         questions = () if placed.pod.terminating else self._questions.of(placed.pod)
         rules = tuple(self._rule(question, placed.label_set) for question in questions)
-        self._indexed[uid] = (placed, rules)
+        self._indexed[uid] = (placed, placed.label_set, rules)
         for rule in rules:
             rule.uids_by_row.setdefault(placed.row, {})[uid] = None
             rule.version += 1

@@ -514,6 +514,21 @@ def test_terms_of_the_spec_are_ordinary_rules(cluster: Driver) -> None:
     assert [each.telling.enforced for each in cluster.found()] == [False]
 
 
+@pytest.mark.parametrize(("before", "after", "n_broken"), [("web", "db", 1), ("db", "web", 0)])
+def test_an_ordinary_rule_goes_by_the_labels_that_a_pod_has_now(
+    cluster: Driver, before: str, after: str, n_broken: int
+) -> None:
+    """A pod that its own term selects is not too many for it by itself."""
+    spec = {"podAntiAffinity": {REQUIRED: [term(ZONE, selector("app=web"))]}}
+    uid = cluster.pod("p", "a1", labels={"app": before}, affinity=spec)
+    cluster.look()
+    cluster.relabel(uid, app=after)
+    if n_broken:
+        cluster.pod("w", "a2", labels=WEB)
+    cluster.look()
+    assert cluster.enforcer.standing.ordinary.total() == n_broken
+
+
 @pytest.mark.parametrize(
     ("what", "origin"),
     [("placed", Origin.PLACEMENT), ("relabelled", Origin.CHANGE), ("first look", Origin.UNKNOWN)],

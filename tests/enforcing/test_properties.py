@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.enforcing.orders import Evict
 from scheduler.model.annotations import AFFINITY
-from tests.build import ZONE, Json, selector, term
+from tests.build import ZONE, Json, affinity, selector, term
 from tests.enforcing.driving import ENFORCED, Driver, rules
 
 APPS = ("a", "b", "c")
@@ -113,8 +113,16 @@ def affinity_rules(draw: st.DrawFn, *, near: bool) -> Json | None:
 
 
 @st.composite
-def clusters(draw: st.DrawFn, *, near: bool) -> tuple[Driver, World]:
-    """A cluster whose rules were broken by whatever happened."""
+def ordinary_rules(draw: st.DrawFn) -> Json:
+    """Rules of the spec, which are told of, and nobody goes for them."""
+    apart = [a_term(draw, limited=False) for _ in range(draw(st.integers(0, 2)))]
+    together = [a_term(draw, limited=False) for _ in range(draw(st.integers(0, 2)))]
+    return affinity(required=together, anti_required=apart)
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, near: bool, ordinary: bool = False) -> tuple[Driver, World]:
+    """A cluster whose rules were broken by whatever happened; where asked, of pods that enforce none of theirs."""
     driver = Driver()
     nodes, namespaces = {}, {}
     for name in NODES:
@@ -128,7 +136,8 @@ def clusters(draw: st.DrawFn, *, near: bool) -> tuple[Driver, World]:
         driver.pod(
             f"p{number}",
             draw(st.sampled_from(NODES)),
-            draw(affinity_rules(near=near)),
+            None if ordinary else draw(affinity_rules(near=near)),
+            affinity=draw(ordinary_rules()) if ordinary else None,
             namespace=draw(st.sampled_from(["one", "two"])),
             labels={"app": draw(st.sampled_from(APPS))},
             priority=draw(st.integers(0, 2)),
@@ -221,13 +230,8 @@ def test_a_pod_never_goes_for_one_of_lower_priority_that_it_selects_in_vain(
     assert all(pod in left for pod in unaffected)
 
 
-@given(clusters(near=True), st.data())
-@settings(max_examples=120, deadline=None)
-def test_whatever_happens_the_kept_answer_equals_a_fresh_one(
-    given: tuple[Driver, World], data: st.DataObject
-) -> None:
-    """Relabelled pods, nodes and namespaces reach every rule through the counts."""
-    cluster, world = given
+def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
+    """Pods, nodes and namespaces are relabelled, or gone, and looked at in between; the world as it is then."""
     nodes, namespaces = dict(world.nodes), dict(world.namespaces)
     for _ in range(data.draw(st.integers(1, 6))):
         cluster.look()
@@ -247,7 +251,39 @@ def test_whatever_happens_the_kept_answer_equals_a_fresh_one(
                 uid = data.draw(st.sampled_from(sorted(cluster.pods)))
                 cluster.gone(uid)
     cluster.look()
+    return World(nodes, namespaces)
+
+
+@given(clusters(near=True), st.data())
+@settings(max_examples=120, deadline=None)
+def test_whatever_happens_the_kept_answer_equals_a_fresh_one(
+    given: tuple[Driver, World], data: st.DataObject
+) -> None:
+    """Relabelled pods, nodes and namespaces reach every rule through the counts."""
+    cluster, world = given
+    world = changed(cluster, world, data)
     placed = cluster.enforcer.state.placed
     found = {placed[each.uid].pod.name for each in cluster.enforcer.standing.broken}
-    assert found == set(broken(cluster.pods.values(), World(nodes, namespaces)))
+    assert found == set(broken(cluster.pods.values(), world))
+    cluster.audit()
+
+
+@given(clusters(near=True, ordinary=True), st.data())
+@settings(max_examples=120, deadline=None)
+def test_whatever_happens_ordinary_rules_are_told_as_one_that_has_just_started_would(
+    given: tuple[Driver, World], data: st.DataObject
+) -> None:
+    cluster, world = given
+    world = changed(cluster, world, data)
+    fresh = Driver()
+    for name, labels in world.nodes.items():
+        fresh.node(name, labels=labels)
+    for name, labels in world.namespaces.items():
+        fresh.namespace(name, **labels)
+    for pod in cluster.pods.values():
+        fresh.see(pod)
+    fresh.look()
+    living, started = cluster.enforcer.standing, fresh.enforcer.standing
+    assert living.ordinary == started.ordinary
+    assert {each.uid for each in living.broken} == {each.uid for each in started.broken}
     cluster.audit()
