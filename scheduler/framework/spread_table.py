@@ -45,7 +45,8 @@ class SpreadTable:
         self._n_rows = n_rows = len(domains.counting)
         self._ids = domains.column.ids[:n_rows]
         self._n_ids = domains.column.n_ids
-        self._before: Recalled[Scores] = Recalled(moved)
+        #: Of kinds that are domains no node is ever of another.
+        self._before: Recalled[Scores] = Recalled(RowLog() if nodes is None else moved)
         #: Points of a node by the pods on it, for as many as the table knows; none where there is no table.
         self._on_node: Fractions = np.zeros(0)
         self._points: Amounts | list[int] = []
