@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler.core.standings import Chance, Filtered, Scored, Standings, weighted_scores
+from scheduler.core.standings import Chance, Filtered, Leaders, Scored, Standings
 from scheduler.framework.diagnosis import FitError, PluginRefusals
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeScorer
 from scheduler.framework.normalizing import MAX_NODE_SCORE
@@ -87,7 +87,8 @@ def decided(pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, obse
     if isinstance(scored, Failed):
         return scored
     totals, scores = scored
-    return placed(snapshot, Standings.drawn(feasible, totals, scores, filtered, chance))
+    standings = Standings.drawn(Leaders.of(totals), feasible, lambda: totals, scores, filtered, chance)
+    return placed(snapshot, standings)
 
 
 def placed(snapshot: Snapshot, standings: Standings) -> Placement:
@@ -269,7 +270,7 @@ def _scored(
             observer.leave("Score", Code.ERROR)
             return Failed(problem)
         scores.append(Scored(name, weight, normalized, scorer))
-        total += weighted_scores(normalized, weight, total.dtype)
+        total += scores[-1].weighted(total.dtype)
     feasible.rule_out_others(total)
     observer.leave("Score", Code.SUCCESS)
     return total, scores

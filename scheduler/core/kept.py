@@ -12,12 +12,14 @@ from typing import Final
 import numpy as np
 
 from scheduler.core.decide import Placement, placed
-from scheduler.core.standings import Chance, Scored, Standings, weighted_scores
-from scheduler.framework.interface import LEAST, MOST, PodFilter
+from scheduler.core.kind_totals import KindTotals
+from scheduler.core.standings import Chance, Leaders, Scored, Standings
+from scheduler.framework.by_kind import MAX_KINDS, ByKind
+from scheduler.framework.interface import LEAST, MOST, PodFilter, reads_pods
 from scheduler.framework.observer import Observer
 from scheduler.framework.recalling import Recalled
 from scheduler.framework.verdicts import Code
-from scheduler.state.arrays import Mask, Scores
+from scheduler.state.arrays import Mask, Rows, Scores
 from scheduler.state.snapshot import Snapshot
 
 #: Rows that moved since, past which all is decided anew.
@@ -92,10 +94,15 @@ class Kept:
         #: The sum of the steady ones, whoever is feasible; None before anybody asks for it.
         self._steady: Scores | None = None
         self._passed = _Passed((), self._feasible.mask, self._feasible.n)
-        self._summed = _Summed(self._passed, (), standings.totals)
+        self._summed = _Summed(self._passed, (), standings.totals())
         #: What is open and full, preferred and shunned, comes and goes by domains, of which there are few.
         self._passed_before: Recalled[_Passed] = Recalled(snapshot.nodes.moved)
         self._summed_before: Recalled[_Summed] = Recalled(snapshot.nodes.moved)
+        #: Where one plugin's scores alone are unsteady, and by kind: these totals are looked at, not those summed.
+        self._by_kind: KindTotals | None = None
+        self._by_kind_before: Recalled[KindTotals] = Recalled(snapshot.nodes.moved)
+        #: Scores by kind as arrays, where there are other unsteady ones; `which` is held as in `_Passed.by`.
+        self._on_nodes_before: Recalled[tuple[Rows, Scores]] = Recalled(snapshot.nodes.moved)
 
     def again(self, chance: Chance, observer: Observer) -> Placement | None:
         """
@@ -117,12 +124,13 @@ class Kept:
             return None
         observer.leave("Filter", Code.SUCCESS)
         observer.enter("Score")
-        self._score(rows, observer)
+        leaders = self._score(rows, observer)
         observer.leave("Score", Code.SUCCESS)
         self._version = snapshot.nodes.moved.version
         standings = Standings.drawn(
+            leaders,
             self._feasible,
-            self._summed.totals,
+            self._totals,
             self._scores,
             self._filtered,
             chance,
@@ -172,7 +180,7 @@ class Kept:
         filtered = self._filtered
         nodes = fixed = filtered.nodes
         for index, ((name, one), mask) in enumerate(zip(filtered.filters, filtered.masks, strict=True)):
-            if isinstance(one, PodFilter):
+            if reads_pods(one):
                 self._moving.append((index, name, one))
                 self._refusing.append(index)
                 continue
@@ -208,10 +216,28 @@ class Kept:
             passed.rejected = filtered.rejected()
         return passed.rejected
 
-    def _score(self, rows: Sequence[int], observer: Observer) -> None:
-        """The totals are brought up to date."""
+    def _score(self, rows: Sequence[int], observer: Observer) -> Leaders:
+        """The totals are brought up to date. Returns who leads by them."""
+        rows, are_others = self._rescore(rows, observer)
+        scores = self._scores
+        if len(self._unsteady_at) == 1:
+            one = scores[self._unsteady_at[0]]
+            if isinstance(one.scores, ByKind) and KindTotals.can_tell(self._summed.totals):
+                return self._count_kinds(one.scores, rows).leaders(one.scores, one.weight)
+        self._by_kind = None
+        for index in self._unsteady_at:
+            one = scores[index]
+            if isinstance(one.scores, ByKind):
+                scores[index] = one._replace(scores=self._on_nodes(one.scores))
+        if are_others or self._summed.passed is not self._passed:
+            rows = self._sum_others()
+        self._add_up(rows)
+        return Leaders.of(self._summed.totals)
+
+    def _rescore(self, rows: Sequence[int], observer: Observer) -> tuple[Sequence[int], bool]:
+        """Every scorer is asked. Returns the rows that may have other scores, and whether more of them may have."""
         scores, steady_at = self._scores, self._steady_at
-        is_new = self._summed.passed is not self._passed
+        are_others = False
         more: set[int] = set()
         for index, one in enumerate(scores):
             now, changed = observer.ask(one.plugin, "Score", one.scorer.again, rows)
@@ -219,7 +245,7 @@ class Kept:
                 more.update(changed)
             if now is not one.scores:
                 scores[index] = Scored(one.plugin, one.weight, now, one.scorer)
-                is_new = True
+                are_others = True
                 if index in steady_at:
                     steady_at.remove(index)
                     self._unsteady_at.append(index)
@@ -227,6 +253,7 @@ class Kept:
         if more:
             # Sums of before do not know of these.
             self._summed_before.forget()
+            self._by_kind_before.forget()
             rows = list(more.union(rows))
         steady = self._steady
         if steady is not None:
@@ -234,9 +261,52 @@ class Kept:
             for row in rows:
                 # Who is not feasible may have any scores, and more of them than totals can be.
                 steady[row] = min(max(least, self._at(row, steady_at)), most)
-        if is_new:
-            rows = self._sum_others()
-        self._add_up(rows)
+        return rows, are_others
+
+    def _count_kinds(self, scores: ByKind, rows: Sequence[int]) -> KindTotals:
+        """The totals by kind, brought up to date."""
+        totals, mask, which = self._by_kind, self._passed.mask, scores.which
+        if totals is None or totals.mask is not mask or totals.which is not which:
+            recalled = self._by_kind_before.recall((id(mask), id(which)))
+            if recalled is None:
+                totals, rows = KindTotals(self._steady_sum(), which, mask), ()
+                self._by_kind_before.keep((id(mask), id(which)), totals)
+            else:
+                totals, rows = recalled
+            self._by_kind = totals
+        totals.follow(self._steady_sum(), rows)
+        return totals
+
+    def _on_nodes(self, scores: ByKind) -> Scores:
+        """The scores of nodes: the array of before, brought up to date, where those of kinds are as they were then."""
+        which = scores.which
+        of = scores.among(self._feasible.kinds(which, MAX_KINDS))
+        key = (id(which), *of.items())
+        recalled = self._on_nodes_before.recall(key)
+        if recalled is None:
+            found = scores.on_nodes()
+            self._on_nodes_before.keep(key, (which, found))
+            return found
+        (_, found), rows = recalled
+        for row in rows:
+            found[row] = scores.item(row)
+        return found
+
+    def _totals(self) -> Scores:
+        """As of this decision: array of shape (n_rows,), the least of its numbers on rows that are not feasible."""
+        if self._by_kind is None:
+            return self._summed.totals
+        one = self._scores[self._unsteady_at[0]]
+        assert isinstance(one.scores, ByKind)  # noqa: S101  (what `_score` found)
+        return self._by_kind.totals(one.scores, one.weight)
+
+    def _steady_sum(self) -> Scores:
+        """The sum of the steady scores, whoever is feasible. O(n_rows) when it is asked for the first time."""
+        if self._steady is None:
+            self._steady = np.zeros_like(self._summed.totals)
+            for index in self._steady_at:
+                self._steady += self._scores[index].weighted(self._steady.dtype)
+        return self._steady
 
     def _sum_others(self) -> Sequence[int]:
         """Others are feasible, or have other scores. Returns the rows that are to be added up still."""
@@ -246,14 +316,9 @@ class Kept:
         if recalled is not None:
             self._summed, rows = recalled
             return rows
-        if self._steady is None:
-            self._steady = np.zeros_like(self._summed.totals)
-            for index in self._steady_at:
-                one = self._scores[index]
-                self._steady += weighted_scores(one.scores, one.weight, self._steady.dtype)
-        totals = self._steady
+        totals = self._steady_sum()
         for one in unsteady:
-            totals = totals + weighted_scores(one.scores, one.weight, totals.dtype)
+            totals = totals + one.weighted(totals.dtype)
         if not unsteady:
             totals = totals.copy()
         self._passed.rule_out_others(totals)

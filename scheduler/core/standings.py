@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from scheduler.framework.by_kind import ByKind
 from scheduler.framework.diagnosis import add_reasons
 from scheduler.framework.interface import LEAST, Feasible, NodeFilter, NodeScorer
 from scheduler.state.arrays import Mask, Rows, Scores
@@ -32,12 +33,30 @@ class Refused(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """A plugin's unweighted scores, array of shape (n_rows,), its weight, and who gave them."""
+    """A plugin's unweighted scores, array of shape (n_rows,) or by kind of node, its weight, and who gave them."""
 
     plugin: str
     weight: int
-    scores: Scores
+    scores: Scores | ByKind
     scorer: NodeScorer[Any]
+
+    def weighted(self, dtype: np.dtype[np.signedinteger]) -> Scores:
+        """Scores times their weight as `dtype` holds them, array of shape (n_rows,)."""
+        scores = self.scores.on_nodes() if isinstance(self.scores, ByKind) else self.scores
+        return scores if self.weight == 1 else np.multiply(scores, self.weight, dtype=dtype)
+
+
+class Leaders(NamedTuple):
+    """The feasible rows of the highest total, in ascending order; and that total."""
+
+    rows: Rows
+    total: int
+
+    @classmethod
+    def of(cls, totals: Scores) -> Leaders:
+        """Where the array is highest. O(n_rows)."""
+        highest = totals.item(totals.argmax())
+        return cls((totals == highest).nonzero()[0], highest)
 
 
 @dataclass(slots=True)
@@ -75,16 +94,15 @@ class Standings:
     """
     How the nodes stood: the cycle's own arrays, so to be read before the next stimulus only.
 
-    `chosen`: a row. `leaders`: the feasible rows of the highest total, in ascending order. `totals`: array of shape
-    (n_rows,), with the least of its numbers on all other rows. `scores`: valid on feasible rows, none where one node
-    alone was feasible. `rejected`: how many nodes were refused for each reason, by the filter that refused them first;
-    worked out when it is called.
+    `chosen`: a row. `totals`: array of shape (n_rows,), with the least of its numbers on rows that are not feasible.
+    `scores`: valid on feasible rows, none where one node alone was feasible. `rejected`: how many nodes were refused
+    for each reason, by the filter that refused them first. Both are worked out when they are called.
     """
 
     chosen: int
-    leaders: Rows
+    leaders: Leaders
     feasible: Feasible
-    totals: Scores
+    totals: Callable[[], Scores]
     scores: Sequence[Scored]
     filtered: Filtered
     rejected: Callable[[], Counter[str]]
@@ -92,17 +110,18 @@ class Standings:
     @classmethod
     def drawn(
         cls,
+        leaders: Leaders,
         feasible: Feasible,
-        totals: Scores,
+        totals: Callable[[], Scores],
         scores: Sequence[Scored],
         filtered: Filtered,
         chance: Chance,
         *,
         rejected: Callable[[], Counter[str]] | None = None,
     ) -> Standings:
-        """One of the feasible nodes with the highest total is chosen; there must be one. `filtered` says who is not."""
-        (leaders,) = (totals == totals.item(totals.argmax())).nonzero()
-        chosen = leaders.item(0 if len(leaders) == 1 else chance.randrange(len(leaders)))
+        """One of the leaders is chosen; there must be one. `filtered` says who is not feasible."""
+        rows = leaders.rows
+        chosen = rows.item(0 if len(rows) == 1 else chance.randrange(len(rows)))
         why = filtered.rejected if rejected is None else rejected
         return cls(chosen, leaders, feasible, totals, scores, filtered, why)
 
@@ -111,6 +130,11 @@ class Standings:
         """Whether all can be asked again: some scored, and no plugin that skipped may have something to say by then."""
         return self.filtered.lasts and bool(self.scores)
 
+    def beginning_with(self, row: int) -> Standings:
+        """As if the feasible row had been chosen, and led alone: what `leading` is to begin with."""
+        alone = Leaders(np.array([row]), self.totals().item(row))
+        return replace(self, chosen=row, leaders=alone)
+
     def leading(self, n_most: int) -> list[tuple[int, int]]:
         """
         (row, total) of the chosen node, then of the others from the highest total down.
@@ -118,13 +142,14 @@ class Standings:
         O(n_most), or O(n_most * n_rows) where fewer nodes share the highest total. Totals are written meanwhile, and
         are what they were afterwards.
         """
-        totals = self.totals
+        leaders, total = self.leaders
         n_most = min(n_most, self.feasible.n)
         rows = [self.chosen]
-        if len(self.leaders) > 1:
-            rows += [row for row in self.leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
-        ranked = [(row, totals.item(row)) for row in rows]
+        if len(leaders) > 1:
+            rows += [row for row in leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
+        ranked = [(row, total) for row in rows]
         if len(ranked) < n_most:
+            totals = self.totals()
             # Whoever is ranked steps aside for the next: a copy of all totals would cost as much as finding it.
             passed = LEAST[totals.dtype]
             for row in rows:
@@ -136,8 +161,3 @@ class Standings:
             for row, total in ranked:
                 totals[row] = total
         return ranked
-
-
-def weighted_scores(scores: Scores, weight: int, dtype: np.dtype[np.signedinteger]) -> Scores:
-    """Scores times their weight, as `dtype` holds them."""
-    return scores if weight == 1 else np.multiply(scores, weight, dtype=dtype)

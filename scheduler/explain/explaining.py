@@ -178,7 +178,7 @@ def _scores_of(node_name: str, placement: Placement, state: ClusterState) -> tup
     standings = placement.standings
     row = state.nodes.row_by_name.get(node_name)
     if row is not None and standings.feasible.mask[row]:
-        standings = replace(standings, chosen=row)
+        standings = standings.beginning_with(row)
     return ranked_nodes(standings, state.nodes, _SHOWN_SCORES)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 
+from scheduler.framework.by_kind import ByKind
 from scheduler.framework.events import Registration
 from scheduler.framework.verdicts import Refusals, Skip, Status
 from scheduler.model.pods import Pod
@@ -41,7 +42,6 @@ class NodeFilter(Protocol):
         ...
 
 
-@runtime_checkable
 class PodFilter(NodeFilter, Protocol):
     """A filter that reads pods, and is asked again where nothing but those has changed. All others stay right."""
 
@@ -53,6 +53,11 @@ class PodFilter(NodeFilter, Protocol):
         none but the rows that moved meanwhile.
         """
         ...
+
+
+def reads_pods(one: NodeFilter) -> TypeGuard[PodFilter]:
+    """Whether the filter is a `PodFilter`; `isinstance` takes 10 µs to say so of a protocol (Python 3.11)."""
+    return hasattr(one, "again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,11 @@ class Feasible:
         counts[0] -= n_others
         return counts
 
+    def kinds(self, which: Rows, n_kinds: int) -> list[int]:
+        """Those of so many kinds that feasible nodes are of, in ascending order. Costs as `count`."""
+        found: list[int] = np.flatnonzero(self.count(which, n_kinds)).tolist()
+        return found
+
     def rule_out_others(self, amounts: Scores) -> None:
         """Whoever is not feasible has the least of all numbers. O(n_rows), 4 µs at 5,000."""
         if self.n < len(self.mask):
@@ -152,8 +162,8 @@ class Feasible:
 
 _Raw = TypeVar("_Raw")
 
-#: Scores as `NodeScorer.normalized` has them, and rows that may have others than last time.
-Rescored = tuple[Scores, Collection[int]]
+#: Scores as `NodeScorer.normalized` has them or by kind of node, and rows that may have others than last time.
+Rescored = tuple[Scores | ByKind, Collection[int]]
 
 
 class NodeScorer(Protocol[_Raw]):
@@ -176,7 +186,7 @@ class NodeScorer(Protocol[_Raw]):
         What `normalized(raw())` would be now that pods came to these rows or left them, and nothing else has changed.
 
         The array of last time, and the rows at which it has changed: `rows` themselves, or these and a few more. Or
-        another one as in `PodFilter`. Nodes may have become feasible or not.
+        another one as in `PodFilter`, or scores by kind. Nodes may have become feasible or not.
         """
         ...
 

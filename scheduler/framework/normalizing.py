@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.framework.feasible_domains import FeasibleDomains
-from scheduler.framework.interface import Feasible, Rescored
+from scheduler.framework.interface import Feasible
 from scheduler.framework.recalling import Recalled
 from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.row_log import RowLog
@@ -73,7 +73,7 @@ class Stretched:
         lowest = self._feasible.lowest(raw)
         return self._stretch(raw, lowest, self._feasible.highest(raw) - lowest)
 
-    def again(self, raw: Amounts, rows: Sequence[int]) -> Rescored:
+    def again(self, raw: Amounts, rows: Sequence[int]) -> tuple[Scores, Collection[int]]:
         """
         The array of last time, where `raw` is that of last time and changed at these rows; else `of`. See `NodeScorer`.
 

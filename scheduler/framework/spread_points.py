@@ -10,7 +10,7 @@ Source: plugins/podtopologyspread/scoring.go (kubernetes 1.36).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, overload
 
@@ -48,15 +48,6 @@ class Kinds(NamedTuple):
     before: Recalled[Scores] | None
 
 
-class FewKinds(NamedTuple):
-    """`Kinds` so few that numpy would take longer to begin with than Python for all of them."""
-
-    points: list[int]
-    which: Rows | Counts
-    occurring: tuple[int, ...]
-    before: Recalled[Scores]
-
-
 @overload
 def points_of(pods: int, n_domains: int, max_skew: int) -> float: ...
 @overload
@@ -72,7 +63,7 @@ def points_up_to(highest: int, n_domains: int, max_skew: int) -> Fractions:
     return points_of(np.arange(highest + 1), n_domains, max_skew)
 
 
-def emptiest_first(kinds: Kinds | FewKinds, scored: Feasible) -> Scores:
+def emptiest_first(kinds: Kinds, scored: Feasible) -> Scores:
     """
     The emptiest scored node gets 100, the fullest 100 * lowest / highest: int16 array of shape (n_rows,).
 
@@ -81,8 +72,6 @@ def emptiest_first(kinds: Kinds | FewKinds, scored: Feasible) -> Scores:
     """
     if scored.n == 0:
         return np.zeros(len(kinds.which), dtype=np.int16)
-    if isinstance(kinds, FewKinds):
-        return _of_few(kinds)
     lowest, highest = _extremes(kinds, scored)
     if highest == 0:
         return np.full(len(kinds.which), MAX_NODE_SCORE, dtype=np.int16)
@@ -104,26 +93,16 @@ def emptiest_first(kinds: Kinds | FewKinds, scored: Feasible) -> Scores:
     return scores
 
 
-def _of_few(kinds: FewKinds) -> Scores:
-    points, which, occurring, before = kinds
-    some = [points[kind] for kind in occurring]
+def emptiest_kinds_first(points: Sequence[int], occurring: Collection[int]) -> dict[int, int]:
+    """What `emptiest_first` gives to nodes of these kinds, so few that numpy would take longer to begin with."""
+    if not occurring:
+        return {}
+    some = list(map(points.__getitem__, occurring))
     highest = max(some)
     if highest == 0:
-        return np.full(len(which), MAX_NODE_SCORE, dtype=np.int16)
+        return dict.fromkeys(occurring, MAX_NODE_SCORE)
     most = MAX_NODE_SCORE * (highest + min(some))
-    by_kind = dict(zip(occurring, [(most - MAX_NODE_SCORE * one) // highest for one in some], strict=True))
-    # Nodes that are scored by now were of one of these kinds too, or have moved.
-    key = (occurring, *by_kind.values())
-    recalled = before.recall(key)
-    if recalled is None:
-        scores = np.array([by_kind.get(kind, 0) for kind in range(len(points))], dtype=np.int16)
-        scores = scores.take(which, mode="clip")
-        before.keep(key, scores)
-        return scores
-    scores, rows = recalled
-    for row in rows:
-        scores[row] = by_kind.get(which.item(row), 0)
-    return scores
+    return dict(zip(occurring, [(most - MAX_NODE_SCORE * one) // highest for one in some], strict=True))
 
 
 def _extremes(kinds: Kinds, scored: Feasible) -> tuple[int, int]:

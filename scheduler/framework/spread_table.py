@@ -8,24 +8,19 @@ none. A pod that came to a node changes that node's kind and the points of one d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
 
 import numpy as np
 
+from scheduler.framework.by_kind import MAX_KINDS, ByKind
 from scheduler.framework.interface import Feasible
 from scheduler.framework.recalling import Recalled
 from scheduler.framework.spread_constraints import Constraint
 from scheduler.framework.spread_counts import Counted
-from scheduler.framework.spread_points import FewKinds, Kinds, points_of, points_up_to
+from scheduler.framework.spread_points import Kinds, emptiest_kinds_first, points_of, points_up_to
 from scheduler.state.arrays import Amounts, Fractions, Rows, Scores, nearest, rounded
 from scheduler.state.columns import ABSENT
 from scheduler.state.row_log import RowLog
-
-#: Kinds of nodes that are computed one by one.
-_FEW_KINDS: Final = 32
-
-#: Kinds of scored nodes that are listed.
-_FEW_OCCURRING: Final = 64
 
 
 class SpreadTable:
@@ -53,46 +48,44 @@ class SpreadTable:
         #: How many nodes are scored, and the domains that they are in, as the points know them.
         self._n_scored = 0
         self._in_domains: Rows = np.zeros(0, dtype=np.intp)
+        self._per_domain = domains.per_domain()
         #: Counted pods of each domain: its own where a constraint is on nodes, whose kinds tell what has changed.
-        self._totals: Amounts = np.zeros(0, dtype=np.int64)
+        self._totals: Amounts = self._per_domain.totals
         #: The kind of each node, where a constraint is on nodes.
         self._which: Rows | None = None
-        #: How many nodes are of each kind of those that are scored, as of a generation and so many that turned in it.
-        self._n_of: dict[int, int] = {}
-        self._counted: Feasible | None = None
-        self._generation = self._n_seen = 0
-        #: These kinds; None before anybody asks for them, or where they are many.
-        self._occurring: tuple[int, ...] | None = None
 
-    def kinds(self, scored: Feasible, in_domains: Rows) -> Kinds | FewKinds | None:
+    def kinds(self, scored: Feasible, in_domains: Rows) -> Kinds | ByKind | None:
         """
-        As of now, from the counts. O(n_rows).
+        As of now, from the counts; scores where kinds are few. O(n_rows).
 
         None where the table were larger than the number of nodes. `in_domains`: of the scored nodes, the same array
         for the same ones.
         """
-        self._which = self._counted = None
-        return self._told(scored) if self._begin(scored, in_domains) else None
+        self._which = None
+        return self._told() if self._begin(scored, in_domains) else None
 
-    def again(self, scored: Feasible, in_domains: Rows, rows: Sequence[int]) -> Kinds | FewKinds | None:
+    def again(self, scored: Feasible, in_domains: Rows, rows: Sequence[int]) -> Kinds | ByKind | None:
         """The same where pods came only to these rows, or left them, since anything was asked. O(rows)."""
         if not len(self._on_node):
             return self.kinds(scored, in_domains)
         is_known = in_domains is self._in_domains
         if self._which is None:
-            self._totals = self._domains.per_domain().totals
+            if not self._per_domain.follow(self._domains.counts):
+                self._per_domain = self._domains.per_domain()
+                self._totals = self._per_domain.totals
         else:
-            is_known &= self._follow_nodes(scored, rows, self._which)
+            is_known &= self._follow_nodes(rows, self._which) and scored.n == self._n_scored
         if is_known:
             self._follow_domains(rows)
         elif not self._begin(scored, in_domains):
             return None
-        return self._told(scored)
+        return self._told()
 
     def _begin(self, scored: Feasible, in_domains: Rows) -> bool:
         """The points are of now. False where they are too many."""
         nodes, (constraint, _, _, _, _) = self._nodes, self._domains
-        self._totals = self._domains.per_domain().totals
+        self._per_domain = self._domains.per_domain()
+        self._totals = self._per_domain.totals
         on_node: Fractions = np.zeros(1)
         if nodes is not None:
             pods = self._domains.counts.rows(self._n_rows)
@@ -104,28 +97,18 @@ class SpreadTable:
         in_domain = points_of(self._totals, len(in_domains), constraint.max_skew)
         in_domain[ABSENT] = 0.0
         points = rounded(np.add.outer(on_node, in_domain)).ravel()
-        self._points = points.tolist() if len(points) <= _FEW_KINDS else points
+        self._points = points.tolist() if len(points) <= MAX_KINDS else points
         self._on_node, self._n_scored, self._in_domains = on_node, scored.n, in_domains
-        if nodes is None:
-            self._occurring = tuple(in_domains.tolist())
         return True
 
-    def _follow_nodes(self, scored: Feasible, rows: Sequence[int], which: Rows) -> bool:
+    def _follow_nodes(self, rows: Sequence[int], which: Rows) -> bool:
         """
-        Kinds are of now, with the nodes that are of them and the pods in their domains.
+        The kinds of these rows are of now, with the pods in their domains.
 
-        False where the points are not those of so many nodes, or of so many pods as one of them has.
+        False where one of them has more pods than there are points for.
         """
-        if self._counted is scored and self._generation == scored.generation:
-            if len(scored.turned) != self._n_seen:
-                for row, fits in scored.turned[self._n_seen :]:
-                    self._move(which.item(row), 1 if fits else -1)
-                self._n_seen = len(scored.turned)
-        else:
-            self._counted = None
-        is_known = scored.n == self._n_scored
         _, _, counts, counting, _ = self._domains
-        n_ids = self._n_ids
+        n_ids, n_kinds, is_known = self._n_ids, len(self._points), True
         for row in rows:
             before = which.item(row)
             more = (counts.at(row) - before // n_ids) * n_ids
@@ -134,21 +117,9 @@ class SpreadTable:
             which[row] = kind = before + more
             if counting.item(row):
                 self._totals[before % n_ids] += more // n_ids
-            if kind >= len(self._points):
+            if kind >= n_kinds:
                 is_known = False
-            if scored.mask.item(row):
-                self._move(before, -1)
-                self._move(kind, 1)
         return is_known
-
-    def _move(self, kind: int, n_nodes: int) -> None:
-        """So many more scored nodes are of the kind."""
-        n_before = self._n_of.get(kind, 0)
-        self._n_of[kind] = n_after = n_before + n_nodes
-        if not (n_before and n_after):
-            self._occurring = None
-            if not n_after:
-                del self._n_of[kind]
 
     def _follow_domains(self, rows: Sequence[int]) -> None:
         """The points of the domains of these rows are of now. O(rows * len(on_node))."""
@@ -165,23 +136,16 @@ class SpreadTable:
             else:
                 points[kind :: self._n_ids] = rounded(self._on_node + in_domain)
 
-    def _told(self, scored: Feasible) -> Kinds | FewKinds:
-        which = self._ids if self._nodes is None else self._of_nodes(scored)
-        if isinstance(self._points, list) and self._occurring is not None:
-            return FewKinds(self._points, which, self._occurring, self._before)
-        return Kinds(np.asarray(self._points), which, self._occurring, self._before)
+    def _told(self) -> Kinds | ByKind:
+        which = self._ids if self._nodes is None else self._of_nodes()
+        points = self._points
+        if isinstance(points, list):
+            return ByKind(which, partial(emptiest_kinds_first, points))
+        return Kinds(points, which, self._in_domains.tolist() if self._nodes is None else None, self._before)
 
-    def _of_nodes(self, scored: Feasible) -> Rows:
-        """The kind of each node; which kinds there are is known afterwards, where they are few."""
+    def _of_nodes(self) -> Rows:
+        """The kind of each node."""
         if self._which is None:
             pods = self._domains.counts.rows(self._n_rows)
             self._which = np.multiply(pods, self._n_ids, dtype=np.intp) + self._ids
-        if self._counted is None:
-            n_of = scored.count(self._which, len(self._points))
-            kinds = np.flatnonzero(n_of)
-            self._n_of = dict(zip(kinds.tolist(), n_of.take(kinds).tolist(), strict=True))
-            self._occurring = None
-            self._counted, self._generation, self._n_seen = scored, scored.generation, len(scored.turned)
-        if self._occurring is None and len(self._n_of) <= _FEW_OCCURRING:
-            self._occurring = tuple(self._n_of)
         return self._which

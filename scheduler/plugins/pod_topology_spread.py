@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.framework.by_kind import MAX_KINDS, ByKind
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.feasible_domains import FeasibleDomains
 from scheduler.framework.feature_gates import FeatureGates
@@ -30,7 +31,7 @@ from scheduler.framework.spread_constraints import (
     reads_own_values,
 )
 from scheduler.framework.spread_counts import Counted, counted
-from scheduler.framework.spread_points import FewKinds, Kinds, emptiest_first, points_of, points_up_to
+from scheduler.framework.spread_points import Kinds, emptiest_first, points_of, points_up_to
 from scheduler.framework.spread_table import SpreadTable
 from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable, unschedulable
 from scheduler.model.nodes import Node, Workload
@@ -362,9 +363,11 @@ class _SpreadScorer:
         """Whether no scored node can lack the label."""
         return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
 
-    def normalized(self, raw: Kinds | FewKinds) -> Scores:
+    def normalized(self, raw: Kinds) -> Scores:
         """Ignored nodes get 0 (scoring.go, NormalizeScore)."""
-        scores = emptiest_first(raw, self._scored)
+        return self._without_ignored(emptiest_first(raw, self._scored))
+
+    def _without_ignored(self, scores: Scores) -> Scores:
         return scores if self._scored is self._feasible else np.where(self._scored.mask, scores, 0)
 
     def again(self, rows: Sequence[int]) -> Rescored:
@@ -374,6 +377,11 @@ class _SpreadScorer:
         table, kinds = self._table, None
         if table is not None:
             kinds = table.again(self._scored, self._domains[table.topology_key], rows)
+        if isinstance(kinds, ByKind):
+            if self._scored is self._feasible:
+                return kinds, rows
+            kinds.among(self._scored.kinds(kinds.which, MAX_KINDS))
+            return self._without_ignored(kinds.on_nodes()), rows
         return self.normalized(self.raw() if kinds is None else kinds), rows
 
 

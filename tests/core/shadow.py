@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from scheduler.core.decide import Placement, decided
@@ -10,6 +12,9 @@ from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
 from scheduler.state.snapshot import Snapshot
+
+#: Holds every weighted score.
+_WIDEST: Final = np.dtype(np.int64)
 
 
 class _First:
@@ -30,13 +35,14 @@ def check(pod: Pod, snapshot: Snapshot, profile: Profile, repeated: Placement) -
 def _same(name: str, repeated: Standings, anew: Standings) -> None:
     mask = anew.feasible.mask
     assert np.array_equal(repeated.feasible.mask, mask), name
-    assert repeated.leaders.tolist() == anew.leaders.tolist(), name
-    assert repeated.chosen in repeated.leaders, name
-    assert np.array_equal(repeated.totals[mask], anew.totals[mask]), name
+    assert repeated.leaders.rows.tolist() == anew.leaders.rows.tolist(), name
+    assert repeated.leaders.total == anew.leaders.total, name
+    assert repeated.chosen in repeated.leaders.rows, name
+    assert np.array_equal(repeated.totals()[mask], anew.totals()[mask]), name
     by_plugin = {one.plugin: one for one in anew.scores}
     for one in repeated.scores:
         # A plugin whose terms reach no node any more is skipped by who decides anew.
         other = by_plugin.get(one.plugin)
-        wanted = np.zeros(int(mask.sum())) if other is None else other.scores[mask]
-        assert np.array_equal(one.scores[mask], wanted), (name, one.plugin)
+        wanted = np.zeros(int(mask.sum())) if other is None else other.weighted(_WIDEST)[mask]
+        assert np.array_equal(one.weighted(_WIDEST)[mask], wanted), (name, one.plugin)
     assert dict(repeated.rejected()) == dict(anew.rejected()), name

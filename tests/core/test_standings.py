@@ -73,7 +73,7 @@ def test_nodes_stand_by_their_weighted_scores(weights: dict[str, int]):
     standings = _standings(subject, _pod("new"))
     totals = [
         sum(weight * scores.item(row) for _, weight, scores, _ in standings.scores)
-        for row in range(len(standings.totals))
+        for row in range(len(standings.totals()))
     ]
     feasible = [row for row in range(6) if standings.feasible.mask[row]]
     assert len(feasible) == 5
@@ -82,7 +82,7 @@ def test_nodes_stand_by_their_weighted_scores(weights: dict[str, int]):
         assert ranked[0][0] == standings.chosen
         assert sorted(total for _, total in ranked) == sorted(totals[row] for row in feasible)[-n_most:]
         assert [totals[row] for row, _ in ranked] == [total for _, total in ranked]
-    assert [standings.totals.item(row) for row in feasible] == [totals[row] for row in feasible]
+    assert [standings.totals().item(row) for row in feasible] == [totals[row] for row in feasible]
 
 
 def test_scores_that_wrapped_fail_the_cycle():
@@ -122,7 +122,7 @@ def test_a_spec_of_several_label_sets_is_scored_for_each():
 
     def scores(subject: ProductSubject, app: str) -> list[list[int]]:
         standings = _standings(subject, _pod("new", labels={"app": app}, affinity=affinity))
-        return [scored.tolist() for _, _, scored, _ in standings.scores]
+        return [[scored.scores.item(row) for row in range(4)] for scored in standings.scores]
 
     def cluster() -> ProductSubject:
         subject = ProductSubject(None)

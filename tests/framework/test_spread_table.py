@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from scheduler.framework.by_kind import MAX_KINDS, ByKind
 from scheduler.framework.feasible_domains import FeasibleDomains
 from scheduler.framework.interface import Feasible
 from scheduler.framework.spread_constraints import Constraint
@@ -82,7 +83,11 @@ def test_the_scores_are_those_of_a_recount(*, by_node: bool, seed: int) -> None:
             kinds = table.again(feasible, domains.ids(), list(dict.fromkeys(rows)))
         if kinds is not None:
             n_tables += 1
-            scores = emptiest_first(kinds, feasible)
+            if isinstance(kinds, ByKind):
+                kinds.among(feasible.kinds(kinds.which, MAX_KINDS))
+                scores = kinds.on_nodes()
+            else:
+                scores = emptiest_first(kinds, feasible)
             expected = _expected(pods, zones, feasible.mask.tolist(), by_node=by_node)
             assert {row: scores.item(row) for row in expected} == expected
             assert scores.min() >= 0
