@@ -16,6 +16,9 @@ from scheduler.state.snapshot import Snapshot
 #: Holds every weighted score.
 _WIDEST: Final = np.dtype(np.int64)
 
+#: Nodes that are ranked, as many as a record has and one more.
+_N_RANKED: Final = 4
+
 
 class _First:
     """Draws the first: who is drawn is not compared, among whom is."""
@@ -39,6 +42,9 @@ def _same(name: str, repeated: Standings, anew: Standings) -> None:
     assert repeated.leaders.total == anew.leaders.total, name
     assert repeated.chosen in repeated.leaders.rows, name
     assert np.array_equal(repeated.totals()[mask], anew.totals()[mask]), name
+    ranked = repeated.leading(_N_RANKED)
+    assert [total for _, total in ranked] == [total for _, total in anew.leading(_N_RANKED)], name
+    assert [total for _, total in ranked] == [anew.totals().item(row) for row, _ in ranked], name
     by_plugin = {one.plugin: one for one in anew.scores}
     for one in repeated.scores:
         # A plugin whose terms reach no node any more is skipped by who decides anew.
