@@ -4,15 +4,21 @@ Rollouts with soft spread constraints, whose scores are by kinds of nodes: besid
 That a repeated decision is the same as one made anew is said by conftest; here is drawn what happens in between.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 
 from scheduler.core.kept import Kept
 from scheduler.core.kind_totals import KindTotals
+from scheduler.framework.by_kind import ByKind
+from scheduler.framework.interface import Candidate, Feasible, PreScored, Rescored
 from scheduler.framework.profile import Weighted
 from scheduler.model.pods import Pod
+from scheduler.state.arrays import Scores
+from scheduler.state.snapshot import Snapshot
 from tests import build
 from tests.build import HOSTNAME, ZONE, Json
 from tests.driving import NAME, Driver, bind_of
@@ -102,3 +108,84 @@ def test_a_rollout_is_decided_as_each_pod_would_be_anew(
         assert not by_kind
     elif "near" not in rollout:
         assert len(by_kind) > 50
+
+
+class _Turn:
+    """What the scorers below go by, one further before each pod."""
+
+    number = 0
+
+
+class _ByZone:
+    """Scores by zone, whose numbers as kinds are others every few turns: told by another array then."""
+
+    def __init__(self, turn: _Turn) -> None:
+        self._turn = turn
+        zones = np.arange(_N_NODES) % 2
+        self._numbered = (zones, 1 - zones)
+
+    def raw(self) -> ByKind:
+        number, swapped = self._turn.number, self._turn.number // 3 % 2
+        return ByKind(
+            self._numbered[swapped],
+            lambda kinds: {kind: 20 + (number + (kind ^ swapped)) % 2 * 30 for kind in kinds},
+        )
+
+    def normalized(self, raw: ByKind) -> Scores:
+        raw.among((0, 1))
+        return raw.on_nodes()
+
+    def again(self, rows: Sequence[int]) -> Rescored:
+        return self.raw(), rows
+
+
+class _AtOneNode:
+    """Scores that move at a node to which no pod came."""
+
+    def __init__(self, turn: _Turn) -> None:
+        self._turn = turn
+        self._scores = np.full(_N_NODES, 50, dtype=np.int16)
+
+    def raw(self) -> Scores:
+        self._scores[5] = self._turn.number % 7
+        return self._scores
+
+    def normalized(self, raw: Scores) -> Scores:
+        return raw
+
+    def again(self, rows: Sequence[int]) -> Rescored:
+        return self.raw(), [*rows, 5]
+
+
+class _Made:
+    """A plugin whose scorer is made by the turn."""
+
+    def __init__(self, name: str, made: type[_ByZone] | type[_AtOneNode], turn: _Turn) -> None:
+        self.name, self._made, self._turn = name, made, turn
+
+    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        del candidate, snapshot, feasible
+        return self._made(self._turn)
+
+
+@pytest.mark.parametrize("weight", [2, 2**26])
+def test_plugins_may_do_all_that_a_scorer_may(weight: int, by_kind: list[KindTotals]) -> None:
+    """Zones close in turn, kinds get other numbers, and a node is liked more or less that nobody came to."""
+    turn, driver = _Turn(), Driver()
+    profiles = driver.profiles
+    assert isinstance(profiles, dict)
+    made = (
+        Weighted(_Made("ByZone", _ByZone, turn), weight),
+        Weighted(_Made("AtOneNode", _AtOneNode, turn), 1),
+    )
+    profiles[NAME] = replace(profiles[NAME], scorers=made)
+    for index in range(_N_NODES):
+        driver.node(f"n{index}", labels={ZONE: f"z{index % 2}", HOSTNAME: f"n{index}"})
+    for number in range(60):
+        closing = [driver.pod(f"db-{number}", node=f"n{number % 2}", labels=_DB)] if number % 4 < 2 else []
+        turn.number += 1
+        pod = driver.pod(f"web-{number}", labels=_WEB, affinity=_FAR)
+        driver.confirm(pod, bind_of(driver.cycle()).node_name)
+        for other in closing:
+            driver.lose(other)
+    assert (len(by_kind) > 30) == (weight == 2)
