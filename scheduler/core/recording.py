@@ -54,7 +54,8 @@ def decision_record(placement: Placement, nodes: NodeTable) -> str:
     Cost: see `Standings.leading`; 10 µs at 5,000 nodes.
     """
     top = ranked_nodes(placement.standings, nodes, _N_TOP)
-    rejected = dict(placement.standings.rejected())
+    # In an order of their own: repeated decisions find reasons in another one than those made anew.
+    rejected = dict(sorted(placement.standings.rejected().items()))
     while True:
         record = DecisionRecord(_VERSION, placement.n_evaluated, placement.n_feasible, top, rejected)
         encoded = _ENCODER.encode(record)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
+from dataclasses import replace
+from functools import partial
 
 import msgspec
 import pytest
@@ -85,6 +88,17 @@ def test_a_record_counts_nodes_by_the_reason_that_refused_them_first() -> None:
     assert record is not None
     assert record.rejected == {"node(s) had untolerated taint(s)": 2, "Insufficient cpu": 1}
     assert record.feasible == 2
+
+
+def test_a_record_is_the_same_text_in_whatever_order_reasons_were_met() -> None:
+    placement, state = placed([build.node("a"), build.node("b")], build.pod())
+    reasons = {"Too many pods": 2, "Insufficient cpu": 1}
+    texts = set()
+    for order in (list(reasons), sorted(reasons)):
+        counted: partial[Counter[str]] = partial(Counter, {reason: reasons[reason] for reason in order})
+        standings = replace(placement.standings, rejected=counted)
+        texts.add(decision_record(replace(placement, standings=standings), state.nodes))
+    assert len(texts) == 1
 
 
 def test_where_one_node_alone_is_feasible_nothing_was_scored() -> None:
