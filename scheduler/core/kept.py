@@ -14,7 +14,7 @@ import numpy as np
 from scheduler.core.decide import Placement, placed
 from scheduler.core.kind_totals import KindTotals
 from scheduler.core.standings import Chance, Leaders, Scored, Standings
-from scheduler.framework.by_kind import MAX_KINDS, ByKind
+from scheduler.framework.by_kind import ByKind
 from scheduler.framework.interface import LEAST, MOST, PodFilter, reads_pods
 from scheduler.framework.observer import Observer
 from scheduler.framework.recalling import Recalled
@@ -280,7 +280,7 @@ class Kept:
     def _on_nodes(self, scores: ByKind) -> Scores:
         """The scores of nodes: the array of before, brought up to date, where those of kinds are as they were then."""
         which = scores.which
-        of = scores.among(self._feasible.kinds(which, MAX_KINDS))
+        of = scores.among(self._feasible.kinds(which))
         key = (id(which), *of.items())
         recalled = self._on_nodes_before.recall(key)
         if recalled is None:
@@ -294,11 +294,17 @@ class Kept:
 
     def _totals(self) -> Scores:
         """As of this decision: array of shape (n_rows,), the least of its numbers on rows that are not feasible."""
-        if self._by_kind is None:
-            return self._summed.totals
-        one = self._scores[self._unsteady_at[0]]
-        assert isinstance(one.scores, ByKind)  # noqa: S101  (what `_score` found)
-        return self._by_kind.totals(one.scores, one.weight)
+        return self._summed.totals if self._by_kind is None else self._sum()
+
+    def _sum(self) -> Scores:
+        """Everybody's totals added up: a fresh array as `_totals` has it. O(n_rows)."""
+        totals = self._steady_sum()
+        for index in self._unsteady_at:
+            totals = totals + self._scores[index].weighted(totals.dtype)
+        if not self._unsteady_at:
+            totals = totals.copy()
+        self._passed.rule_out_others(totals)
+        return totals
 
     def _steady_sum(self) -> Scores:
         """The sum of the steady scores, whoever is feasible. O(n_rows) when it is asked for the first time."""
@@ -316,13 +322,7 @@ class Kept:
         if recalled is not None:
             self._summed, rows = recalled
             return rows
-        totals = self._steady_sum()
-        for one in unsteady:
-            totals = totals + one.weighted(totals.dtype)
-        if not unsteady:
-            totals = totals.copy()
-        self._passed.rule_out_others(totals)
-        self._summed = _Summed(self._passed, unsteady, totals)
+        self._summed = _Summed(self._passed, unsteady, self._sum())
         self._summed_before.keep(key, self._summed)
         return ()
 

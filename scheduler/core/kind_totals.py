@@ -35,7 +35,6 @@ class KindTotals:
         """As of now; `sums` must be of a type that `can_tell`. O(n_rows log n_rows), 0.1 ms at 5,000 nodes."""
         #: Held, since it is by their identity that these totals are found again.
         self.mask, self.which = mask, which
-        self._dtype = sums.dtype
         wider = _WIDER[sums.dtype]
         #: Where who did not pass is, which is no place.
         self._outside = int(LEAST[wider])
@@ -87,12 +86,6 @@ class KindTotals:
         for place in best[1:]:
             leading |= self._places == place
         return Leaders(leading.nonzero()[0], most)
-
-    def totals(self, scores: ByKind, weight: int) -> Scores:
-        """Array of shape (n_rows,), the least of its numbers for who did not pass. O(n_rows)."""
-        dtype = self._dtype
-        totals = (self._places // MAX_KINDS).astype(dtype) + weight * scores.on_nodes().astype(dtype)
-        return np.where(self.mask, totals, LEAST[dtype]).astype(dtype)
 
     def _leave(self, place: int) -> None:
         """Nobody is in the place any more."""

@@ -131,9 +131,9 @@ class Feasible:
         counts[0] -= n_others
         return counts
 
-    def kinds(self, which: Rows, n_kinds: int) -> list[int]:
-        """Those of so many kinds that feasible nodes are of, in ascending order. Costs as `count`."""
-        found: list[int] = np.flatnonzero(self.count(which, n_kinds)).tolist()
+    def kinds(self, which: Rows) -> list[int]:
+        """The kinds that feasible nodes are of, in ascending order. Costs as `count`."""
+        found: list[int] = np.flatnonzero(self.count(which, 1)).tolist()
         return found
 
     def rule_out_others(self, amounts: Scores) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.by_kind import MAX_KINDS, ByKind
+from scheduler.framework.by_kind import ByKind
 from scheduler.framework.events import Action, Hint, Registration, Resource, never
 from scheduler.framework.feasible_domains import FeasibleDomains
 from scheduler.framework.feature_gates import FeatureGates
@@ -380,7 +380,7 @@ class _SpreadScorer:
         if isinstance(kinds, ByKind):
             if self._scored is self._feasible:
                 return kinds, rows
-            kinds.among(self._scored.kinds(kinds.which, MAX_KINDS))
+            kinds.among(self._scored.kinds(kinds.which))
             return self._without_ignored(kinds.on_nodes()), rows
         return self.normalized(self.raw() if kinds is None else kinds), rows
 

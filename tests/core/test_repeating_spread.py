@@ -85,8 +85,8 @@ def by_kind(monkeypatch: pytest.MonkeyPatch) -> list[KindTotals]:
     looked_at: list[KindTotals] = []
     count = Kept._count_kinds
 
-    def counted(*args: object) -> KindTotals:
-        looked_at.append(count(*args))  # type: ignore[arg-type]
+    def counted(kept: Kept, scores: ByKind, rows: Sequence[int]) -> KindTotals:
+        looked_at.append(count(kept, scores, rows))
         return looked_at[-1]
 
     monkeypatch.setattr(Kept, "_count_kinds", counted)

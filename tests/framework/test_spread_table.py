@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from scheduler.framework.by_kind import MAX_KINDS, ByKind
+from scheduler.framework.by_kind import ByKind
 from scheduler.framework.feasible_domains import FeasibleDomains
 from scheduler.framework.interface import Feasible
 from scheduler.framework.spread_constraints import Constraint
@@ -84,7 +84,7 @@ def test_the_scores_are_those_of_a_recount(*, by_node: bool, seed: int) -> None:
         if kinds is not None:
             n_tables += 1
             if isinstance(kinds, ByKind):
-                kinds.among(feasible.kinds(kinds.which, MAX_KINDS))
+                kinds.among(feasible.kinds(kinds.which))
                 scores = kinds.on_nodes()
             else:
                 scores = emptiest_first(kinds, feasible)
