@@ -16,6 +16,7 @@ from scheduler.framework.feasible_domains import FeasibleDomains
 from scheduler.framework.interface import Feasible
 from scheduler.framework.recalling import Recalled
 from scheduler.state.arrays import Amounts, Scores
+from scheduler.state.columns import LabelColumn
 from scheduler.state.row_log import RowLog
 from scheduler.state.sums import InDomains
 
@@ -52,12 +53,15 @@ class Stretched:
     Division first, truncated: 29 of 100 gives 28, not 29 (interpodaffinity/scoring.go, NormalizeScore).
     """
 
-    def __init__(self, feasible: Feasible, moved: RowLog) -> None:
+    def __init__(self, feasible: Feasible) -> None:
         """Nothing is stretched yet. `feasible`: the nodes that count, as they are at each call."""
         self._feasible = feasible
         self._domains: FeasibleDomains | None = None
-        #: By the scores of the domains. Nodes stay in their domains, wherever pods come and go.
-        self._before: Recalled[Scores] = Recalled(moved)
+        #: By the scores of the domains. Nodes stay in their domains, wherever pods come and go: no row is ever stale.
+        self._before: Recalled[Scores] = Recalled(RowLog())
+        #: The last ones; None before there are any.
+        self._of_domains: tuple[int, ...] | None = None
+        self._by_domain: Scores = np.zeros(0, dtype=np.int16)
         self._generation = feasible.generation
         self._raw: Amounts | None = None
         self._lowest = self._span = 0
@@ -118,22 +122,25 @@ class Stretched:
         if self._domains is None or self._domains.column is not column:
             # The last pods that were counted by another topology key may be gone.
             self._domains = FeasibleDomains(column, self._feasible)
+            self._of_domains = None
             self._before.forget()
         # Not what `again` knows, should some sums be of nodes the next time.
         self._raw = None
-        among = [amounts.item(domain) for domain in self._domains.ids().tolist()]
-        lowest, highest = min(among), max(among)
-        span = highest - lowest
+        in_domain: list[int] = amounts.tolist()
+        among = [in_domain[domain] for domain in self._domains.ids().tolist()]
+        lowest = min(among)
+        span = max(among) - lowest
         # Pods that have to be in one domain find the same sum everywhere.
-        key = tuple([_score(amount - lowest, span) for amount in amounts.tolist()]) if span else ()
-        recalled = self._before.recall(key)
-        if recalled is not None:
-            return recalled[0]
-        n_rows = len(self._feasible.mask)
-        by_domain = np.array(key or [0] * len(amounts), dtype=np.int16)
-        scores = by_domain.take(column.ids[:n_rows], mode="clip")
-        self._before.keep(key, scores)
-        return scores
+        of_domains = tuple([_score(amount - lowest, span) for amount in in_domain]) if span else ()
+        if of_domains != self._of_domains:
+            self._of_domains = of_domains
+            recalled = self._before.recall(of_domains)
+            if recalled is None:
+                self._by_domain = _taken(of_domains or [0] * len(amounts), column, len(self._feasible.mask))
+                self._before.keep(of_domains, self._by_domain)
+            else:
+                self._by_domain, _ = recalled
+        return self._by_domain
 
     def _extremes_again(self, raw: Amounts, rows: Sequence[int]) -> tuple[int, int]:
         """The lowest sum and the span now that these rows have others: looked up only where one may have had it."""
@@ -163,6 +170,11 @@ class Stretched:
         is_small = span < min(len(raw), _TABLE_SIZE)
         self._scores = _up_to(span).take(above, mode="clip") if is_small else _stretched(above, span)
         return self._scores
+
+
+def _taken(of_domains: Sequence[int], column: LabelColumn, n_rows: int) -> Scores:
+    """Scores by domain as scores of nodes."""
+    return np.array(of_domains, dtype=np.int16).take(column.ids[:n_rows], mode="clip")
 
 
 def _score(above: int, span: int) -> int:

@@ -48,9 +48,8 @@ class SpreadTable:
         #: How many nodes are scored, and the domains that they are in, as the points know them.
         self._n_scored = 0
         self._in_domains: Rows = np.zeros(0, dtype=np.intp)
-        self._per_domain = domains.per_domain()
         #: Counted pods of each domain: its own where a constraint is on nodes, whose kinds tell what has changed.
-        self._totals: Amounts = self._per_domain.totals
+        self._totals: Amounts = domains.per_domain().totals
         #: The kind of each node, where a constraint is on nodes.
         self._which: Rows | None = None
 
@@ -70,9 +69,7 @@ class SpreadTable:
             return self.kinds(scored, in_domains)
         is_known = in_domains is self._in_domains
         if self._which is None:
-            if not self._per_domain.follow(self._domains.counts):
-                self._per_domain = self._domains.per_domain()
-                self._totals = self._per_domain.totals
+            self._totals = self._domains.per_domain().totals
         else:
             is_known &= self._follow_nodes(rows, self._which) and scored.n == self._n_scored
         if is_known:
@@ -84,8 +81,7 @@ class SpreadTable:
     def _begin(self, scored: Feasible, in_domains: Rows) -> bool:
         """The points are of now. False where they are too many."""
         nodes, (constraint, _, _, _, _) = self._nodes, self._domains
-        self._per_domain = self._domains.per_domain()
-        self._totals = self._per_domain.totals
+        self._totals = self._domains.per_domain().totals
         on_node: Fractions = np.zeros(1)
         if nodes is not None:
             pods = self._domains.counts.rows(self._n_rows)

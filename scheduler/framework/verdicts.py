@@ -75,17 +75,17 @@ class Refusals:
     """
     Which nodes a plugin refuses and why: as codes, or as rules of which codes are made for who reads them.
 
-    `statuses`: what the plugin says; a node has one of them, or none where it fits.
+    A node has one of the `statuses`, or none where it fits.
     """
 
-    __slots__ = ("_codes", "_n_by_code", "_rules", "statuses")
+    __slots__ = ("_codes", "_n_by_code", "_rules", "_statuses")
 
     def __init__(self, codes: Codes, statuses: Sequence[Status], n_by_code: Sequence[int] = ()) -> None:
         """See `codes`. `n_by_code`: how many of all rows have each code, where that is known."""
         self._codes: Codes | None = codes
-        self._rules: Sequence[Mask] = ()
+        self._rules: Sequence[tuple[Mask, Status]] = ()
         self._n_by_code = n_by_code
-        self.statuses = statuses
+        self._statuses = statuses
 
     @classmethod
     def by_rule(cls, rules: Sequence[tuple[Mask, Status]]) -> Refusals:
@@ -96,9 +96,8 @@ class Refusals:
         """
         refusals = cls.__new__(cls)
         refusals._codes = None
-        refusals._n_by_code = ()
-        refusals._rules = [kept for kept, _ in rules]
-        refusals.statuses = [status for _, status in rules]
+        refusals._n_by_code = refusals._statuses = ()
+        refusals._rules = rules
         return refusals
 
     @classmethod
@@ -107,12 +106,17 @@ class Refusals:
         return cls.by_rule([(~refused, status)])
 
     @property
+    def statuses(self) -> Sequence[Status]:
+        """What the plugin says: of each rule, or of each code from 1 on."""
+        return [status for _, status in self._rules] if self._rules else self._statuses
+
+    @property
     def codes(self) -> Codes:
         """Integers of shape (n_rows,): 0 where the node fits, i where it is refused with `statuses[i - 1]`."""
         if self._codes is None:
-            self._codes = np.zeros(len(self._rules[0]), dtype=np.uint8)
+            self._codes = np.zeros(len(self._rules[0][0]), dtype=np.uint8)
             for code in range(len(self._rules), 0, -1):
-                np.putmask(self._codes, ~self._rules[code - 1], code)
+                np.putmask(self._codes, ~self._rules[code - 1][0], code)
         return self._codes
 
     def counts(self, rows: Mask, n: int) -> Iterator[tuple[Status, int]]:
@@ -126,7 +130,8 @@ class Refusals:
         Cost at 5,000 nodes: 1 µs a rule, or where the rows are all that are refused and it is known how many have each
         code; else 3 µs for few rows or for each status that occurs, 10 µs for any number.
         """
-        if len(self.statuses) == 1:
+        statuses = self.statuses
+        if len(statuses) == 1:
             n_of: Sequence[int] = [n]
         elif sum(self._n_by_code[1:]) == n:
             n_of = self._n_by_code[1:]
@@ -134,21 +139,23 @@ class Refusals:
             n_of = _broken_first(self._rules, rows, n)
         else:
             n_of = _coded(self.codes, rows, n)
-        return ((status, n) for status, n in zip(self.statuses, n_of, strict=False) if n)
+        return ((status, n) for status, n in zip(statuses, n_of, strict=False) if n)
 
     def status_at(self, row: int) -> Status | None:
         """Why the row is refused, None where it fits."""
-        if self._codes is None:
-            broken = (s for kept, s in zip(self._rules, self.statuses, strict=True) if not kept.item(row))
-            return next(broken, None)
-        code = self._codes.item(row)
-        return None if code == 0 else self.statuses[code - 1]
+        if self._codes is not None:
+            code = self._codes.item(row)
+            return None if code == 0 else self.statuses[code - 1]
+        for kept, status in self._rules:
+            if not kept.item(row):
+                return status
+        return None
 
 
-def _broken_first(rules: Sequence[Mask], rows: Mask, n: int) -> list[int]:
+def _broken_first(rules: Sequence[tuple[Mask, Status]], rows: Mask, n: int) -> list[int]:
     """For each rule how many of the rows keep all before it, and not it; who keeps all but the last breaks that."""
     n_of = []
-    for kept in rules[:-1]:
+    for kept, _ in rules[:-1]:
         rows = rows & kept
         n_left = int(np.count_nonzero(rows))
         n_of.append(n - n_left)

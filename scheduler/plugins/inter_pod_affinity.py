@@ -50,7 +50,7 @@ from scheduler.state.arrays import Amounts, Mask, Scores
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
-from scheduler.state.row_counts import RowCounts
+from scheduler.state.row_counts import Threshold
 from scheduler.state.selection import MAX_COUNTED, LabelSet
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import InDomains, KeptSums, Selected, Sum, Weighted
@@ -148,7 +148,7 @@ class InterPodAffinity:
         against = self._forbidding_terms(candidate, snapshot)
         if not against and asked.required is None and not asked.anti:
             return SKIP
-        undisputed = partial(self._undisputed, candidate, snapshot, against)
+        undisputed = partial(self._undisputed, candidate, snapshot, against) if against else None
         node_filter = _AffinityFilter(candidate, snapshot, asked, undisputed)
         return node_filter if node_filter.asks_anything else SKIP_FOR_NOW
 
@@ -211,13 +211,11 @@ class InterPodAffinity:
         self, candidate: Candidate, snapshot: Snapshot, against: Sequence[Weighted]
     ) -> Mask | None:
         """Nodes in whose domains no pod's anti-affinity keeps this one out; None where that is so of all of them."""
-        if not against:
-            return None
         limits = candidate.label_set.limits
         if len(against) == 1 and not limits:
-            ((term, _),) = against
-            if term.counts.few(snapshot.n_rows) is None:
-                near = snapshot.reached(term.counts, term.topology_key, 1)
+            term, n_rows = against[0][0], snapshot.n_rows
+            if term.counts.few(n_rows) is None:
+                near = term.counts.reached(snapshot.column(term.topology_key), 1, n_rows)
                 return near.below if near.n else None
         if any(limit.marks for limit in limits):
             self._kept_out_by_limits.add(candidate.pod.spec)
@@ -340,19 +338,20 @@ class _AffinityFilter:
         candidate: Candidate,
         snapshot: Snapshot,
         asked: _Asked,
-        undisputed: Callable[[], Mask | None],
+        undisputed: Callable[[], Mask | None] | None,
     ) -> None:
         self._candidate = candidate
         self._snapshot = snapshot
         self._n_rows = snapshot.n_rows
         self._required = asked.required
         #: Whom the terms select, with the column of the topology key: no other until something else than pods changes.
-        self._near: list[tuple[RowCounts, LabelColumn]] = []
+        self._near: list[tuple[Threshold, LabelColumn]] = []
         if asked.required is not None:
             counts = snapshot.selected(asked.required)
-            self._near = [(counts, snapshot.column(key)) for key in asked.required_keys]
+            columns = [snapshot.column(key) for key in asked.required_keys]
+            self._near = [(Threshold(counts, column, 1, self._n_rows), column) for column in columns]
         self._far = [
-            (snapshot.selected(matcher), snapshot.column(key), max_pods)
+            Threshold(snapshot.selected(matcher), snapshot.column(key), max_pods, self._n_rows)
             for matcher, key, max_pods in asked.anti
         ]
         self._undisputed = undisputed
@@ -375,23 +374,25 @@ class _AffinityFilter:
 
     def _rules(self) -> Rules:
         """In the order of the three; a rule of several keys or terms is several."""
-        n_rows = self._n_rows
-        rules: list[tuple[Mask, Status]] = []
-        if self._required is not None:
-            rules += [(met, AFFINITY_NOT_MET) for met in self._affinity_met(self._required)]
-        for counts, column, max_pods in self._far:
-            rules.append((counts.reached(column, max_pods, n_rows).below, ANTI_AFFINITY_BROKEN))
-        undisputed = self._undisputed()
-        if undisputed is not None:
-            rules.append((undisputed, EXISTING_ANTI_AFFINITY_BROKEN))
+        undisputed = self._undisputed
+        rules = [] if self._required is None else self._affinity_met(self._required)
+        for threshold in self._far:
+            rules.append((threshold.reached().below, ANTI_AFFINITY_BROKEN))
+        mask = None if undisputed is None else undisputed()
+        if mask is not None:
+            rules.append((mask, EXISTING_ANTI_AFFINITY_BROKEN))
         return rules
 
-    def _affinity_met(self, required: PodMatcher) -> list[Mask]:
-        near = [counts.reached(column, 1, self._n_rows) for counts, column in self._near]
-        if any(one.n for one in near) or not self._matches_itself(required):
-            return [one.mask for one in near]
+    def _affinity_met(self, required: PodMatcher) -> list[tuple[Mask, Status]]:
+        rules, n_met = [], 0
+        for threshold, _ in self._near:
+            met = threshold.reached()
+            n_met += met.n
+            rules.append((met.mask, AFFINITY_NOT_MET))
+        if n_met or not self._matches_itself(required):
+            return rules
         # First pod of a group: no pod matches in any domain of any key, and this one would.
-        return [column.ids[: self._n_rows] != ABSENT for _, column in self._near]
+        return [(column.ids[: self._n_rows] != ABSENT, AFFINITY_NOT_MET) for _, column in self._near]
 
     def _matches_itself(self, required: PodMatcher) -> bool:
         pod = self._candidate.pod
@@ -407,7 +408,7 @@ class _AffinityScorer:
         raw = _added([one.amounts for one in self._sums])
         self.reaches_any = raw is not None
         self._raw = np.zeros(snapshot.n_rows, dtype=np.int64) if raw is None else raw
-        self._stretched = Stretched(feasible, snapshot.nodes.moved)
+        self._stretched = Stretched(feasible)
 
     def raw(self) -> Amounts:
         """int64 array of shape (n_rows,), may be negative; not to be written to."""
@@ -423,12 +424,12 @@ class _AffinityScorer:
         raw: Amounts | InDomains | None
         if len(self._sums) == 1:
             raw = self._sums[0].again(n_rows)
+            if isinstance(raw, InDomains):
+                return self._stretched.in_domains(raw), rows
         else:
             # One sum may do for all terms now that there are more of these pods.
             self._sums = self._sums_anew()
             raw = _added([one.amounts for one in self._sums])
-        if isinstance(raw, InDomains):
-            return self._stretched.in_domains(raw), rows
         return self._stretched.again(np.zeros(n_rows, dtype=np.int64) if raw is None else raw, rows)
 
 

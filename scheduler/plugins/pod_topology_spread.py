@@ -239,10 +239,12 @@ def _within_skew(one: Counted, n_rows: int) -> Mask:
     domains than minDomains the emptiest domain counts as empty.
     """
     constraint, column, counts, counting, selects = one
-    per_domain = one.per_domain()
+    per_domain = counts.per_domain(column, n_rows, counting)
     floor = 0 if len(per_domain.domains) < constraint.min_domains else per_domain.fewest()
     too_many = constraint.max_skew + floor - int(selects) + 1
-    return counts.reached(column, too_many, n_rows, counting).below
+    if column.is_unique:
+        return counts.reached(column, too_many, n_rows, counting).below
+    return per_domain.reached(too_many).below
 
 
 class _SpreadScorer:

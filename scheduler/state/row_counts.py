@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 import numpy as np
@@ -26,7 +25,7 @@ _KEPT_THRESHOLDS: Final = 8
 _KEPT_MASKS: Final = 4
 
 _K = TypeVar("_K")
-_V = TypeVar("_V")
+_Follower = TypeVar("_Follower", "PerDomain", "_PerNode")
 
 
 class PerDomain:
@@ -34,18 +33,22 @@ class PerDomain:
     Pods in each domain of a column, counted on the nodes of `among` (None: all) alone.
 
     `totals`: int64 array of shape (n_ids,), entry ABSENT 0. `domains`: ids of the domains that those nodes make, in
-    ascending order. Neither is to be written to, and both are of when `follow` was called last.
+    ascending order. Neither is to be written to. Both are of now for as long as it is told and labels are the same.
     """
 
     __slots__ = (
         "_column",
         "_column_version",
         "_fewest",
+        "_least",
         "_n_fewest",
-        "_version",
+        "_n_rows",
+        "_reached",
         "among",
         "domains",
+        "is_told",
         "totals",
+        "was_read",
     )
 
     def __init__(self, counts: RowCounts, column: LabelColumn, n_rows: int, among: Mask | None) -> None:
@@ -54,32 +57,49 @@ class PerDomain:
         self.among = among
         self.totals: Amounts = column.sums(pods if among is None else np.where(among, pods, 0))
         self.domains: Rows = column.domains(among)
-        self._version = counts.version
-        self._column, self._column_version = column, column.version
+        self._column, self._column_version, self._n_rows = column, column.version, n_rows
         #: The fewest pods in one of the domains, and in how many; 0 domains where that has to be looked up.
         self._fewest = self._n_fewest = 0
+        #: The last answer of `reached`, None where it is another now, and to what.
+        self._reached: Reached | None = None
+        self._least = 0
+        #: See `RowCounts.add`.
+        self.is_told = self.was_read = True
 
-    def follow(self, counts: RowCounts) -> bool:
-        """It is of now, from the same counts; False where it cannot be: too much has changed. O(1) where little has."""
-        column = self._column
+    def is_of(self, column: LabelColumn, n_rows: int) -> bool:
+        """Whether the column is the same, and as it was, and so many nodes."""
+        is_same = self._column is column and self._column_version == column.version
+        return is_same and self._n_rows == n_rows
+
+    def tell(self, row: int, delta: int) -> None:
+        """The row has `delta` pods more. O(1)."""
+        column, among = self._column, self.among
         if column.version != self._column_version:
-            return False
-        if counts.version == self._version:
-            return True
-        changes = counts.changes_since(self._version)
-        if changes is None:
-            return False
-        ids, among = column.ids, self.among
-        for row, delta in changes:
-            # Rows without a node, some of them beyond `ids`, are in no domain.
-            domain = ids.item(row) if row < len(ids) else ABSENT
-            if domain != ABSENT and (among is None or among.item(row)):
-                before = self.totals.item(domain)
-                self.totals[domain] = after = before + delta
-                if self._n_fewest:
-                    self._move(before, after)
-        self._version = counts.version
-        return True
+            # Nobody asks it any more, and it has no place for new domains.
+            return
+        # Rows without a node, some of them beyond the ids, are in no domain.
+        domain = column.ids.item(row) if row < len(column.ids) else ABSENT
+        if domain == ABSENT or not (among is None or among.item(row)):
+            return
+        before = self.totals.item(domain)
+        self.totals[domain] = after = before + delta
+        if self._n_fewest:
+            self._move(before, after)
+        if (before < self._least) is not (after < self._least):
+            self._reached = None
+
+    def reached(self, least: int) -> Reached:
+        """
+        The nodes in whose domain there are `least` pods or more, `least` being at least 1.
+
+        O(1) where no domain has got so many or lost them since the same was asked, else as `LabelColumn.parted`.
+        """
+        self.was_read = True
+        found = self._reached
+        if found is None or least != self._least:
+            found = self._reached = self._column.parted(self.totals >= least, self._n_rows)
+            self._least = least
+        return found
 
     def fewest(self) -> int:
         """The fewest pods in one of the domains, 0 without domains. O(1) until the last of the emptiest gets one."""
@@ -90,34 +110,71 @@ class PerDomain:
         return self._fewest
 
     def _move(self, before: int, after: int) -> None:
-        self._n_fewest -= before == self._fewest
-        if after < self._fewest:
-            self._fewest, self._n_fewest = after, 1
-        else:
-            self._n_fewest += after == self._fewest
+        if before == self._fewest:
+            self._n_fewest -= 1
+        if after <= self._fewest:
+            self._n_fewest = self._n_fewest + 1 if after == self._fewest else 1
+            self._fewest = after
 
 
-@dataclass(slots=True)
-class _Followed:
-    """Nodes that are domains of their own, pods counted on the nodes of `among` alone, as of these versions."""
+class _PerNode:
+    """Which nodes that are domains of their own have so many pods, counted on the nodes of `among` alone."""
 
-    reached: Reached
-    among: Mask | None
-    version: int
-    column_version: int
+    __slots__ = ("_among", "_column", "_column_version", "_least", "_now", "is_told", "was_read")
 
-    def follow(self, counts: RowCounts, ids: Rows, least: int, changes: Sequence[tuple[int, int]]) -> None:
-        """The counts have changed by these (row, delta) since."""
-        reached, among = self.reached, self.among
-        for row, _ in changes:
-            # Rows without a node, some of them beyond `ids`, are in no domain.
-            if row >= len(reached.mask) or ids.item(row) == ABSENT:
-                continue
-            reaches = counts.at(row) >= least and (among is None or among.item(row))
-            if reached.mask.item(row) != reaches:
-                reached.mask[row], reached.below[row] = reaches, not reaches
-                reached.n += 1 if reaches else -1
-        self.version = counts.version
+    def __init__(
+        self, counts: RowCounts, column: LabelColumn, n_rows: int, among: Mask | None, least: int
+    ) -> None:
+        """As of now. O(n_rows)."""
+        mask: Mask = (counts.rows(n_rows) >= least) & (column.ids[:n_rows] != ABSENT)
+        self._now = Reached.by(mask if among is None else mask & among)
+        #: Held, since its identity is part of what this is found by.
+        self._among, self._least = among, least
+        self._column, self._column_version = column, column.version
+        self.is_told = self.was_read = True
+
+    def is_of(self, column: LabelColumn, n_rows: int) -> bool:
+        """Whether the column is the same, and as it was, and so many nodes."""
+        is_same = self._column is column and self._column_version == column.version
+        return is_same and n_rows == len(self._now.mask)
+
+    def tell(self, row: int, n_pods: int) -> None:
+        """The row has so many pods now. O(1)."""
+        now, among = self._now, self._among
+        # Rows without a node, some of them beyond `ids`, are in no domain.
+        if row >= len(now.mask) or self._column.ids.item(row) == ABSENT:
+            return
+        reaches = n_pods >= self._least and (among is None or among.item(row))
+        if now.mask.item(row) is not reaches:
+            now.mask[row], now.below[row] = reaches, not reaches
+            now.n += 1 if reaches else -1
+
+    def reached(self, _least: int) -> Reached:
+        """Those nodes; what it is asked is what it was made for. O(1)."""
+        self.was_read = True
+        return self._now
+
+
+class Threshold:
+    """So many pods in a domain: which nodes have them, asked again and again while nodes are the same."""
+
+    __slots__ = ("_column", "_counts", "_follower", "_least", "_n_rows")
+
+    def __init__(self, counts: RowCounts, column: LabelColumn, least: int, n_rows: int) -> None:
+        """Nobody has asked."""
+        self._counts = counts
+        self._column = column
+        self._least = least
+        self._n_rows = n_rows
+        self._follower: PerDomain | _PerNode | None = None
+
+    def reached(self) -> Reached:
+        """See `RowCounts.reached`. O(1) where no domain of several nodes has got so many pods or lost them."""
+        follower = self._follower
+        if follower is None or not follower.is_told:
+            follower = self._counts.follower(self._column, self._least, self._n_rows)
+            self._follower = follower
+        return follower.reached(self._least)
 
 
 class RowCounts:
@@ -127,7 +184,7 @@ class RowCounts:
     Invariant: equal to a recount over all placed pods after every stimulus (state.audit).
     """
 
-    __slots__ = ("_changes", "_dense", "_per_domain", "_reached", "_sparse", "total", "version")
+    __slots__ = ("_changes", "_dense", "_per_domain", "_per_node", "_sparse", "total", "version")
 
     def __init__(self, by_row: dict[int, int] | None = None) -> None:
         """The counts that the dict holds, none of them 0; it is theirs from now on."""
@@ -135,7 +192,7 @@ class RowCounts:
         self._sparse: dict[int, int] | None = {} if by_row is None else by_row
         self._dense: Counts = np.zeros(0, dtype=np.int32)
         #: By topology key, threshold and the mask's identity, which is its own for as long as it is kept here.
-        self._reached: dict[tuple[str, int, int], _Followed] = {}
+        self._per_node: dict[tuple[str, int, int], _PerNode] = {}
         #: By topology key and the mask's identity, likewise.
         self._per_domain: dict[tuple[str, int], PerDomain] = {}
         #: Pods counted on all rows, rows of vanished nodes included.
@@ -144,23 +201,29 @@ class RowCounts:
         self.version = int(self.total != 0)
 
     def add(self, row: int, delta: int) -> None:
-        """The row has `delta` pods more (or fewer). O(1)."""
+        """The row has `delta` pods more (or fewer). O(1). Followers are told, and dropped where nobody reads them."""
         self.version += 1
         self.total += delta
         changes, dense = self._changes, self._dense
         changes.append((row, delta))
         if len(changes) > 2 * _REMEMBERED_CHANGES:
             del changes[:_REMEMBERED_CHANGES]
-        if self._sparse is None:
-            if row >= len(dense):
-                self._dense = dense = grown(dense, max(row + 1, 2 * len(dense)))
-            dense[row] = dense.item(row) + delta
+            _drop_unread(self._per_node)
+            _drop_unread(self._per_domain)
+        if self._sparse is not None:
+            count = self._sparse.get(row, 0) + delta
+            if count:
+                self._sparse[row] = count
+            else:
+                del self._sparse[row]
             return
-        count = self._sparse.get(row, 0) + delta
-        if count:
-            self._sparse[row] = count
-        else:
-            del self._sparse[row]
+        if row >= len(dense):
+            self._dense = dense = grown(dense, max(row + 1, 2 * len(dense)))
+        dense[row] = n_pods = dense.item(row) + delta
+        for per_node in self._per_node.values():
+            per_node.tell(row, n_pods)
+        for per_domain in self._per_domain.values():
+            per_domain.tell(row, delta)
 
     def at(self, row: int) -> int:
         """Pods on the row. O(1)."""
@@ -176,10 +239,10 @@ class RowCounts:
 
     def changes_since(self, version: int) -> list[tuple[int, int]] | None:
         """(row, delta) of each change after `version`, oldest first; None where they are too many to know."""
-        n_changes = self.version - version
-        if n_changes > min(len(self._changes), _REMEMBERED_CHANGES):
+        changes, n_changes = self._changes, self.version - version
+        if n_changes > _REMEMBERED_CHANGES or n_changes > len(changes):
             return None
-        return self._changes[len(self._changes) - n_changes :]
+        return changes[len(changes) - n_changes :]
 
     def rows(self, n_rows: int) -> Counts:
         """int32 array of shape (n_rows,): a view, valid until the next stimulus."""
@@ -215,22 +278,21 @@ class RowCounts:
         Cost: O(1) where a few pods moved and it was asked shortly before, O(domains) where they have several nodes;
         where the nodes in other domains are asked for than lately a gather (8 µs at 5,000 nodes), else O(n_rows).
         """
+        return self.follower(column, least, n_rows, among).reached(least)
+
+    def follower(
+        self, column: LabelColumn, least: int, n_rows: int, among: Mask | None = None
+    ) -> PerDomain | _PerNode:
+        """Who says that, and will for as long as it is told."""
         if not column.is_unique:
-            return column.parted(self.per_domain(column, n_rows, among).totals >= least, n_rows)
-        key = (column.key, least, id(among))
-        kept = self._reached.get(key)
-        if kept is not None and kept.column_version == column.version and len(kept.reached.mask) == n_rows:
-            if kept.version == self.version:
-                return kept.reached
-            changes = self.changes_since(kept.version)
-            if changes is not None:
-                kept.follow(self, column.ids, least, changes)
-                return kept.reached
+            return self.per_domain(column, n_rows, among)
         # Where a node is its domain its own pods decide.
-        mask: Mask = (self.rows(n_rows) >= least) & (column.ids[:n_rows] != ABSENT)
-        reached = Reached.by(mask if among is None else mask & among)
-        _keep(self._reached, key, _Followed(reached, among, self.version, column.version), _KEPT_THRESHOLDS)
-        return reached
+        key = (column.key, least, id(among))
+        kept = self._per_node.get(key)
+        if kept is None or not kept.is_of(column, n_rows):
+            kept = _PerNode(self, column, n_rows, among, least)
+            _keep(self._per_node, key, kept, _KEPT_THRESHOLDS)
+        return kept
 
     def per_domain(self, column: LabelColumn, n_rows: int, among: Mask | None = None) -> PerDomain:
         """
@@ -242,13 +304,14 @@ class RowCounts:
             among: the nodes that hold counted pods and make domains, shape (n_rows,). What is found is kept with this
                 very array, which is then never written to.
 
-        Cost: O(1) where few pods moved, else O(n_rows).
+        Cost: O(1) where it was asked shortly before, else O(n_rows).
         """
         key = (column.key, id(among))
         kept = self._per_domain.get(key)
-        if kept is None or not kept.follow(self):
+        if kept is None or not kept.is_of(column, n_rows):
             kept = PerDomain(self, column, n_rows, among)
             _keep(self._per_domain, key, kept, _KEPT_MASKS)
+        kept.was_read = True
         return kept
 
     def items(self) -> Iterator[tuple[int, int]]:
@@ -260,8 +323,20 @@ class RowCounts:
             yield row, int(self._dense[row])
 
 
-def _keep(kept: dict[_K, _V], key: _K, value: _V, n_most: int) -> None:
-    """The value stands under the key; what came first goes where there are more."""
-    if key not in kept and len(kept) == n_most:
-        del kept[next(iter(kept))]
-    kept[key] = value
+def _keep(followers: dict[_K, _Follower], key: _K, new: _Follower, n_most: int) -> None:
+    """It stands under the key; who came first goes where there are more."""
+    gone = followers.pop(key, None)
+    if gone is None and len(followers) == n_most:
+        gone = followers.pop(next(iter(followers)))
+    if gone is not None:
+        gone.is_told = False
+    followers[key] = new
+
+
+def _drop_unread(followers: dict[_K, _Follower]) -> None:
+    """Who was not read since this was done last goes: to be told costs as much as to be made anew after 16 changes."""
+    for key, one in list(followers.items()):
+        if not one.was_read:
+            one.is_told = False
+            del followers[key]
+        one.was_read = False

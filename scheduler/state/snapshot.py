@@ -15,7 +15,7 @@ from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import NodeRule, NodeTerm, Toleration
 from scheduler.state.arrays import Amounts, Counts, Mask
 from scheduler.state.cluster import ClusterState
-from scheduler.state.columns import LabelColumn, Reached
+from scheduler.state.columns import LabelColumn
 from scheduler.state.declared import DeclaredTerm
 from scheduler.state.matching import PodMatcher
 from scheduler.state.node_masks import HARD_EFFECTS
@@ -99,10 +99,6 @@ class Snapshot:
     def per_node(self, counts: RowCounts, key: str) -> Amounts:
         """For every node the pods counted in its domain of the topology key; 0 where it lacks the label."""
         return counts.per_node(self.column(key), self.n_rows)
-
-    def reached(self, counts: RowCounts, key: str, least: int) -> Reached:
-        """The nodes in whose domain of the topology key at least so many pods are counted."""
-        return counts.reached(self.column(key), least, self.n_rows)
 
     def rows_of(self, counts: RowCounts) -> Counts:
         """The counts per row as an array."""

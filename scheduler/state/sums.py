@@ -27,6 +27,9 @@ MAX_KEPT_TERMS: Final = 500_000
 #: Domains that are looked at one by one.
 _FEW_DOMAINS: Final = 32
 
+#: What is declared by a topology key that no node has.
+_NOWHERE: Final[Amounts] = np.zeros(0, dtype=np.int64)
+
 
 class Declared(Protocol):
     """Something that pods are or declare for the domains of a topology key, and how many do so on each row."""
@@ -63,7 +66,7 @@ class InDomains(NamedTuple):
 class Sum:
     """The weighted sum of terms: see `TermSums.updated`."""
 
-    __slots__ = ("_contained", "_edition", "_sums", "_terms", "amounts")
+    __slots__ = ("_by_domain", "_contained", "_edition", "_sums", "_terms", "amounts")
 
     def __init__(self, sums: TermSums, terms: Sequence[Weighted], n_rows: int) -> None:
         """As of now."""
@@ -72,6 +75,7 @@ class Sum:
         self._terms = terms
         self._edition = -1
         self._contained: list[_Contained] = []
+        self._by_domain: InDomains | None = None
 
     def again(self, n_rows: int) -> Amounts | InDomains | None:
         """
@@ -80,10 +84,13 @@ class Sum:
         Cost: 0.1 µs per term and 0.5 per term that changed, and a gather where there are several topology keys.
         """
         sums = self._sums
-        if self._edition != sums.edition or not sums.follow(self._contained):
+        if not (self._edition == sums.edition and sums.follow(self._contained)):
             sums.contain(self._terms, n_rows)
-            self._contained, self._edition = sums.contained(self._terms), sums.edition
-        return sums.in_domains() or sums.total()
+            self._contained = sums.contained(self._terms)
+        if self._edition != sums.edition:
+            self._by_domain, self._edition = sums.in_domains(), sums.edition
+        by_domain = self._by_domain
+        return by_domain if by_domain is not None and sums.n_reaching else sums.total()
 
 
 class KeptSums(Generic[_Owner]):
@@ -132,11 +139,14 @@ class KeptSums(Generic[_Owner]):
 
 @dataclass(slots=True)
 class _Contained:
-    """A term of a sum: its pods, its weight, and how far they are in the sum: the version of the counts."""
+    """A term of a sum: its pods, its weight, and how far they are in `amounts`: the version of the counts."""
 
     counts: RowCounts
     weight: int
     column: LabelColumn
+    #: By row where each node is a domain, else by domain.
+    amounts: Amounts
+    is_by_row: bool
     version: int
 
 
@@ -162,7 +172,7 @@ class TermSums:
         #: Both together per node; None where they have moved.
         self._total: Amounts | None = None
         #: Declaring pods on nodes that have the topology key.
-        self._n_reaching = 0
+        self.n_reaching = 0
 
     def __len__(self) -> int:
         return len(self._contained)
@@ -191,7 +201,7 @@ class TermSums:
 
     def total(self) -> Amounts | None:
         """What `updated` says, of those that are contained."""
-        if not self._n_reaching:
+        if not self.n_reaching:
             return None
         if self._total is None:
             n_rows = self._n_rows
@@ -203,8 +213,8 @@ class TermSums:
         return self._total
 
     def in_domains(self) -> InDomains | None:
-        """The same by domain, where all are counted by the few domains of one topology key."""
-        if self._per_row is not None or len(self._per_domain) != 1 or not self._n_reaching:
+        """The same by domain, where all are counted by the few domains of one topology key; true of this edition."""
+        if self._per_row is not None or len(self._per_domain) != 1:
             return None
         ((column, amounts),) = self._per_domain.items()
         return InDomains(amounts, column) if len(amounts) <= _FEW_DOMAINS else None
@@ -247,7 +257,7 @@ class TermSums:
         self.edition += 1
         self._contained, self._columns, self._n_rows = {}, {}, n_rows
         self._per_row, self._per_domain, self._total = None, {}, None
-        self._n_reaching = 0
+        self.n_reaching = 0
         many: dict[LabelColumn, Amounts] = {}
         for term, weight in terms:
             rows = term.counts.few(n_rows)
@@ -256,7 +266,7 @@ class TermSums:
                 continue
             column = self._contain(term, weight, ())
             counts = term.counts.rows(n_rows)
-            self._n_reaching += int(counts[column.ids[:n_rows] != ABSENT].sum())
+            self.n_reaching += int(counts[column.ids[:n_rows] != ABSENT].sum())
             if column not in many:
                 many[column] = np.zeros(n_rows, dtype=np.int64)
             many[column] += np.multiply(counts, weight, dtype=np.int64)
@@ -275,7 +285,10 @@ class TermSums:
             self._columns[key] = (column, column.version)
         else:
             column = known[0]
-        one = self._contained[term] = _Contained(term.counts, weight, column, 0)
+        is_by_row, amounts = column.is_unique, _NOWHERE
+        if column.n_labelled:
+            amounts = self._rows() if is_by_row else self._domains(column)
+        one = self._contained[term] = _Contained(term.counts, weight, column, amounts, is_by_row, 0)
         self.edition += 1
         self._move(one, rows)
         return column
@@ -283,28 +296,24 @@ class TermSums:
     def _move(self, one: _Contained, rows: Iterable[tuple[int, int]]) -> None:
         """The term has these (row, pods) more, and is of now."""
         one.version = one.counts.version
-        column, weight = one.column, one.weight
+        ids, amounts = one.column.ids, one.amounts
+        if amounts is not self._total:
+            self._total = None
         for row, n_pods in rows:
-            domain = column.ids.item(row)
-            if domain == ABSENT:
-                continue
-            self._n_reaching += n_pods
-            if column.is_unique:
-                self._rows()[row] += n_pods * weight
-            else:
-                self._domains(column)[domain] += n_pods * weight
+            domain = ids.item(row)
+            if domain != ABSENT:
+                self.n_reaching += n_pods
+                at = row if one.is_by_row else domain
+                amounts[at] = amounts.item(at) + n_pods * one.weight
 
     def _rows(self) -> Amounts:
-        """To be written to."""
+        """What is declared by row, to be written to."""
         if self._per_row is None:
             self._per_row = np.zeros(self._n_rows, dtype=np.int64)
-        if self._total is not self._per_row:
-            self._total = None
         return self._per_row
 
     def _domains(self, column: LabelColumn) -> Amounts:
-        """To be written to."""
-        self._total = None
+        """What is declared by domain of the column, to be written to."""
         amounts = self._per_domain.get(column)
         if amounts is None:
             amounts = self._per_domain[column] = np.zeros(column.n_ids, dtype=np.int64)

@@ -9,7 +9,6 @@ from scheduler.framework.interface import Feasible
 from scheduler.framework.normalizing import Stretched
 from scheduler.state.arrays import Amounts, Mask, Scores
 from scheduler.state.columns import LabelColumn
-from scheduler.state.row_log import RowLog
 from scheduler.state.sums import InDomains
 
 N_ROWS = 40
@@ -47,7 +46,7 @@ def test_nodes_one_by_one(seed: int) -> None:
     weight = chance.choice([-3, 2, 50])
     raw = np.full(N_ROWS, chance.choice([0, 7]), dtype=np.int64)
     feasible = Feasible(np.ones(N_ROWS, dtype=np.bool_))
-    stretched = Stretched(feasible, RowLog())
+    stretched = Stretched(feasible)
     scores = stretched.of(raw)
     for _ in range(400):
         rows = _turned(chance, feasible)
@@ -67,7 +66,7 @@ def test_nodes_that_are_not_above_any_more_are_not_counted_among_those_that_are(
     """Preferred nodes fill up one after the other: there are never many, and no array is made."""
     raw = np.zeros(N_ROWS, dtype=np.int64)
     raw[0] = 5
-    stretched = Stretched(Feasible(np.ones(N_ROWS, dtype=np.bool_)), RowLog())
+    stretched = Stretched(Feasible(np.ones(N_ROWS, dtype=np.bool_)))
     scores = stretched.of(raw)
     for row in range(1, N_ROWS):
         for amount in (7, 0):
@@ -83,7 +82,7 @@ def test_domains(seed: int) -> None:
     column = LabelColumn.of("zone", values, N_ROWS)
     amounts = np.zeros(column.n_ids, dtype=np.int64)
     feasible = Feasible(np.array([value in (None, "a", "b") for value in values]))
-    stretched = Stretched(feasible, RowLog())
+    stretched = Stretched(feasible)
     for _ in range(300):
         if chance.random() < 0.3:
             row = chance.randrange(N_ROWS)
@@ -99,7 +98,7 @@ def test_another_topology_key() -> None:
     """The last pods that were counted by zone are gone, those by rack are left: other nodes share a sum."""
     zones = LabelColumn.of("zone", ["a", "a", "b", "b"], 4)
     racks = LabelColumn.of("rack", ["r", "s", "r", "s"], 4)
-    stretched = Stretched(Feasible(np.ones(4, dtype=np.bool_)), RowLog())
+    stretched = Stretched(Feasible(np.ones(4, dtype=np.bool_)))
     amounts = np.array([0, 5, 9])
     assert stretched.in_domains(InDomains(amounts, zones)).tolist() == [0, 0, 100, 100]
     assert stretched.in_domains(InDomains(amounts, racks)).tolist() == [0, 100, 0, 100]
