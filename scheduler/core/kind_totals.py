@@ -77,11 +77,15 @@ class KindTotals:
 
     def leaders(self, scores: ByKind, weight: int) -> Leaders:
         """Who has the highest total; some must have passed. The scores are told. O(kinds), and O(n_rows)."""
-        highest = self._highest
-        of = scores.among(highest)
-        totals = [highest[kind] // MAX_KINDS + weight * score for kind, score in of.items()]
-        most = max(totals)
-        best = [highest[kind] for kind, total in zip(of, totals, strict=True) if total == most]
+        highest, most = self._highest, -1
+        best: list[int] = []
+        for kind, score in scores.among(highest).items():
+            place = highest[kind]
+            total = place // MAX_KINDS + weight * score
+            if total > most or not best:
+                most, best = total, [place]
+            elif total == most:
+                best.append(place)
         leading = self._places == best[0]
         for place in best[1:]:
             leading |= self._places == place

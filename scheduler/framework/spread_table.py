@@ -52,6 +52,8 @@ class SpreadTable:
         self._totals: Amounts = domains.per_domain().totals
         #: The kind of each node, where a constraint is on nodes.
         self._which: Rows | None = None
+        #: What was told last, where kinds are few: the points that it reads are moved in place.
+        self._by_kind: ByKind | None = None
 
     def kinds(self, scored: Feasible, in_domains: Rows) -> Kinds | ByKind | None:
         """
@@ -93,7 +95,7 @@ class SpreadTable:
         in_domain = points_of(self._totals, len(in_domains), constraint.max_skew)
         in_domain[ABSENT] = 0.0
         points = rounded(np.add.outer(on_node, in_domain)).ravel()
-        self._points = points.tolist() if len(points) <= MAX_KINDS else points
+        self._points, self._by_kind = points.tolist() if len(points) <= MAX_KINDS else points, None
         self._on_node, self._n_scored, self._in_domains = on_node, scored.n, in_domains
         return True
 
@@ -133,10 +135,13 @@ class SpreadTable:
                 points[kind :: self._n_ids] = rounded(self._on_node + in_domain)
 
     def _told(self) -> Kinds | ByKind:
+        if self._by_kind is not None:
+            return self._by_kind
         which = self._ids if self._nodes is None else self._of_nodes()
         points = self._points
         if isinstance(points, list):
-            return ByKind(which, partial(emptiest_kinds_first, points))
+            self._by_kind = ByKind(which, partial(emptiest_kinds_first, points))
+            return self._by_kind
         return Kinds(points, which, self._in_domains.tolist() if self._nodes is None else None, self._before)
 
     def _of_nodes(self) -> Rows:
