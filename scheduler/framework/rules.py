@@ -35,11 +35,18 @@ class KeptRules:
         before, self._rules = self._rules, rules
         if len(rules) == 1:
             self._fitting = rules[0][0]
-        elif _are_others(rules, before):
+            return self._fitting
+        are_others = len(rules) != len(before)
+        for (kept, _), (kept_before, _) in zip(rules, before, strict=False):
+            are_others |= kept is not kept_before
+        if are_others:
             self._fitting = self._keeping_all()
-        else:
-            for row in rows:
-                self._fitting[row] = _keeps_all(rules, row)
+            return self._fitting
+        for row in rows:
+            fits = True
+            for kept, _ in rules:
+                fits &= kept.item(row)
+            self._fitting[row] = fits
         return self._fitting
 
     def refusals(self) -> Refusals:
@@ -56,19 +63,3 @@ class KeptRules:
         for kept, _ in self._rules[1:]:
             fitting = fitting & kept
         return fitting
-
-
-def _are_others(rules: Rules, before: Rules) -> bool:
-    if len(rules) != len(before):
-        return True
-    for index, rule in enumerate(rules):  # noqa: SIM110  (a generator takes longer to begin than two rules take)
-        if rule[0] is not before[index][0]:
-            return True
-    return False
-
-
-def _keeps_all(rules: Rules, row: int) -> bool:
-    for kept, _ in rules:  # noqa: SIM110  (likewise)
-        if not kept.item(row):
-            return False
-    return True

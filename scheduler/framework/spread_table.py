@@ -106,18 +106,16 @@ class SpreadTable:
         False where one of them has more pods than there are points for.
         """
         _, _, counts, counting, _ = self._domains
-        n_ids, n_kinds, is_known = self._n_ids, len(self._points), True
+        n_ids, totals, highest = self._n_ids, self._totals, 0
         for row in rows:
-            before = which.item(row)
-            more = (counts.at(row) - before // n_ids) * n_ids
-            if not more:
-                continue
-            which[row] = kind = before + more
-            if counting.item(row):
-                self._totals[before % n_ids] += more // n_ids
-            if kind >= n_kinds:
-                is_known = False
-        return is_known
+            n_before, domain = divmod(which.item(row), n_ids)
+            n_now = counts.at(row)
+            if n_now != n_before:
+                which[row] = n_now * n_ids + domain
+                highest = max(highest, n_now)
+                if counting.item(row):
+                    totals[domain] = totals.item(domain) + n_now - n_before
+        return highest < len(self._on_node)
 
     def _follow_domains(self, rows: Sequence[int]) -> None:
         """The points of the domains of these rows are of now. O(rows * len(on_node))."""

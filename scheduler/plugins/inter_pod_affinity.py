@@ -50,7 +50,7 @@ from scheduler.state.arrays import Amounts, Mask, Scores
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.declared import DeclaredTerm, TermKind
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule, incoming_rule
-from scheduler.state.row_counts import Threshold
+from scheduler.state.row_counts import RowCounts, Threshold
 from scheduler.state.selection import MAX_COUNTED, LabelSet
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import InDomains, KeptSums, Selected, Sum, Weighted
@@ -148,8 +148,12 @@ class InterPodAffinity:
         against = self._forbidding_terms(candidate, snapshot)
         if not against and asked.required is None and not asked.anti:
             return SKIP
-        undisputed = partial(self._undisputed, candidate, snapshot, against) if against else None
-        node_filter = _AffinityFilter(candidate, snapshot, asked, undisputed)
+        limits = candidate.label_set.limits
+        sums = partial(self._forbidding.of, candidate.label_set, snapshot.column, against, snapshot.n_rows)
+        shunning = _Shunning(against, sums, snapshot, are_terms=not limits) if against else None
+        if any(limit.marks for limit in limits):
+            self._kept_out_by_limits.add(candidate.pod.spec)
+        node_filter = _AffinityFilter(candidate, snapshot, asked, shunning)
         return node_filter if node_filter.asks_anything else SKIP_FOR_NOW
 
     def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
@@ -206,21 +210,6 @@ class InterPodAffinity:
         if candidate.label_set.limits:
             against += [(limit, 1) for limit in candidate.label_set.limits]
         return against
-
-    def _undisputed(
-        self, candidate: Candidate, snapshot: Snapshot, against: Sequence[Weighted]
-    ) -> Mask | None:
-        """Nodes in whose domains no pod's anti-affinity keeps this one out; None where that is so of all of them."""
-        limits = candidate.label_set.limits
-        if len(against) == 1 and not limits:
-            term, n_rows = against[0][0], snapshot.n_rows
-            if term.counts.few(n_rows) is None:
-                near = term.counts.reached(snapshot.column(term.topology_key), 1, n_rows)
-                return near.below if near.n else None
-        if any(limit.marks for limit in limits):
-            self._kept_out_by_limits.add(candidate.pod.spec)
-        summed = self._forbidding.of(candidate.label_set, snapshot.column, against, snapshot.n_rows).amounts
-        return None if summed is None else np.less_equal(summed, 0)
 
     def _scoring_terms(self, candidate: Candidate, snapshot: Snapshot) -> Iterator[tuple[DeclaredTerm, int]]:
         """Terms of running pods that select the pod, with signed weights."""
@@ -330,6 +319,32 @@ def _matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMat
     return PodMatcher(((incoming_rule(term), term.selector),), exempt)
 
 
+class _Shunning:
+    """The anti-affinity of running pods towards one label set, limits of theirs among it where not `are_terms`."""
+
+    def __init__(
+        self, against: Sequence[Weighted], sums: Callable[[], Sum], snapshot: Snapshot, *, are_terms: bool
+    ) -> None:
+        self._sums = sums
+        self._n_rows = snapshot.n_rows
+        #: Of the only term; None where there are several, or limits.
+        self._only: tuple[RowCounts, Threshold] | None = None
+        if are_terms and len(against) == 1:
+            ((term, _),) = against
+            column = snapshot.column(term.topology_key)
+            self._only = (term.counts, Threshold(term.counts, column, 1, self._n_rows))
+
+    def undisputed(self) -> Mask | None:
+        """Nodes in whose domains no pod's anti-affinity keeps this one out; None where that is so of all of them."""
+        if self._only is not None:
+            counts, threshold = self._only
+            if counts.few(self._n_rows) is None:
+                near = threshold.reached()
+                return near.below if near.n else None
+        summed = self._sums().amounts
+        return None if summed is None else np.less_equal(summed, 0)
+
+
 class _AffinityFilter:
     """The three rules for one pod, over all nodes."""
 
@@ -338,7 +353,7 @@ class _AffinityFilter:
         candidate: Candidate,
         snapshot: Snapshot,
         asked: _Asked,
-        undisputed: Callable[[], Mask | None] | None,
+        shunning: _Shunning | None,
     ) -> None:
         self._candidate = candidate
         self._snapshot = snapshot
@@ -354,7 +369,7 @@ class _AffinityFilter:
             Threshold(snapshot.selected(matcher), snapshot.column(key), max_pods, self._n_rows)
             for matcher, key, max_pods in asked.anti
         ]
-        self._undisputed = undisputed
+        self._shunning = shunning
         rules = self._rules()
         #: Whether there is a rule that any node could break.
         self.asks_anything = bool(rules)
@@ -374,13 +389,12 @@ class _AffinityFilter:
 
     def _rules(self) -> Rules:
         """In the order of the three; a rule of several keys or terms is several."""
-        undisputed = self._undisputed
         rules = [] if self._required is None else self._affinity_met(self._required)
         for threshold in self._far:
             rules.append((threshold.reached().below, ANTI_AFFINITY_BROKEN))
-        mask = None if undisputed is None else undisputed()
-        if mask is not None:
-            rules.append((mask, EXISTING_ANTI_AFFINITY_BROKEN))
+        undisputed = None if self._shunning is None else self._shunning.undisputed()
+        if undisputed is not None:
+            rules.append((undisputed, EXISTING_ANTI_AFFINITY_BROKEN))
         return rules
 
     def _affinity_met(self, required: PodMatcher) -> list[tuple[Mask, Status]]:

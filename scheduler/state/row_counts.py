@@ -14,6 +14,7 @@ _FIRST_CAPACITY: Final = 64
 
 #: Changes that counts remember; following more of them one by one costs more than a sum over all rows.
 _REMEMBERED_CHANGES: Final = 16
+_MOST_CHANGES: Final = 2 * _REMEMBERED_CHANGES
 
 #: Rows for each of which an array takes as much memory as a dict for one row with pods.
 _SPARSE_SHARE: Final = 16
@@ -120,16 +121,19 @@ class PerDomain:
 class _PerNode:
     """Which nodes that are domains of their own have so many pods, counted on the nodes of `among` alone."""
 
-    __slots__ = ("_among", "_column", "_column_version", "_least", "_now", "is_told", "was_read")
+    __slots__ = ("_column", "_column_version", "_counting", "_least", "_now", "among", "is_told", "was_read")
 
     def __init__(
         self, counts: RowCounts, column: LabelColumn, n_rows: int, among: Mask | None, least: int
     ) -> None:
         """As of now. O(n_rows)."""
-        mask: Mask = (counts.rows(n_rows) >= least) & (column.ids[:n_rows] != ABSENT)
-        self._now = Reached.by(mask if among is None else mask & among)
+        #: Nodes that make domains and hold counted pods.
+        self._counting: Mask = column.ids[:n_rows] != ABSENT
+        if among is not None:
+            self._counting &= among
+        self._now = Reached.by((counts.rows(n_rows) >= least) & self._counting)
         #: Held, since its identity is part of what this is found by.
-        self._among, self._least = among, least
+        self.among, self._least = among, least
         self._column, self._column_version = column, column.version
         self.is_told = self.was_read = True
 
@@ -140,14 +144,13 @@ class _PerNode:
 
     def tell(self, row: int, n_pods: int) -> None:
         """The row has so many pods now. O(1)."""
-        now, among = self._now, self._among
-        # Rows without a node, some of them beyond `ids`, are in no domain.
-        if row >= len(now.mask) or self._column.ids.item(row) == ABSENT:
-            return
-        reaches = n_pods >= self._least and (among is None or among.item(row))
-        if now.mask.item(row) is not reaches:
-            now.mask[row], now.below[row] = reaches, not reaches
-            now.n += 1 if reaches else -1
+        counting, now = self._counting, self._now
+        # Rows without a node, some of them beyond all nodes, are in no domain.
+        if row < len(counting) and counting.item(row):
+            reaches = n_pods >= self._least
+            if now.mask.item(row) is not reaches:
+                now.mask[row], now.below[row] = reaches, not reaches
+                now.n += 1 if reaches else -1
 
     def reached(self, _least: int) -> Reached:
         """Those nodes; what it is asked is what it was made for. O(1)."""
@@ -206,7 +209,7 @@ class RowCounts:
         self.total += delta
         changes, dense = self._changes, self._dense
         changes.append((row, delta))
-        if len(changes) > 2 * _REMEMBERED_CHANGES:
+        if len(changes) > _MOST_CHANGES:
             del changes[:_REMEMBERED_CHANGES]
             _drop_unread(self._per_node)
             _drop_unread(self._per_domain)
