@@ -25,13 +25,18 @@ class ByKind:
     __slots__ = ("_scores_of", "of", "which")
 
     def __init__(self, which: Rows, scores_of: Callable[[Collection[int]], Mapping[int, int]]) -> None:
-        """`scores_of`: the scores of kinds, where some feasible node is of each of them and none of another."""
+        """
+        Nobody has asked.
+
+        `scores_of`: the scores of kinds, in their order, where some feasible node is of each of them and none of
+        another.
+        """
         self._scores_of = scores_of
         self.which = which
         self.of: Mapping[int, int] = {}
 
     def among(self, kinds: Collection[int]) -> Mapping[int, int]:
-        """The scores, where feasible nodes are of these kinds."""
+        """The scores in the order of `kinds`, where feasible nodes are of these."""
         self.of = of = self._scores_of(kinds)
         return of
 

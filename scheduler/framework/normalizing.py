@@ -56,7 +56,10 @@ class Stretched:
     def __init__(self, feasible: Feasible) -> None:
         """Nothing is stretched yet. `feasible`: the nodes that count, as they are at each call."""
         self._feasible = feasible
+        #: The domains of feasible nodes, and their ids when the feasible nodes were those of that version.
         self._domains: FeasibleDomains | None = None
+        self._ids: list[int] = []
+        self._ids_version = -1
         #: By the scores of the domains. Nodes stay in their domains, wherever pods come and go: no row is ever stale.
         self._before: Recalled[Scores] = Recalled(RowLog())
         #: The last ones; None before there are any.
@@ -122,12 +125,14 @@ class Stretched:
         if self._domains is None or self._domains.column is not column:
             # The last pods that were counted by another topology key may be gone.
             self._domains = FeasibleDomains(column, self._feasible)
-            self._of_domains = None
+            self._of_domains, self._ids_version = None, -1
             self._before.forget()
+        if self._ids_version != self._feasible.version:
+            self._ids, self._ids_version = self._domains.ids().tolist(), self._feasible.version
         # Not what `again` knows, should some sums be of nodes the next time.
         self._raw = None
         in_domain: list[int] = amounts.tolist()
-        among = [in_domain[domain] for domain in self._domains.ids().tolist()]
+        among = [in_domain[domain] for domain in self._ids]
         lowest = min(among)
         span = max(among) - lowest
         # Pods that have to be in one domain find the same sum everywhere.
