@@ -77,15 +77,15 @@ class KindTotals:
 
     def leaders(self, scores: ByKind, weight: int) -> Leaders:
         """Who has the highest total; some must have passed. The scores are told. O(kinds), and O(n_rows)."""
-        highest = self._highest
-        points = scores.among(highest).values()
-        # A total with its kind is as far above the place as the score says.
-        step = MAX_KINDS * weight
-        totals = [place + step * score for place, score in zip(highest.values(), points, strict=True)]
-        most = max(totals) // MAX_KINDS
-        best = [
-            place for place, total in zip(highest.values(), totals, strict=True) if total // MAX_KINDS == most
-        ]
+        highest, most = self._highest, -1
+        best: list[int] = []
+        for kind, score in scores.among(highest).items():
+            place = highest[kind]
+            total = place // MAX_KINDS + weight * score
+            if total > most or not best:
+                most, best = total, [place]
+            elif total == most:
+                best.append(place)
         leading = self._places == best[0]
         for place in best[1:]:
             leading |= self._places == place

@@ -25,18 +25,13 @@ class ByKind:
     __slots__ = ("_scores_of", "of", "which")
 
     def __init__(self, which: Rows, scores_of: Callable[[Collection[int]], Mapping[int, int]]) -> None:
-        """
-        Nobody has asked.
-
-        `scores_of`: the scores of kinds, in their order, where some feasible node is of each of them and none of
-        another.
-        """
+        """`scores_of`: the scores of kinds, where some feasible node is of each of them and none of another."""
         self._scores_of = scores_of
         self.which = which
         self.of: Mapping[int, int] = {}
 
     def among(self, kinds: Collection[int]) -> Mapping[int, int]:
-        """The scores in the order of `kinds`, where feasible nodes are of these."""
+        """The scores, where feasible nodes are of these kinds."""
         self.of = of = self._scores_of(kinds)
         return of
 
