@@ -26,8 +26,16 @@ def _wanted(terms: Sequence[Weighted], columns: dict[str, LabelColumn]) -> Amoun
     return total
 
 
-def _found(kept: Sum) -> Amounts:
+def _reaches(terms: Sequence[Weighted], columns: dict[str, LabelColumn]) -> bool:
+    """Whether a pod of theirs is on a node that has the key: a sum of nothing but zeros is one, too."""
+    return any(
+        term.counts.rows(N_ROWS)[columns[term.topology_key].ids[:N_ROWS] != ABSENT].any() for term, _ in terms
+    )
+
+
+def _found(kept: Sum, *, reaches: bool) -> Amounts:
     found = kept.again(N_ROWS)
+    assert (found is not None) == reaches
     if found is None:
         return np.zeros(N_ROWS, dtype=np.int64)
     if isinstance(found, InDomains):
@@ -36,16 +44,19 @@ def _found(kept: Sum) -> Amounts:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("keys", [("zone", "zone", "zone"), ("zone", "host", "zone")])
+@pytest.mark.parametrize(
+    "keys", [("zone", "zone", "zone"), ("zone", "host", "zone"), ("zone", "nowhere", "zone")]
+)
 def test_sums_of_one_owner_are_of_their_own_terms_whichever_was_asked_for_last(
     keys: tuple[str, ...], seed: int
 ) -> None:
-    """Pods come and go one by one, and more of one term's at a time than its counts remember."""
+    """Pods come and go one by one, and more of one term's at a time than its counts remember; all of them, too."""
     chance = Random(seed)
     zones = [None if chance.random() < 0.1 else chance.choice("abc") for _ in range(N_ROWS)]
     columns = {
         "zone": LabelColumn.of("zone", zones, N_ROWS),
         "host": LabelColumn.of("host", [f"n{row}" for row in range(N_ROWS)], N_ROWS),
+        "nowhere": LabelColumn("nowhere", N_ROWS),
     }
     weights = (1, 5, -3)
     first, second, third = (
@@ -60,7 +71,11 @@ def test_sums_of_one_owner_are_of_their_own_terms_whichever_was_asked_for_last(
             term, _ = chance.choice([first, second, third])
             for _ in range(chance.choice([1, 1, 1, 20])):
                 term.counts.add(chance.randrange(N_ROWS), 1)
+            if chance.random() < 0.4:
+                for row, n_pods in list(term.counts.items()):
+                    term.counts.add(row, -n_pods)
         which = chance.choice([0, 0, 0, 1, 1, 1, 2, 3])
         if chance.random() < 0.1:
             sums[which] = kept.of(owner, columns.__getitem__, some[which], N_ROWS)
-        assert _found(sums[which]).tolist() == _wanted(some[which], columns).tolist()
+        found = _found(sums[which], reaches=_reaches(some[which], columns))
+        assert found.tolist() == _wanted(some[which], columns).tolist()
