@@ -265,6 +265,8 @@ class TermSums:
                 self._contain(term, weight, rows)
                 continue
             column = self._contain(term, weight, ())
+            if not column.n_labelled:
+                continue
             counts = term.counts.rows(n_rows)
             self.n_reaching += int(counts[column.ids[:n_rows] != ABSENT].sum())
             if column not in many:

@@ -97,9 +97,11 @@ def test_domains(seed: int) -> None:
 def test_another_topology_key() -> None:
     """The last pods that were counted by zone are gone, those by rack are left: other nodes share a sum."""
     zones = LabelColumn.of("zone", ["a", "a", "b", "b"], 4)
-    racks = LabelColumn.of("rack", ["r", "s", "r", "s"], 4)
+    racks = LabelColumn.of("rack", ["r", "s", "t", "s"], 4)
     stretched = Stretched(Feasible(np.ones(4, dtype=np.bool_)))
-    amounts = np.array([0, 5, 9])
-    assert stretched.in_domains(InDomains(amounts, zones)).tolist() == [0, 0, 100, 100]
-    assert stretched.in_domains(InDomains(amounts, racks)).tolist() == [0, 100, 0, 100]
-    assert stretched.in_domains(InDomains(amounts, zones)).tolist() == [0, 0, 100, 100]
+    by_zone, by_rack = np.array([0, 5, 9]), np.array([0, 5, 9, 7])
+    assert stretched.in_domains(InDomains(by_zone, zones)).tolist() == [0, 0, 100, 100]
+    assert stretched.in_domains(InDomains(by_rack, racks)).tolist() == [0, 100, 50, 100]
+    by_rack[3] = 13
+    assert stretched.in_domains(InDomains(by_rack, racks)).tolist() == [0, 50, 100, 50]
+    assert stretched.in_domains(InDomains(by_zone, zones)).tolist() == [0, 0, 100, 100]

@@ -51,6 +51,16 @@ def test_who_does_not_ask_is_told_no_more(key: str) -> None:
     assert counts.follower(column, 1, N_ROWS) is not idle
 
 
+def test_sums_that_are_asked_for_are_told_for_as_long_as_that() -> None:
+    """By way of the counts as by their own."""
+    column, counts = _column("zone", Random(1)), RowCounts()
+    first = counts.per_domain(column, N_ROWS)
+    for row in range(100):
+        counts.add(row % N_ROWS, 1)
+        assert counts.per_domain(column, N_ROWS) is first
+    assert first.totals.sum() == sum(n for row, n in counts.items() if column.ids[row])
+
+
 @pytest.mark.parametrize("key", ["host", "zone"])
 def test_who_is_forgotten_for_the_sake_of_others_is_told_no_more(key: str) -> None:
     column, counts = _column(key, Random(1)), RowCounts()
