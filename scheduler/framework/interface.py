@@ -186,8 +186,8 @@ class NodeScorer(Protocol[_Raw]):
         What `normalized(raw())` would be now that pods came to these rows or left them, and nothing else has changed.
 
         The array of last time, and the rows at which it has changed: `rows` themselves, or these and a few more. Or
-        another one as in `PodFilter`; or scores by kind, those of last time with others in them among them. Nodes may
-        have become feasible or not.
+        another one as in `PodFilter`; or scores by kind, which may be the very object of last time. Nodes may have
+        become feasible or not.
         """
         ...
 

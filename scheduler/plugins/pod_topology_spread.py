@@ -239,7 +239,7 @@ def _within_skew(one: Counted, n_rows: int) -> Mask:
     domains than minDomains the emptiest domain counts as empty.
     """
     constraint, column, counts, counting, selects = one
-    per_domain = counts.per_domain(column, n_rows, counting)
+    per_domain = one.per_domain()
     floor = 0 if len(per_domain.domains) < constraint.min_domains else per_domain.fewest()
     too_many = constraint.max_skew + floor - int(selects) + 1
     if column.is_unique:

@@ -26,44 +26,18 @@ _KEPT_THRESHOLDS: Final = 8
 _KEPT_MASKS: Final = 4
 
 _K = TypeVar("_K")
-_Follower = TypeVar("_Follower", "PerDomain", "_PerNode")
+_F = TypeVar("_F", bound="_Follower")
 
 
-class PerDomain:
-    """
-    Pods in each domain of a column, counted on the nodes of `among` (None: all) alone.
+class _Follower:
+    """What is told of every pod that comes or goes, until several have and nobody has read it."""
 
-    `totals`: int64 array of shape (n_ids,), entry ABSENT 0. `domains`: ids of the domains that those nodes make, in
-    ascending order. Neither is to be written to. Both are of now for as long as it is told and labels are the same.
-    """
+    __slots__ = ("_column", "_column_version", "_n_rows", "among", "is_told", "was_read")
 
-    __slots__ = (
-        "_column",
-        "_column_version",
-        "_fewest",
-        "_least",
-        "_n_fewest",
-        "_n_rows",
-        "_reached",
-        "among",
-        "domains",
-        "is_told",
-        "totals",
-        "was_read",
-    )
-
-    def __init__(self, counts: RowCounts, column: LabelColumn, n_rows: int, among: Mask | None) -> None:
-        """As of now. O(n_rows)."""
-        pods = counts.rows(n_rows)
-        self.among = among
-        self.totals: Amounts = column.sums(pods if among is None else np.where(among, pods, 0))
-        self.domains: Rows = column.domains(among)
+    def __init__(self, column: LabelColumn, n_rows: int, among: Mask | None) -> None:
+        """Of the column as it is now. `among`: held, since its identity is part of what this is found by."""
         self._column, self._column_version, self._n_rows = column, column.version, n_rows
-        #: The fewest pods in one of the domains, and in how many; 0 domains where that has to be looked up.
-        self._fewest = self._n_fewest = 0
-        #: The last answer of `reached`, None where it is another now, and to what.
-        self._reached: Reached | None = None
-        self._least = 0
+        self.among = among
         #: See `RowCounts.add`.
         self.is_told = self.was_read = True
 
@@ -71,6 +45,29 @@ class PerDomain:
         """Whether the column is the same, and as it was, and so many nodes."""
         is_same = self._column is column and self._column_version == column.version
         return is_same and self._n_rows == n_rows
+
+
+class PerDomain(_Follower):
+    """
+    Pods in each domain of a column, counted on the nodes of `among` (None: all) alone.
+
+    `totals`: int64 array of shape (n_ids,), entry ABSENT 0. `domains`: ids of the domains that those nodes make, in
+    ascending order. Neither is to be written to. Both are of now for as long as it is told and labels are the same.
+    """
+
+    __slots__ = ("_fewest", "_least", "_n_fewest", "_reached", "domains", "totals")
+
+    def __init__(self, counts: RowCounts, column: LabelColumn, n_rows: int, among: Mask | None) -> None:
+        """As of now. O(n_rows)."""
+        super().__init__(column, n_rows, among)
+        pods = counts.rows(n_rows)
+        self.totals: Amounts = column.sums(pods if among is None else np.where(among, pods, 0))
+        self.domains: Rows = column.domains(among)
+        #: The fewest pods in one of the domains, and in how many; 0 domains where that has to be looked up.
+        self._fewest = self._n_fewest = 0
+        #: The last answer of `reached`, None where it is another now, and to what.
+        self._reached: Reached | None = None
+        self._least = 0
 
     def tell(self, row: int, delta: int) -> None:
         """The row has `delta` pods more. O(1)."""
@@ -118,29 +115,22 @@ class PerDomain:
             self._fewest = after
 
 
-class _PerNode:
+class _PerNode(_Follower):
     """Which nodes that are domains of their own have so many pods, counted on the nodes of `among` alone."""
 
-    __slots__ = ("_column", "_column_version", "_counting", "_least", "_now", "among", "is_told", "was_read")
+    __slots__ = ("_counting", "_least", "_now")
 
     def __init__(
         self, counts: RowCounts, column: LabelColumn, n_rows: int, among: Mask | None, least: int
     ) -> None:
         """As of now. O(n_rows)."""
+        super().__init__(column, n_rows, among)
+        self._least = least
         #: Nodes that make domains and hold counted pods.
         self._counting: Mask = column.ids[:n_rows] != ABSENT
         if among is not None:
             self._counting &= among
         self._now = Reached.by((counts.rows(n_rows) >= least) & self._counting)
-        #: Held, since its identity is part of what this is found by.
-        self.among, self._least = among, least
-        self._column, self._column_version = column, column.version
-        self.is_told = self.was_read = True
-
-    def is_of(self, column: LabelColumn, n_rows: int) -> bool:
-        """Whether the column is the same, and as it was, and so many nodes."""
-        is_same = self._column is column and self._column_version == column.version
-        return is_same and n_rows == len(self._now.mask)
 
     def tell(self, row: int, n_pods: int) -> None:
         """The row has so many pods now. O(1)."""
@@ -326,7 +316,7 @@ class RowCounts:
             yield row, int(self._dense[row])
 
 
-def _keep(followers: dict[_K, _Follower], key: _K, new: _Follower, n_most: int) -> None:
+def _keep(followers: dict[_K, _F], key: _K, new: _F, n_most: int) -> None:
     """It stands under the key; who came first goes where there are more."""
     gone = followers.pop(key, None)
     if gone is None and len(followers) == n_most:
@@ -336,7 +326,7 @@ def _keep(followers: dict[_K, _Follower], key: _K, new: _Follower, n_most: int) 
     followers[key] = new
 
 
-def _drop_unread(followers: dict[_K, _Follower]) -> None:
+def _drop_unread(followers: dict[_K, _F]) -> None:
     """Who was not read since this was done last goes: to be told costs as much as to be made anew after 16 changes."""
     for key, one in list(followers.items()):
         if not one.was_read:
