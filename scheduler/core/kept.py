@@ -222,7 +222,7 @@ class Kept:
         scores = self._scores
         if len(self._unsteady_at) == 1:
             one = scores[self._unsteady_at[0]]
-            if isinstance(one.scores, ByKind) and KindTotals.can_tell(self._summed.totals):
+            if isinstance(one.scores, ByKind):
                 return self._count_kinds(one.scores, rows).leaders(one.scores, one.weight)
         self._by_kind = None
         for index in self._unsteady_at:

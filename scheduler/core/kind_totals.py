@@ -1,12 +1,13 @@
 """
 Who has the highest total, where one plugin's scores go by kinds of nodes and all others' stay.
 
-A pod that comes to a zone moves the scores of every node in it. Here the sums of all other scores are counted by kind:
-that node's own place is all that has to be moved, and each kind's best sum is added to the kind's score.
+A pod that comes to a zone moves the scores of every node in it. Here nodes are held by kind and by the sum of all other
+scores: that node's own place is all that has to be moved, and each kind's best sum is added to the kind's score.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,14 +15,10 @@ import numpy as np
 
 from scheduler.core.standings import Leaders
 from scheduler.framework.by_kind import MAX_KINDS, ByKind
-from scheduler.framework.interface import LEAST
 from scheduler.state.arrays import Mask, Rows, Scores
 
-#: What holds a sum and a kind together, by what holds the sum; the widest sums leave no place for a kind.
-_WIDER: Final[dict[np.dtype[np.signedinteger], np.dtype[np.signedinteger]]] = {
-    np.dtype(np.int16): np.dtype(np.int32),
-    np.dtype(np.int32): np.dtype(np.int64),
-}
+#: Where who did not pass is, which is no place: with weights of 32 bits no sum is nearly as low.
+_OUTSIDE: Final = int(np.iinfo(np.int64).min)
 
 
 class KindTotals:
@@ -32,24 +29,24 @@ class KindTotals:
     """
 
     def __init__(self, sums: Scores, which: Rows, mask: Mask) -> None:
-        """As of now; `sums` must be of a type that `can_tell`. O(n_rows log n_rows), 0.1 ms at 5,000 nodes."""
+        """As of now. O(n_rows log n_rows), 0.3 ms at 5,000 nodes."""
         #: Held, since it is by their identity that these totals are found again.
         self.mask, self.which = mask, which
-        wider = _WIDER[sums.dtype]
-        #: Where who did not pass is, which is no place.
-        self._outside = int(LEAST[wider])
-        self._places = np.where(mask, sums.astype(wider) * MAX_KINDS + which, self._outside).astype(wider)
-        places, numbers = np.unique(self._places, return_counts=True)
-        #: How many nodes are in each place, those without any left out.
-        self._n_in: dict[int, int] = dict(zip(places.tolist(), numbers.tolist(), strict=True))
-        self._n_in.pop(self._outside, None)
+        passed = mask.nonzero()[0]
+        places = sums.take(passed).astype(np.int64) * MAX_KINDS + which.take(passed)
+        self._places = np.full(len(mask), _OUTSIDE)
+        self._places[passed] = places
+        order = places.argsort(kind="stable")
+        found, starts = np.unique(places.take(order), return_index=True)
+        parts = np.split(passed.take(order), starts[1:])
+        #: The rows in each place, in ascending order, those without any left out.
+        self._rows_in: dict[int, list[int]] = {
+            # Of no places there is one part, which is empty.
+            place: rows.tolist()
+            for place, rows in zip(found.tolist(), parts, strict=False)
+        }
         #: The highest place of each kind that a node which passed is of.
-        self._highest: dict[int, int] = {place % MAX_KINDS: place for place in self._n_in}
-
-    @staticmethod
-    def can_tell(sums: Scores) -> bool:
-        """Whether sums of this type leave place for a kind."""
-        return sums.dtype in _WIDER
+        self._highest: dict[int, int] = {place % MAX_KINDS: place for place in self._rows_in}
 
     def follow(self, sums: Scores, rows: Sequence[int]) -> None:
         """
@@ -57,26 +54,27 @@ class KindTotals:
 
         O(rows), and O(places) where the last node has left a kind's highest.
         """
-        places, n_in, highest, outside = self._places, self._n_in, self._highest, self._outside
+        places, rows_in, highest = self._places, self._rows_in, self._highest
         for row in rows:
-            before, after = places.item(row), outside
+            before, after = places.item(row), _OUTSIDE
             if self.mask.item(row):
                 after = sums.item(row) * MAX_KINDS + self.which.item(row)
             if before == after:
                 continue
             places[row] = after
-            if after != outside:
-                n_in[after] = n_in.get(after, 0) + 1
+            if after != _OUTSIDE:
+                insort(rows_in.setdefault(after, []), row)
                 kind = after % MAX_KINDS
-                if after > highest.get(kind, outside):
+                if after > highest.get(kind, _OUTSIDE):
                     highest[kind] = after
-            if before != outside:
-                n_in[before] -= 1
-                if not n_in[before]:
+            if before != _OUTSIDE:
+                left = rows_in[before]
+                del left[bisect_left(left, row)]
+                if not left:
                     self._leave(before)
 
     def leaders(self, scores: ByKind, weight: int) -> Leaders:
-        """Who has the highest total; some must have passed. The scores are told. O(kinds), and O(n_rows)."""
+        """Who has the highest total until nodes move; some must have passed. The scores are told. O(kinds)."""
         highest, most = self._highest, -1
         best: list[int] = []
         for kind, score in scores.among(highest).items():
@@ -86,17 +84,14 @@ class KindTotals:
                 most, best = total, [place]
             elif total == most:
                 best.append(place)
-        leading = self._places == best[0]
-        for place in best[1:]:
-            leading |= self._places == place
-        return Leaders(leading.nonzero()[0], most)
+        return Leaders([self._rows_in[place] for place in best], most)
 
     def _leave(self, place: int) -> None:
         """Nobody is in the place any more."""
-        del self._n_in[place]
+        del self._rows_in[place]
         kind = place % MAX_KINDS
         if self._highest[kind] == place:
-            left = [other for other in self._n_in if other % MAX_KINDS == kind]
+            left = [other for other in self._rows_in if other % MAX_KINDS == kind]
             if left:
                 self._highest[kind] = max(left)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,16 +48,35 @@ class Scored(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """The feasible rows of the highest total, in ascending order; and that total."""
+    """The feasible rows of the highest total, in one part or more, each in ascending order; and that total."""
 
-    rows: Rows
+    parts: Sequence[Rows | list[int]]
     total: int
 
     @classmethod
     def of(cls, totals: Scores) -> Leaders:
         """Where the array is highest. O(n_rows)."""
         highest = totals.item(totals.argmax())
-        return cls((totals == highest).nonzero()[0], highest)
+        return cls([(totals == highest).nonzero()[0]], highest)
+
+    @property
+    def n(self) -> int:
+        """How many they are."""
+        return sum(map(len, self.parts))
+
+    def at(self, index: int) -> int:
+        """Of all of them in ascending order the one at the index. O(parts * log n_rows)."""
+        parts = self.parts
+        if len(parts) == 1:
+            return int(parts[0][index])
+        stop = 1 + max(rows[-1] for rows in parts)
+        return bisect_right(
+            range(stop), index, key=lambda row: sum([bisect_right(rows, row) for rows in parts])
+        )
+
+    def first(self, n_most: int) -> list[int]:
+        """The first so many of all of them, or all."""
+        return sorted([int(row) for rows in self.parts for row in rows[:n_most]])[:n_most]
 
 
 @dataclass(slots=True)
@@ -120,8 +140,8 @@ class Standings:
         rejected: Callable[[], Counter[str]] | None = None,
     ) -> Standings:
         """One of the leaders is chosen; there must be one. `filtered` says who is not feasible."""
-        rows = leaders.rows
-        chosen = rows.item(0 if len(rows) == 1 else chance.randrange(len(rows)))
+        n = leaders.n
+        chosen = leaders.at(0 if n == 1 else chance.randrange(n))
         why = filtered.rejected if rejected is None else rejected
         return cls(chosen, leaders, feasible, totals, scores, filtered, why)
 
@@ -132,7 +152,7 @@ class Standings:
 
     def beginning_with(self, row: int) -> Standings:
         """As if the feasible row had been chosen, and led alone: what `leading` is to begin with."""
-        alone = Leaders(np.array([row]), self.totals().item(row))
+        alone = Leaders([[row]], self.totals().item(row))
         return replace(self, chosen=row, leaders=alone)
 
     def leading(self, n_most: int) -> list[tuple[int, int]]:
@@ -142,12 +162,10 @@ class Standings:
         O(n_most), or O(n_most * n_rows) where fewer nodes share the highest total. Totals are written meanwhile, and
         are what they were afterwards.
         """
-        leaders, total = self.leaders
         n_most = min(n_most, self.feasible.n)
-        rows = [self.chosen]
-        if len(leaders) > 1:
-            rows += [row for row in leaders[:n_most].tolist() if row != self.chosen][: n_most - 1]
-        ranked = [(row, total) for row in rows]
+        others = [row for row in self.leaders.first(n_most) if row != self.chosen]
+        rows = [self.chosen, *others[: n_most - 1]]
+        ranked = [(row, self.leaders.total) for row in rows]
         if len(ranked) < n_most:
             totals = self.totals()
             # Whoever is ranked steps aside for the next: a copy of all totals would cost as much as finding it.

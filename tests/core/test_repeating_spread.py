@@ -103,10 +103,8 @@ def test_a_rollout_is_decided_as_each_pod_would_be_anew(
         for _ in range(150):
             cluster.step(_ROLLOUTS[rollout])
         cluster.driver.audit()
-    # The widest totals leave no place for kinds, and preferences may move as well.
-    if factor == 2**24:
-        assert not by_kind
-    elif "near" not in rollout:
+    # Preferences may move as well.
+    if "near" not in rollout:
         assert len(by_kind) > 50
 
 
@@ -188,4 +186,4 @@ def test_plugins_may_do_all_that_a_scorer_may(weight: int, by_kind: list[KindTot
         driver.confirm(pod, bind_of(driver.cycle()).node_name)
         for other in closing:
             driver.lose(other)
-    assert (len(by_kind) > 30) == (weight == 2)
+    assert len(by_kind) > 30
