@@ -15,7 +15,7 @@ from scheduler.core.decide import Placement, placed
 from scheduler.core.kind_totals import KindTotals
 from scheduler.core.standings import Chance, Leaders, Scored, Standings
 from scheduler.framework.by_kind import ByKind
-from scheduler.framework.interface import LEAST, MOST, PodFilter, reads_pods
+from scheduler.framework.interface import LEAST, MOST, NodeFilter, PodFilter, reads_pods
 from scheduler.framework.observer import Observer
 from scheduler.framework.recalling import Recalled
 from scheduler.framework.verdicts import Code
@@ -32,14 +32,16 @@ class _Passed:
     Whom all filters let through: bool array of shape (n_rows,).
 
     `by`: the masks of those that read pods, held so that their ids, by which this is found again, stay theirs.
-    `rejected`: how many nodes are refused for each reason; None where that has to be counted. `highest`: what a total
-    may be, the most of its numbers for who passed and the least for others; None before anybody asks for it.
+    `rejected`: how many nodes are refused for each reason; None where that has to be counted. `sole`: the filter that
+    refuses all of these, for the same reason; None where there is none. `highest`: what a total may be, the most of its
+    numbers for who passed and the least for others; None before anybody asks for it.
     """
 
     by: Sequence[Mask]
     mask: Mask
     n: int
     rejected: Counter[str] | None = None
+    sole: NodeFilter | None = None
     highest: Scores | None = None
 
     def set(self, row: int, *, fits: bool) -> None:
@@ -159,7 +161,8 @@ class Kept:
                 passed.set(row, fits=fits)
                 feasible.set(row, fits=fits)
                 self._refuse(row, fits=fits)
-            elif not fits:
+            elif not fits and passed.rejected is not None and self._refusing_at(row) is not passed.sole:
+                # It may have been refused for something else.
                 passed.rejected = None
 
     def _pass_others(self, moving: Sequence[Mask], fixed: Mask) -> Sequence[int]:
@@ -192,18 +195,25 @@ class Kept:
 
     def _refuse(self, row: int, *, fits: bool) -> None:
         """The row was feasible and is refused now, or the other way."""
-        passed, filtered = self._passed, self._filtered
+        passed = self._passed
         if fits or passed.rejected is None:
             passed.rejected = None
             return
+        refusing = self._refusing_at(row)
+        if refusing is not passed.sole:
+            passed.sole = None
+        status = None if refusing is None else refusing.refusals().status_at(row)
+        if status is not None:
+            for reason in status.reasons:
+                passed.rejected[reason] += 1
+
+    def _refusing_at(self, row: int) -> NodeFilter | None:
+        """The first filter that refuses the row; None where none does, or it is no node."""
+        filtered = self._filtered
         for index in self._refusing:
-            if filtered.masks[index].item(row):
-                continue
-            status = filtered.filters[index][1].refusals().status_at(row)
-            if status is not None:
-                for reason in status.reasons:
-                    passed.rejected[reason] += 1
-                return
+            if not filtered.masks[index].item(row):
+                return filtered.filters[index][1]
+        return None
 
     def _count_rejected(self) -> Counter[str]:
         passed = self._passed
@@ -214,6 +224,9 @@ class Kept:
             for index in self._refusing:
                 left, n_left = filtered.sift(filtered.filters[index][1], filtered.masks[index], left, n_left)
             passed.rejected = filtered.rejected()
+            refusing = [one.node_filter for one in filtered.refused]
+            is_sole = len(refusing) == 1 and len(refusing[0].refusals().statuses) == 1
+            passed.sole = refusing[0] if is_sole else None
         return passed.rejected
 
     def _score(self, rows: Sequence[int], observer: Observer) -> Leaders:
