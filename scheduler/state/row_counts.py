@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -55,7 +56,7 @@ class PerDomain(_Follower):
     ascending order. Neither is to be written to. Both are of now for as long as it is told and labels are the same.
     """
 
-    __slots__ = ("_fewest", "_least", "_n_fewest", "_reached", "domains", "totals")
+    __slots__ = ("_fewest", "_least", "_n_domains_with", "_reached", "domains", "totals")
 
     def __init__(self, counts: RowCounts, column: LabelColumn, n_rows: int, among: Mask | None) -> None:
         """As of now. O(n_rows)."""
@@ -63,8 +64,9 @@ class PerDomain(_Follower):
         pods = counts.rows(n_rows)
         self.totals: Amounts = column.sums(pods if among is None else np.where(among, pods, 0))
         self.domains: Rows = column.domains(among)
-        #: The fewest pods in one of the domains, and in how many; 0 domains where that has to be looked up.
-        self._fewest = self._n_fewest = 0
+        #: In how many of the domains there are so many pods, and the fewest of these; None before anybody asks.
+        self._n_domains_with: dict[int, int] | None = None
+        self._fewest = 0
         #: The last answer of `reached`, None where it is another now, and to what.
         self._reached: Reached | None = None
         self._least = 0
@@ -81,8 +83,8 @@ class PerDomain(_Follower):
             return
         before = self.totals.item(domain)
         self.totals[domain] = after = before + delta
-        if self._n_fewest:
-            self._move(before, after)
+        if self._n_domains_with is not None:
+            self._move(self._n_domains_with, before, after)
         if (before < self._least) is not (after < self._least):
             self._reached = None
 
@@ -100,19 +102,22 @@ class PerDomain(_Follower):
         return found
 
     def fewest(self) -> int:
-        """The fewest pods in one of the domains, 0 without domains. O(1) until the last of the emptiest gets one."""
-        if not self._n_fewest and len(self.domains):
-            amounts = self.totals.take(self.domains)
-            self._fewest = int(amounts.min())
-            self._n_fewest = int(np.count_nonzero(amounts == self._fewest))
+        """The fewest pods in one of the domains, 0 without domains. O(domains) for the first time, then O(1)."""
+        if self._n_domains_with is None:
+            self._n_domains_with = dict(Counter(self.totals.take(self.domains).tolist()))
+            self._fewest = min(self._n_domains_with, default=0)
         return self._fewest
 
-    def _move(self, before: int, after: int) -> None:
-        if before == self._fewest:
-            self._n_fewest -= 1
-        if after <= self._fewest:
-            self._n_fewest = self._n_fewest + 1 if after == self._fewest else 1
+    def _move(self, n_domains_with: dict[int, int], before: int, after: int) -> None:
+        """A domain has so many pods now. O(1), or O(different numbers) where it was the last of the emptiest."""
+        n_domains_with[after] = n_domains_with.get(after, 0) + 1
+        n_domains_with[before] -= 1
+        if not n_domains_with[before]:
+            del n_domains_with[before]
+        if after < self._fewest:
             self._fewest = after
+        elif self._fewest not in n_domains_with:
+            self._fewest = min(n_domains_with)
 
 
 class _PerNode(_Follower):
