@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.instructions import Attempted, Bind, Instruction
 from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone
 from scheduler.queueing.steps import STEPS_AT_ONCE
@@ -25,25 +25,28 @@ pytestmark = pytest.mark.asyncio
 
 @dataclass
 class Kept:
-    """An outbox that only keeps what was ordered."""
+    """An outbox that only keeps what was ordered, and when."""
 
+    now_s: Callable[[], float]
     ordered: list[Instruction] = field(default_factory=list)
+    at_s: list[float] = field(default_factory=list)
 
     def carry_out(self, instruction: Instruction) -> None:
         self.ordered.append(instruction)
+        self.at_s.append(self.now_s())
 
     def bound(self) -> list[str]:
         return [one.pod.name for one in self.ordered if isinstance(one, Bind)]
 
 
 class Bench:
-    """A loop over a driver's machine, with a clock that moves by hand. `on_asked`: called before every cycle."""
+    """A loop over a driver's machine, with a clock that moves by hand. `on_asked`: called when it asks if it may go on."""
 
     def __init__(self, *, max_binding: int = 10) -> None:
         self.driver = Driver()
         self.driver.node("a")
         self.inbox = Inbox()
-        self.kept = Kept()
+        self.kept = Kept(lambda: self.driver.now_s)
         self.is_ready = True
         self.on_asked: Callable[[], None] = lambda: None
         self.loop = SchedulingLoop(
@@ -140,6 +143,50 @@ async def test_cycles_in_a_row_end_after_milliseconds_however_dear_each_is() -> 
     running = asyncio.create_task(bench.loop.run())
     await asyncio.sleep(0)
     assert 4 <= len(bench.kept.bound()) < len(pods)
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_who_finds_no_node_is_told_of_at_once_and_binds_start_behind_the_row() -> None:
+    """What is told of an attempt is how long it took, whoever was tried after it in the same turn."""
+    bench = Bench()
+
+    def take_a_millisecond() -> None:
+        bench.driver.now_s += 0.001
+
+    bench.on_asked = take_a_millisecond
+    for name in "abc":
+        bench.driver.pod(name, containers=[container(requests={"cpu": "64" if name == "b" else "0"})])
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    told = [one.pod.name for one in bench.kept.ordered]
+    assert told == ["b"] * (len(told) - 2) + ["a", "c"]
+    (attempt,) = [one for one in bench.kept.ordered if isinstance(one, Attempted)]
+    # It begins before the loop asks whether it may, and the one after it begins another millisecond later.
+    assert bench.kept.at_s[bench.kept.ordered.index(attempt)] == pytest.approx(attempt.started_s + 0.001)
+    bench.loop.stop(0.0)
+    await running
+
+
+async def test_binds_are_ordered_that_a_row_decided_before_thousands_of_pods_woke() -> None:
+    """The row ends there, and nothing of it is lost."""
+    bench = Bench()
+    for name in "abc":
+        bench.driver.pod(name)
+    for number in range(2000):
+        bench.driver.pod(f"p{number}", containers=[container(requests={"cpu": "64"})], priority=1)
+    while bench.driver.machine.queue.depths()["active"] > 3:
+        bench.driver.cycle()
+
+    def wake_all_behind_the_first() -> None:
+        if bench.driver.machine.n_binding == 1 and not bench.driver.machine.is_behind:
+            bench.driver.node("larger", allocatable={"cpu": "65"})
+
+    bench.on_asked = wake_all_behind_the_first
+    running = asyncio.create_task(bench.loop.run())
+    await asyncio.sleep(0)
+    assert bench.driver.machine.is_behind
+    assert bench.kept.bound() == ["a"]
     bench.loop.stop(0.0)
     await running
 

@@ -81,3 +81,18 @@ def test_new_domains_are_no_matter_of_who_knows_the_old_ones(key: str) -> None:
     new = counts.follower(column, 1, N_ROWS)
     assert (old.is_told, new is old) == (False, False)
     assert new.reached(1).mask.tolist() == _wanted(counts, column, 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_fewest_pods_of_a_domain_are_those_of_a_recount(seed: int) -> None:
+    """Domains get pods and lose them, whether or not anybody asks in between; some nodes do not count."""
+    chance = Random(seed)
+    column, counts = _column("zone", chance), RowCounts()
+    among = np.array([chance.random() < 0.8 for _ in range(N_ROWS)])
+    for _ in range(200):
+        row = chance.randrange(N_ROWS)
+        counts.add(row, -1 if counts.at(row) and chance.random() < 0.5 else 1)
+        if chance.random() < 0.4:
+            ids, pods = column.ids[:N_ROWS], np.where(among, counts.rows(N_ROWS), 0)
+            wanted = [int(pods[ids == domain].sum()) for domain in set(ids[among].tolist()) - {0}]
+            assert counts.per_domain(column, N_ROWS, among).fewest() == min(wanted)
