@@ -33,8 +33,8 @@ class _Passed:
 
     `by`: the masks of those that read pods, held so that their ids, by which this is found again, stay theirs.
     `rejected`: how many nodes are refused for each reason; None where that has to be counted. `sole`: the filter that
-    refuses all of these, for the same reason; None where there is none, or that is not known. `highest`: what a total may be, the most of its
-    numbers for who passed and the least for others; None before anybody asks for it.
+    refuses all of these, for the same reason; None where there is none, or that is not known. `highest`: what a total
+    may be, the most of its numbers for who passed and the least for others; None before anybody asks for it.
     """
 
     by: Sequence[Mask]

@@ -15,12 +15,14 @@ from tests.driving import Driver, bind_of
 
 _N_NODES, _N_ZONES = 9, 3
 _WEB, _DB = {"app": "web"}, {"app": "db"}
+_FAR_ON_NODES = build.affinity(anti_required=[build.term(HOSTNAME, build.selector("app=db"))])
 _FAR = build.affinity(anti_required=[build.term(ZONE, build.selector("app=db"))])
 
 _ROLLOUTS: dict[str, Json] = {
     "anywhere": {},
     "hard": {"spread": [build.spread(ZONE, build.selector("app=web"))]},
     "far": {"affinity": _FAR},
+    "far on nodes": {"affinity": _FAR_ON_NODES},
     "hard and far": {"spread": [build.spread(ZONE, build.selector("app=web"), max_skew=2)], "affinity": _FAR},
 }
 
@@ -65,3 +67,26 @@ def test_nodes_are_refused_for_what_they_would_be_refused_for_anew(rollout: str,
                 driver.lose(pod)
     driver.audit()
     assert n_bound > 20
+
+
+def test_a_node_that_was_full_is_refused_for_another_reason_once_it_is_not() -> None:
+    """What all others are refused for, from the beginning: it was the only one with another reason."""
+    driver = Driver()
+    for index in range(6):
+        driver.node(f"n{index}", labels={HOSTNAME: f"n{index}"}, allocatable={"cpu": "2", "pods": "9"})
+    driver.pod("db-0", node="n0", labels=_DB)
+
+    def roll_out(name: str) -> str:
+        requests = {"cpu": "100m"}
+        pod = driver.pod(
+            name, labels=_WEB, affinity=_FAR_ON_NODES, containers=[build.container(requests=requests)]
+        )
+        return driver.confirm(pod, bind_of(driver.cycle()).node_name).node_name
+
+    used = {"n0", *[roll_out(f"web-{number}") for number in range(3)]}
+    free = min({f"n{index}" for index in range(6)} - used)
+    large = driver.pod("large", node=free, containers=[build.container(requests={"cpu": "2"})])
+    roll_out("web-3")
+    driver.lose(large)
+    driver.pod("db-1", node=free, labels=_DB)
+    roll_out("web-4")

@@ -40,7 +40,7 @@ class Kept:
 
 
 class Bench:
-    """A loop over a driver's machine, with a clock that moves by hand. `on_asked`: called when it asks if it may go on."""
+    """A loop over a driver's machine and a clock moved by hand. `on_asked`: called when it asks if it may go on."""
 
     def __init__(self, *, max_binding: int = 10) -> None:
         self.driver = Driver()
