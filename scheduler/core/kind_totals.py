@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -29,7 +30,7 @@ class KindTotals:
     """
 
     def __init__(self, sums: Scores, which: Rows, mask: Mask) -> None:
-        """As of now. O(n_rows log n_rows), 0.3 ms at 5,000 nodes."""
+        """As of now. O(n_rows log n_rows): 0.3 to 0.8 ms at 5,000 nodes, the more places the longer; 10 at 100,000."""
         #: Held, since it is by their identity that these totals are found again.
         self.mask, self.which = mask, which
         passed = mask.nonzero()[0]
@@ -37,13 +38,11 @@ class KindTotals:
         self._places = np.full(len(mask), _OUTSIDE)
         self._places[passed] = places
         order = places.argsort(kind="stable")
-        found, starts = np.unique(places.take(order), return_index=True)
-        parts = np.split(passed.take(order), starts[1:])
+        rows, ordered = passed.take(order).tolist(), places.take(order)
+        ends = [*(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(rows)]
         #: The rows in each place, in ascending order, those without any left out.
         self._rows_in: dict[int, list[int]] = {
-            # Of no places there is one part, which is empty.
-            place: rows.tolist()
-            for place, rows in zip(found.tolist(), parts, strict=False)
+            ordered.item(start): rows[start:end] for start, end in pairwise([0, *ends]) if start < end
         }
         #: The highest place of each kind that a node which passed is of.
         self._highest: dict[int, int] = {place % MAX_KINDS: place for place in self._rows_in}
