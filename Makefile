@@ -12,7 +12,7 @@ demo: $(VENV)/.installed ## Play the stories of the design documents on an embed
 	@$(BIN)/affinity-scheduler demo
 
 # Much of it is waiting for other processes: more workers than a small machine has cores. Each file is run by one of
-# them, in the order of tests/gathering.py. WORKERS=0 is one test after another in one process.
+# them, in the order of tests/support/gathering.py. WORKERS=0 is one test after another in one process.
 WORKERS ?= 3
 # Hundreds of processes of the product are started, and each would compile it anew.
 test: export PYTHONDONTWRITEBYTECODE =

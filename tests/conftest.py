@@ -12,9 +12,9 @@ from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
 from scheduler.state.snapshot import Snapshot
-from tests.apiserver import Address, RealApiServer, assets
 from tests.core.shadow import check
-from tests.gathering import N_LEFT_OUT, Gathering, is_last
+from tests.support.apiserver import Address, RealApiServer, assets
+from tests.support.gathering import N_LEFT_OUT, Gathering, is_last
 
 # No property fails for the speed of the machine, nor for what else it has to do.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -12,10 +12,10 @@ from typing import Final
 from tests.bench.loaded import SCHEDULER
 from tests.bench.scene import Planned, Scene, Size, build_scene, room_for
 from tests.bench.shapes import Shape
-from tests.build import Json
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.conformance.subject import ReferenceSubject
+from tests.support.build import Json
 
 #: Enough for a pod in each of the hundred namespaces that some shapes have.
 _N_NODES: Final = 110

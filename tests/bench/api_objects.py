@@ -16,7 +16,7 @@ from tests.bench.measuring import cpu_s
 from tests.bench.scene import Planned, Scene
 from tests.bench.servers import Server
 from tests.bench.templates import as_new
-from tests.build import Json
+from tests.support.build import Json
 
 _CONCURRENCY: Final = 32
 _PAGE: Final = 500

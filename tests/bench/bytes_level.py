@@ -24,7 +24,7 @@ from tests.bench.checks import broken_rules
 from tests.bench.loaded import SCHEDULER, LoadedMachine
 from tests.bench.scene import Planned, Scene
 from tests.bench.served import Served, in_batches
-from tests.build import Json
+from tests.support.build import Json
 
 #: Events of each kind that do not come from the measured pods.
 _N_OTHERS: Final = 500

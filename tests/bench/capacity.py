@@ -17,12 +17,12 @@ import msgspec
 
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import CycleDue
-from tests import build
 from tests.bench import templates
 from tests.bench.bytes_level import FedMachine
 from tests.bench.measuring import peak_bytes, resident_bytes, spread_us
 from tests.bench.scene import N_APPLICATIONS, Planned, Scene, Size
 from tests.bench.shapes import Shape
+from tests.support import build
 
 #: Of 2,000 controllers, or of as many with a label of its own on every pod.
 Kind = Literal["templates", "own-labels"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tests.bench.scene import Planned, Scene
 from tests.bench.templates import Template
-from tests.build import Json
 from tests.reference.selectors import parse
+from tests.support.build import Json
 
 Key = tuple[str, str]
 

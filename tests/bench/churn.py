@@ -7,9 +7,9 @@ from typing import Final
 
 from scheduler.model.nodes import decode_node, decode_workload
 from scheduler.model.stimuli import NodeGone, NodeSeen, PodGone, PodSeen, WorkloadGone, WorkloadSeen
-from tests import build
 from tests.bench import templates
 from tests.bench.loaded import SCHEDULER, LoadedMachine
+from tests.support import build
 
 #: Upstream's churn recreates one of each every second; this many decisions stand for it.
 _EVERY: Final = 250

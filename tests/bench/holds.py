@@ -19,14 +19,14 @@ from typing import Final
 import msgspec
 
 from scheduler.devcluster.faults import FAULTS_PATH
-from tests import build
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.held import Hold
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server, started_with
 from tests.integration.waiting import until
-from tests.ports import free_port
+from tests.support import build
+from tests.support.ports import free_port
 
 _ATTEMPTS: Final = re.compile(r'^scheduler_schedule_attempts_total\{.*result="(\w+)"\} (\S+)$', re.MULTILINE)
 _N_SCRAPES: Final = 5

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 import msgspec
 
-from tests import build
 from tests.bench import templates
 from tests.bench.api_objects import Objects, Timing, objects_of
 from tests.bench.checks import broken_rules
@@ -27,6 +26,7 @@ from tests.bench.scene import Planned, Scene
 from tests.bench.schedulers import OURS, Contender, running
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import as_new
+from tests.support import build
 
 _CHURN_PERIOD_S = 1.0
 

@@ -22,7 +22,7 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.bench.scene import Planned, Scene
 from tests.bench.templates import Template
-from tests.build import Json
+from tests.support.build import Json
 
 #: The name of the one profile that runs without a configuration.
 SCHEDULER: Final = "affinity-scheduler"

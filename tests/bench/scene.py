@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Final
 
 from scheduler.errors import SettingsError
-from tests import build
 from tests.bench import templates
 from tests.bench.shapes import Running, Shape
 from tests.bench.templates import Template
-from tests.build import Json
+from tests.support import build
+from tests.support.build import Json
 
 #: Pods of 100m that a node of 4 CPUs holds.
 PODS_PER_NODE: Final = 40

@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.bench.loaded import SCHEDULER
 from tests.bench.servers import Server
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 _QPS: Final = 5000
 _STOP_TIMEOUT_S: Final = 20.0

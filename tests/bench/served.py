@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from tests.bench.scene import Planned
 from tests.bench.templates import Template
-from tests.build import Json
+from tests.support.build import Json
 
 #: What a pod's life shows on the watch.
 Stage = Literal["pending", "bound", "running"]

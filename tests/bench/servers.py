@@ -19,13 +19,13 @@ from typing import Literal
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD
 from scheduler.devcluster.server import DevCluster
 from scheduler.devcluster.store import Store
-from tests.apiserver import RealApiServer, assets
 from tests.bench.loaded import SCHEDULER
 from tests.bench.measuring import children_of, cpu_s
 from tests.bench.scene import Scene, Size, build_scene
 from tests.bench.shapes import SHAPE_BY_NAME
 from tests.bench.templates import as_new
 from tests.integration.cluster import kubeconfig_text
+from tests.support.apiserver import RealApiServer, assets
 
 ServerName = Literal["devcluster", "kube-apiserver"]
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.bench import templates
 from tests.bench.templates import INIT_NAMESPACE, MEASURED_NAMESPACE, Template
-from tests.build import HOSTNAME, ZONE
+from tests.support.build import HOSTNAME, ZONE
 
 _ONE_ZONE: Final = ("zone1",)
 _MOONS: Final = ("moon-1", "moon-2", "moon-3")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests import build
-from tests.build import HOSTNAME, ZONE, Json
+from tests.support import build
+from tests.support.build import HOSTNAME, ZONE, Json
 
 TEAM: Final = {"team": "devops"}
 #: Where pods of terms with a list of namespaces live: first those that run beforehand, then the measured ones.

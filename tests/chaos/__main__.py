@@ -23,11 +23,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.apiserver import RealApiServer, assets
 from tests.chaos.real import RealVenue
 from tests.chaos.run import Outcome, Shape, run, run_at
 from tests.chaos.shrinking import shortest
 from tests.chaos.venue import Venue
+from tests.support.apiserver import RealApiServer, assets
 
 #: Lines of a failing run's story.
 _STORY = 40

@@ -15,13 +15,13 @@ from scheduler.devcluster.faults import Faults
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.status import StatusError
 from scheduler.shell.leadership import ElectionSettings
-from tests.apiserver import Address
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.instance import Instance
 from tests.chaos.journal import WATCHED, Journal, Written
 from tests.chaos.stage import split
 from tests.chaos.venue import Opened, Pace, Setting
 from tests.devcluster.contract.client import Answer, Api
+from tests.support.apiserver import Address
 
 _ELECTION = ElectionSettings("kube-system", "chaos", 4.0, 3.0, 0.5)
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{_ELECTION.namespace}/leases"

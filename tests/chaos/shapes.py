@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests import build
-from tests.build import Json
+from tests.support import build
+from tests.support.build import Json
 
 #: The name of the scheduler that binds without looking: nothing may depend on what it does.
 NAIVE = "naive-scheduler"

@@ -11,7 +11,6 @@ from scheduler.devcluster.faults import Fault, Faults
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.server import DevCluster
 from scheduler.devcluster.status import StatusError
-from tests import build
 from tests.chaos.happenings import (
     AddNamespace,
     AddNode,
@@ -31,6 +30,7 @@ from tests.chaos.happenings import (
 from tests.chaos.instance import Instance
 from tests.chaos.journal import WATCHED, Journal
 from tests.chaos.shapes import shaped_pod
+from tests.support import build
 
 
 class Server(Protocol):

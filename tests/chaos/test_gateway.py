@@ -12,12 +12,12 @@ import pytest
 from scheduler.devcluster.faults import Action, Fault, Faults
 from scheduler.devcluster.kinds import NODE
 from scheduler.devcluster.server import DevCluster
-from tests import build
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.real import RealVenue
 from tests.chaos.run import Outcome, Shape, repeatable, run_at
 from tests.chaos.virtual import run_virtually
 from tests.devcluster.contract.client import Api
+from tests.support import build
 
 _NODES = "/api/v1/nodes"
 

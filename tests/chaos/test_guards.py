@@ -17,11 +17,11 @@ from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeGone, NodeSeen
 from scheduler.shell.app import Scheduler
 from scheduler.state.audit import differences
-from tests import build
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
 from tests.chaos.test_outages import metric
 from tests.chaos.virtual import run_virtually
+from tests.support import build
 
 
 @asynccontextmanager

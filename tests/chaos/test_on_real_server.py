@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from tests.apiserver import Address
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, BindByStranger
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
@@ -16,6 +15,7 @@ from tests.chaos.run import OURS, Shape, run_at
 from tests.chaos.shapes import NAIVE
 from tests.chaos.stage import Stage
 from tests.chaos.venue import Setting
+from tests.support.apiserver import Address
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

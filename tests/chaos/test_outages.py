@@ -14,11 +14,11 @@ from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
 from scheduler.shell.app import Scheduler
 from scheduler.shell.pressure import FLOOR
-from tests import build
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
 from tests.chaos.virtual import run_virtually
 from tests.integration.waiting import until
+from tests.support import build
 
 TEN_MINUTES_S = 600.0
 #: Longest pause of any retry, and what a relist and the cycles take after it.

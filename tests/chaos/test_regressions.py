@@ -16,12 +16,12 @@ from scheduler.devcluster.server import DevCluster
 from scheduler.kube import known
 from scheduler.shell import upkeep
 from scheduler.state.cluster import ClusterState
-from tests import build
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Change
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal, node_of
 from tests.chaos.run import OURS, Shape, replay
 from tests.chaos.virtual import run_virtually
+from tests.support import build
 
 ALONE = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=alone"))])
 

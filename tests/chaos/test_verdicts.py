@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from scheduler.devcluster.kinds import JsonObject
-from tests import build
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Remove, literal
 from tests.chaos.journal import Decided, Journal, Sent, Written
 from tests.chaos.judging import Judge
@@ -17,6 +16,7 @@ from tests.chaos.sabotage import SABOTAGES, Sabotage
 from tests.chaos.shrinking import minimal, shortest
 from tests.chaos.venue import Setting
 from tests.chaos.verdicts import Verdict
+from tests.support import build
 
 ALONE = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=alone"))])
 

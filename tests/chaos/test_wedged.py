@@ -18,11 +18,11 @@ from scheduler.observe.metrics import Metrics
 from scheduler.serving.probes import Listening
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
-from tests import build
 from tests.chaos.proxy import Wire
 from tests.chaos.virtual import run_virtually
 from tests.integration.waiting import until
-from tests.ports import free_port
+from tests.support import build
+from tests.support.ports import free_port
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from scheduler.devcluster.kinds import JsonObject
-from tests import build
 from tests.chaos.happenings import (
     AddNamespace,
     AddNode,
@@ -19,6 +18,7 @@ from tests.chaos.happenings import (
 )
 from tests.chaos.journal import node_of
 from tests.chaos.shapes import NAIVE, SHAPES
+from tests.support import build
 
 ZONES = ("a", "b", "c")
 NAMESPACES = ("red", "blue", "green")

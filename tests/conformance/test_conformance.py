@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import build
 from tests.conformance.__main__ import main
 from tests.conformance.compare import admission_mismatches, decision_mismatches
 from tests.conformance.traces import BadInputError, read
 from tests.reference.cluster import Cluster
+from tests.support import build
 
 DATA = Path(__file__).parent.parent / "data"
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from tests.build import Json
 from tests.core.drawn_objects import NAMESPACES, Cluster, Templates, drawn_configuration, pod_of
 from tests.plugins.lives import Applied, Deleted
+from tests.support.build import Json
 
 
 class Decided(NamedTuple):

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from tests.build import (
+from tests.plugins.lives import CONFIGURATIONS, MB, Applied
+from tests.support.build import (
     HOSTNAME,
     ZONE,
     Json,
@@ -28,12 +29,11 @@ from tests.build import (
     term,
     toleration,
 )
-from tests.plugins.lives import CONFIGURATIONS, MB, Applied
 
 NAMESPACES = ("default", "blue", "green")
 RACK = "rack"
 
-#: Rules that a pod may ask for, in the words of `tests.build.affinity` where it has some, and how often each is.
+#: Rules that a pod may ask for, in the words of `tests.support.build.affinity`, and how often each is.
 _RULES = {
     "required": 1,
     "anti_required": 1,

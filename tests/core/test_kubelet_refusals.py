@@ -9,8 +9,8 @@ import pytest
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
 from scheduler.state.kubelet_refusals import CAPACITY, FIRST_S, LONGEST_S
-from tests.build import container, pod
-from tests.driving import NAME, Driver, bind_of, condition_of
+from tests.support.build import container, pod
+from tests.support.driving import NAME, Driver, bind_of, condition_of
 
 ONE_CPU = [container(requests={"cpu": "1"})]
 TWO_CPU = [container(requests={"cpu": "2"})]

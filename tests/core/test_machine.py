@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.model.instructions import Attempted, PatchCondition
 from scheduler.model.stimuli import BindDone, PodSeen
-from tests.build import affinity, container, selector, term
-from tests.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
+from tests.support.build import affinity, container, selector, term
+from tests.support.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
 
 HOSTNAME = "kubernetes.io/hostname"
 ALONE = affinity(anti_required=[term(HOSTNAME, selector("app=web"))])
@@ -272,7 +272,7 @@ def test_what_is_not_built_is_never_placed(cluster: Driver) -> None:
     """A claim or a device keeps the pod pending, and its condition says which."""
     cluster.node("a")
     document_volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]
-    from tests import build
+    from tests.support import build
 
     pod = cluster.decoded(
         build.pod("p", spec={"schedulerName": "affinity-scheduler", "volumes": document_volumes})

@@ -23,9 +23,9 @@ from scheduler.model.nodes import decode_workload
 from scheduler.model.stimuli import NamespaceGone, SweepDue, WorkloadSeen
 from scheduler.state.arrays import Scores
 from scheduler.state.snapshot import Snapshot
-from tests import build
-from tests.build import Json
-from tests.driving import NAME, Driver, bind_of
+from tests.support import build
+from tests.support.build import Json
+from tests.support.driving import NAME, Driver, bind_of
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"

@@ -19,7 +19,6 @@ import pytest
 from scheduler.core.decide import Placement
 from scheduler.core.repeating import Repeating
 from scheduler.framework.observer import Unobserved
-from tests.build import Json
 from tests.chaos.shrinking import minimal
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
@@ -27,6 +26,7 @@ from tests.core.drawn_lives import Changed, Confirmed, Decided, Forgotten, Life,
 from tests.core.drawn_objects import pod_of
 from tests.plugins.lives import Applied, Deleted
 from tests.reference.cluster import Cluster
+from tests.support.build import Json
 
 #: Lives in a run of the whole suite: about ten seconds.
 _N_LIVES = 25

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from scheduler.model.pods import Pod
-from tests import build
-from tests.build import HOSTNAME, ZONE, Json
-from tests.driving import Driver, bind_of
+from tests.support import build
+from tests.support.build import HOSTNAME, ZONE, Json
+from tests.support.driving import Driver, bind_of
 
 _N_NODES, _N_ZONES = 9, 3
 _WEB, _DB = {"app": "web"}, {"app": "db"}

@@ -19,9 +19,9 @@ from scheduler.framework.profile import Weighted
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Scores
 from scheduler.state.snapshot import Snapshot
-from tests import build
-from tests.build import HOSTNAME, ZONE, Json
-from tests.driving import NAME, Driver, bind_of
+from tests.support import build
+from tests.support.build import HOSTNAME, ZONE, Json
+from tests.support.driving import NAME, Driver, bind_of
 
 _N_NODES, _N_ZONES = 12, 3
 _WEB, _DB = {"app": "web"}, {"app": "db"}

@@ -11,9 +11,9 @@ import pytest
 from scheduler.core.decide import Decision, Failed, Placement, decide
 from scheduler.core.standings import Standings
 from scheduler.framework.observer import Unobserved
-from tests import build
-from tests.build import Json
 from tests.conformance.product import ProductSubject
+from tests.support import build
+from tests.support.build import Json
 
 _OUT_OF_RANGE = re.compile(
     'applying score defaultWeights on Score plugins: plugin "NodeResourcesFit" returns an invalid score -?[0-9]+, '

@@ -30,7 +30,8 @@ from scheduler.model.stimuli import (
 from scheduler.queueing.queued_pod import Place
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.state.snapshot import Snapshot
-from tests.build import (
+from tests.plugins.lives import BEGINNINGS, CHANGES, CONFIGURATIONS, Applied, Deleted, pods
+from tests.support.build import (
     HOSTNAME,
     ZONE,
     Json,
@@ -44,8 +45,7 @@ from tests.build import (
     spread,
     term,
 )
-from tests.driving import Driver
-from tests.plugins.lives import BEGINNINGS, CHANGES, CONFIGURATIONS, Applied, Deleted, pods
+from tests.support.driving import Driver
 
 WEB = selector("app=web")
 

@@ -13,8 +13,8 @@ from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.pods import PodDecoder
 from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodGone, PodSeen
 from scheduler.state.audit import differences
-from tests import build
-from tests.build import Json
+from tests.support import build
+from tests.support.build import Json
 
 ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -13,13 +13,13 @@ from typing import Any
 
 from scheduler.devcluster.server import DevCluster
 from scheduler.model.annotations import AFFINITY, GRACE
-from tests import build
-from tests.accounts import account_kubeconfig
-from tests.build import ZONE, Json
 from tests.devcluster.contract.client import Api
 from tests.integration.daemon import EXIT_TIMEOUT_S, Daemon, attended
 from tests.integration.waiting import until
-from tests.ports import free_port
+from tests.support import build
+from tests.support.accounts import account_kubeconfig
+from tests.support.build import ZONE, Json
+from tests.support.ports import free_port
 
 
 class Shop:

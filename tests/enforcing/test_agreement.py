@@ -14,10 +14,10 @@ from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
-from tests.build import Json, configuration
 from tests.conformance.product import ProductSubject
 from tests.enforcing.driving import FREE
 from tests.plugins.lives import NODES, SPACES, pods
+from tests.support.build import Json, configuration
 
 CONFIGURATIONS = (
     configuration(),

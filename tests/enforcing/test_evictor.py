@@ -11,9 +11,9 @@ from scheduler.enforcing.orders import Ended
 from scheduler.model.pods import PodDecoder
 from scheduler.shell import enforcer
 from scheduler.shell.evictor import TIMEOUT_S, Outcome, evicted
-from tests import build
 from tests.kube.build import body
 from tests.kube.scripted import client_of, lost, reply, scripted
+from tests.support import build
 
 
 def refusal(code: int, message: str = "no", **headers: str) -> Any:

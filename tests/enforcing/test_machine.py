@@ -10,8 +10,8 @@ import pytest
 from scheduler.enforcing.limiting import BACKOFF_S, WINDOW_S, Limits
 from scheduler.enforcing.orders import Ended, Evict, Order, Origin, Refused
 from scheduler.model.stimuli import NodeGone
-from tests.build import HOSTNAME, ZONE, selector, term
 from tests.enforcing.driving import FREE, REQUIRED, Driver, rules
+from tests.support.build import HOSTNAME, ZONE, selector, term
 
 WEB, DB = {"app": "web"}, {"app": "db"}
 APART = rules(far=[term(ZONE, selector("app=web"))])

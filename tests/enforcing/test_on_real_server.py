@@ -17,8 +17,6 @@ from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import JSON, Request
 from scheduler.model.pods import Pod, PodDecoder
 from scheduler.shell.evictor import evicted
-from tests.apiserver import Address
-from tests.build import ZONE, Json, selector, term
 from tests.devcluster.contract.client import Api
 from tests.enforcing.driving import rules
 from tests.enforcing.process import Shop, enforcing
@@ -27,6 +25,8 @@ from tests.integration.cluster import kubeconfig_text
 from tests.integration.daemon import Daemon
 from tests.integration.waiting import until
 from tests.manifests.kubectl import Kubectl
+from tests.support.apiserver import Address
+from tests.support.build import ZONE, Json, selector, term
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from scheduler.enforcing.orders import Evict
 from scheduler.model.annotations import AFFINITY
-from tests.build import ZONE, Json, affinity, selector, term
 from tests.enforcing.driving import ENFORCED, Driver, rules
+from tests.support.build import ZONE, Json, affinity, selector, term
 
 APPS = ("a", "b", "c")
 TEAMS = ("red", "blue")

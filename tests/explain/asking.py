@@ -18,8 +18,8 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from tests import build
-from tests.driving import NAME, Driver
+from tests.support import build
+from tests.support.driving import NAME, Driver
 
 SETTINGS = default_settings()
 

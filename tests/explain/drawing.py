@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests import build
 from tests.explain.asking import Cluster
+from tests.support import build
 
 RACK = "rack"
 TAINTS = ("dedicated=gpu:NoSchedule", "spot:NoExecute", "node.kubernetes.io/not-ready:NoSchedule")

@@ -10,7 +10,7 @@ from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
 from scheduler.explain.creating import ManifestError, planned
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from tests import build
+from tests.support import build
 
 
 def workload(kind: str, spec: build.Json, *, api_version: str = "apps/v1", **template: Any) -> build.Json:

@@ -12,8 +12,8 @@ from scheduler.explain.explaining import Question, explained
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, exempt_of
 from scheduler.state.cluster import ClusterState
-from tests import build
 from tests.explain.asking import Cluster, decoded, web, zoned
+from tests.support import build
 
 EVERYBODY = build.affinity(
     anti_required=[build.term(build.ZONE, build.selector(), namespace_selector={})],

@@ -10,8 +10,8 @@ import pytest
 from scheduler.core.recording import DecisionRecord, RankedNode
 from scheduler.explain import answers
 from scheduler.explain.simulating import NodeShare, Simulation, ZoneShare
-from tests import build
 from tests.explain.asking import Cluster, alone_per_zone, as_json, web, zoned
+from tests.support import build
 
 FIELDS = {
     answers.Explanation: (

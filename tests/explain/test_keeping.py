@@ -11,9 +11,9 @@ import pytest
 from scheduler.explain.keeping import SECTIONS, kept
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.shell.informers import always_watched, watched_for_default_spreading
-from tests import build
 from tests.explain.asking import decoded
 from tests.explain.drawing import drawn
+from tests.support import build
 
 #: Stands wherever a secret, or the name of one, could be.
 SECRET = "s3cr3t"

@@ -8,7 +8,7 @@ from scheduler.cli.asking.sources import Asked
 from scheduler.cli.asking.world import World
 from scheduler.cli.explain import explain_asked
 from scheduler.settings.loading import default_settings
-from tests import build
+from tests.support import build
 
 ONE_CPU = [build.container(requests={"cpu": "1"})]
 SPEC = {"schedulerName": "affinity-scheduler"}

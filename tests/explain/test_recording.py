@@ -27,7 +27,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles, queue_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-from tests import build
+from tests.support import build
 
 NAME = "affinity-scheduler"
 

@@ -19,9 +19,9 @@ from scheduler.explain.answers import (
     Uncordon,
 )
 from scheduler.model.stimuli import PodSeen
-from tests import build
-from tests.driving import NAME, condition_of
 from tests.explain.asking import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
+from tests.support import build
+from tests.support.driving import NAME, condition_of
 
 GPU = "dedicated=gpu:NoSchedule"
 CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"

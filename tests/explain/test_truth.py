@@ -24,12 +24,12 @@ from scheduler.model.stimuli import PodSeen
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.shell.profiles import built_profiles
 from scheduler.state.snapshot import Snapshot
-from tests import build
 from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
-from tests.driving import NAME
 from tests.explain.asking import SETTINGS, Cluster, as_json, decoded
 from tests.explain.drawing import drawn
+from tests.support import build
+from tests.support.driving import NAME
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

@@ -13,8 +13,8 @@ from scheduler.model.limits import (
     MAX_TOLERATIONS,
     MAX_VALUES,
 )
-from tests import build
-from tests.build import Json
+from tests.support import build
+from tests.support.build import Json
 
 #: Topology keys that nodes have, and values that pods have.
 KEYS = [f"key-{number}" for number in range(20)]

@@ -16,9 +16,9 @@ import pytest
 
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
-from tests import build
-from tests.driving import NAME, Driver, condition_of
 from tests.hostile.pods import APPS, KEYS, hostile
+from tests.support import build
+from tests.support.driving import NAME, Driver, condition_of
 
 N_NODES, N_NAMESPACES = 300, 20
 #: Times the limits.

@@ -18,8 +18,8 @@ from scheduler.model.stimuli import PodSeen
 from scheduler.state.matching import PodMatcher
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import MAX_COUNTED
-from tests import build
-from tests.driving import NAME, Driver
+from tests.support import build
+from tests.support.driving import NAME, Driver
 
 N_NODES, N_WEB = 200, 600
 #: Terms of one annotation, and pods that carry one.

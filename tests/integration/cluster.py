@@ -5,11 +5,11 @@ from typing import Any
 import yaml
 
 from scheduler.devcluster.server import DevCluster
-from tests import build
-from tests.build import Json
 from tests.devcluster.contract.client import Api
 from tests.integration.waiting import TIMEOUT_S, until
 from tests.reference.cluster import Cluster as Reference
+from tests.support import build
+from tests.support.build import Json
 
 NAME = "affinity-scheduler"
 _NODES = "/api/v1/nodes"

@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.server import DevCluster
-from tests import build
-from tests.accounts import account_kubeconfig
-from tests.apiserver import Address
 from tests.devcluster.contract.client import Api
 from tests.integration.cluster import NAME, Cluster, kubeconfig_text
 from tests.integration.daemon import Daemon, plugin_config, profiles, running
 from tests.integration.waiting import until
+from tests.support import build
+from tests.support.accounts import account_kubeconfig
+from tests.support.apiserver import Address
 
 #: A profile that only wants nodes with this label, and one that spreads the pods of each Service over the nodes.
 PICKY, PICKED_LABEL = "picky-scheduler", "picked"

@@ -15,7 +15,7 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.waiting import until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 EXIT_TIMEOUT_S = 20.0
 #: Every warning ends the daemon, but for sums beyond int64, which wrap as upstream's do.

@@ -11,11 +11,11 @@ import pytest_asyncio
 
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.server import DevCluster
-from tests import build
 from tests.integration.cluster import Cluster
 from tests.integration.conftest import embedded
 from tests.integration.daemon import Daemon, running
 from tests.integration.waiting import until
+from tests.support import build
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

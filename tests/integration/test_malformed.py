@@ -9,11 +9,11 @@ import pytest_asyncio
 
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, SERVICE, JsonObject, Kind
 from scheduler.devcluster.store import Store
-from tests import build
 from tests.integration.cluster import NAME, Cluster
 from tests.integration.conftest import PROFILES, SPREADING, embedded
 from tests.integration.daemon import Daemon, running
 from tests.integration.waiting import until
+from tests.support import build
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests import build
-from tests.build import HOSTNAME, ZONE
 from tests.integration.cluster import NAME, Cluster
 from tests.integration.conftest import PICKED_LABEL, PICKY, SPREADING
 from tests.integration.daemon import Daemon
 from tests.integration.waiting import until
+from tests.support import build
+from tests.support.build import HOSTNAME, ZONE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,10 +13,10 @@ from aiohttp.test_utils import TestServer
 from scheduler.cli.main import main
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.server import DevCluster
-from tests.apiserver import Address
 from tests.integration.cluster import kubeconfig_text
 from tests.integration.daemon import refused
-from tests.ports import free_port
+from tests.support.apiserver import Address
+from tests.support.ports import free_port
 
 
 def refused_at_once(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tests.build import Json
+from tests.support.build import Json
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"

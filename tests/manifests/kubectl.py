@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.build import Json
+from tests.support.build import Json
 
 _TIMEOUT_S = 30.0
 

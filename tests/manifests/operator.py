@@ -1,6 +1,6 @@
 """The two kinds of the Prometheus operator that manifests/monitoring uses, as far as it uses them."""
 
-from tests.build import Json
+from tests.support.build import Json
 
 _TEXT: Json = {"type": "string"}
 _TEXTS: Json = {"type": "object", "additionalProperties": _TEXT}

@@ -13,7 +13,7 @@ from scheduler.kube import requests
 from scheduler.kube.requests import LeaseSpec, PodCondition, Request, Resource
 from scheduler.kube.reviewing import User
 from scheduler.shell.informers import always_watched, watched_for_default_spreading
-from tests.build import Json
+from tests.support.build import Json
 
 #: The Lease that the requests below are about; other names are what they are about else.
 LEASE, NAMESPACE = "affinity-scheduler", "kube-system"

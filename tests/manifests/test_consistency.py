@@ -11,7 +11,6 @@ from scheduler.cli import run
 from scheduler.serving import listener, probes
 from scheduler.settings.loading import load_settings
 from scheduler.shell import app
-from tests.build import Json
 from tests.manifests.files import (
     BASE,
     MANIFESTS,
@@ -25,6 +24,7 @@ from tests.manifests.files import (
     resources,
 )
 from tests.manifests.rights import Right, granted
+from tests.support.build import Json
 
 OBJECTS = resources(BASE)
 DEPLOYMENT = one(OBJECTS, "Deployment")

@@ -19,7 +19,7 @@ import pytest
 from tests.integration.conftest import embedded
 from tests.manifests.dockerfile import Dockerfile
 from tests.manifests.files import BASE, ROOT, container, one, resources
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 DOCKERFILE = Dockerfile(ROOT / "Dockerfile")
 HOME = "/opt/affinity-scheduler"

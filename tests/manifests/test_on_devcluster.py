@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from scheduler.devcluster.faults import FAULTS_PATH, Action
-from tests import build
 from tests.devcluster.contract.client import Api
 from tests.enforcing.driving import REQUIRED, rules
 from tests.enforcing.process import enforcing, shop
 from tests.integration.conftest import embedded
 from tests.integration.daemon import running
 from tests.integration.waiting import until
+from tests.support import build
 
 pytestmark = pytest.mark.asyncio
 

@@ -1,7 +1,7 @@
 """
 What every process of the product asked of an embedded cluster during the whole suite, against what its manifests grant.
 
-Each ran as its own ServiceAccount (tests/accounts.py), so a missing rule also fails whatever test needed it.
+Each ran as its own ServiceAccount (tests/support/accounts.py), so a missing rule also fails whatever test needed it.
 """
 
 import json
@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.devcluster.access.identities import User
 from scheduler.devcluster.access.rbac import Wish
-from tests.accounts import COMPONENTS, RECORD, Component, Record
 from tests.manifests.rights import Right, granted
+from tests.support.accounts import COMPONENTS, RECORD, Component, Record
 
 pytestmark = pytest.mark.last
 

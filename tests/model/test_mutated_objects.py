@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pods import MalformedObjectError, PodDecoder
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
-from tests import build
-from tests.driving import NAME, Driver
+from tests.support import build
+from tests.support.driving import NAME, Driver
 
 POD = build.pod(
     "p",

@@ -16,7 +16,7 @@ from scheduler.model.nesting import KEPT_LEVELS, shallow
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pods import PodDecoder
 from scheduler.webhook.reviews import decode_review
-from tests import build
+from tests.support import build
 
 #: The API server takes 10,000; 900 is what one decoder gets through and the next may not.
 DEPTHS = (900, 1_100, 9_000, 200_000)

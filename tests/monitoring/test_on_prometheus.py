@@ -17,14 +17,14 @@ import yaml
 
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, JsonObject
-from tests import accounts, build
 from tests.integration.cluster import Cluster
 from tests.integration.conftest import embedded
 from tests.integration.daemon import Daemon, running
 from tests.integration.waiting import until
 from tests.manifests.files import MANIFESTS, documents
 from tests.monitoring.queries import ALERTS, RULES, Query, of_alerts, of_dashboard, without_thresholds
-from tests.ports import free_port
+from tests.support import accounts, build
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

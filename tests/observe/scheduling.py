@@ -1,4 +1,4 @@
-"""A scheduler without its shell whose cycles are observed: the machine of `tests.driving` and its metrics."""
+"""A scheduler without its shell whose cycles are observed: the machine of `tests.support.driving` and its metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles
 from scheduler.state.snapshot import Snapshot
-from tests.driving import Driver
+from tests.support.driving import Driver
 
 #: Samples of a scrape: (name, labels in order) -> value.
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -14,9 +14,9 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-from tests.build import ZONE, Json, affinity, node_affinity, node_term, selector, spread, term
-from tests.driving import NAME, bind_of
 from tests.observe.scheduling import Observed
+from tests.support.build import ZONE, Json, affinity, node_affinity, node_term, selector, spread, term
+from tests.support.driving import NAME, bind_of
 
 _PROFILE = built_profiles(default_settings(), Snapshot(ClusterState()))[NAME]
 _PLUGIN = "scheduler_plugin_execution_duration_seconds_count"

@@ -15,9 +15,9 @@ from scheduler.model.stimuli import BindDone
 from scheduler.observe import metrics, process
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.series import Family
-from tests.build import container
-from tests.driving import NAME, attempt_of
 from tests.observe.scheduling import Observed, samples, value
+from tests.support.build import container
+from tests.support.driving import NAME, attempt_of
 
 _UPSTREAM = [
     ("scheduler_schedule_attempts_total", "counter", "result profile", None),

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.build import (
+from tests.support.build import (
     HOSTNAME,
     ZONE,
     Json,

@@ -3,8 +3,6 @@
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests import build
-from tests.build import ZONE, Json
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.plugins.lives import (
@@ -20,6 +18,8 @@ from tests.plugins.lives import (
     pods,
 )
 from tests.reference.cluster import Cluster
+from tests.support import build
+from tests.support.build import ZONE, Json
 
 
 class _Both:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from scheduler.model.stimuli import PodGone, PodSeen
 from scheduler.settings.loading import parse_settings
-from tests import build
-from tests.build import HOSTNAME, ZONE, selector, term
-from tests.driving import NAME, Driver, bind_of, condition_of
+from tests.support import build
+from tests.support.build import HOSTNAME, ZONE, selector, term
+from tests.support.driving import NAME, Driver, bind_of, condition_of
 
 ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -17,9 +17,9 @@ from scheduler.model.terms import NodeRule
 from scheduler.plugins import node_resources_fit
 from scheduler.plugins.node_affinity import rule_matches
 from scheduler.state.snapshot import Snapshot
-from tests.build import Json
 from tests.conformance.product import LiveCluster, ProductSubject
 from tests.plugins.lives import BEGINNINGS, CHANGES, NODE_TERMS, NODES, Applied, Deleted, pods
+from tests.support.build import Json
 
 LIVES = st.tuples(BEGINNINGS, st.lists(CHANGES, max_size=6))
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from scheduler.plugins.scheduling_gates import SchedulingGates
-from tests.build import Json, affinity, configuration, node, node_term, pod
-from tests.cases.row import UR
 from tests.conformance.product import LiveCluster, ProductSubject
+from tests.support.build import Json, affinity, configuration, node, node_term, pod
+from tests.support.cases.row import UR
 
 NOT_YET = "which affinity-scheduler does not support yet"
 

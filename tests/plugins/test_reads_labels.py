@@ -15,7 +15,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-from tests.build import HOSTNAME, ZONE, affinity, container, pod, selector, spread, term
+from tests.support.build import HOSTNAME, ZONE, affinity, container, pod, selector, spread, term
 
 _DECODER: Final = PodDecoder()
 _A, _B = selector("app=a"), selector("app=b")

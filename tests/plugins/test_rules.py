@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import ZONE, node, pod, service
-from tests.cases.row import Row, differences
-from tests.cases.rows import ALL
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.conformance.replay import answers
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
 from tests.reference.cluster import Cluster
+from tests.support.build import ZONE, node, pod, service
+from tests.support.cases.row import Row, differences
+from tests.support.cases.rows import ALL
 
 DATA = Path(__file__).parent.parent / "data"
 KINDS = ("affinity", "spread", "node", "mixed")

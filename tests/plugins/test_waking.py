@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from scheduler.framework.plugin_args import NodeAffinityArgs, NodeResourcesFitArgs, PluginArgs
-from tests.build import (
+from tests.plugins.waking import wakes
+from tests.support.build import (
     ZONE,
     Json,
     affinity,
@@ -21,7 +22,6 @@ from tests.build import (
     term,
     toleration,
 )
-from tests.plugins.waking import wakes
 
 CORDON_KEY = "node.kubernetes.io/unschedulable"
 TAINTED, PLAIN = node("a", taints=["k=v:NoSchedule"]), node("a")

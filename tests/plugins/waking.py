@@ -19,7 +19,7 @@ from scheduler.framework.plugin_args import PluginArgs
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pods import Pod, PodDecoder
 from scheduler.plugins.registry import IN_TREE, PluginContext
-from tests.build import Json
+from tests.support.build import Json
 
 
 def wakes(

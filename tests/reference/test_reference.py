@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import build
-from tests.cases.row import Row, differences
-from tests.cases.rows import ALL
 from tests.conformance.replay import answers
 from tests.conformance.subject import ReferenceSubject
 from tests.conformance.traces import read
@@ -15,6 +12,9 @@ from tests.reference import arithmetic, quantity
 from tests.reference.cluster import Cluster
 from tests.reference.pod_topology_spread import NAME as SPREAD
 from tests.reference.taint_toleration import NAME as TAINTS
+from tests.support import build
+from tests.support.cases.row import Row, differences
+from tests.support.cases.rows import ALL
 
 DATA = Path(__file__).parent.parent / "data"
 

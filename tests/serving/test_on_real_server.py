@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.apiserver import Address
 from tests.integration.cluster import kubeconfig_text
 from tests.integration.daemon import Daemon, running
 from tests.integration.waiting import until
 from tests.manifests.files import MANIFESTS
 from tests.manifests.kubectl import Kubectl
+from tests.support.apiserver import Address
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 

@@ -17,7 +17,7 @@ from scheduler.errors import SettingsError
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.probes import Listening, Probes, application
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.asyncio
 

@@ -16,7 +16,7 @@ from scheduler.devcluster.server import DevCluster
 from scheduler.observe.logs import Logger
 from scheduler.serving.certificates import LIFETIME_S, RENEW_BEFORE_S, expires_s, issue
 from scheduler.serving.tls import OWN_HOSTS, OwnKeeper, Pair, load_pair, server_context
-from tests import accounts
+from tests.support import accounts
 
 NOW_S = 1_800_000_000.0
 WITHOUT = (

@@ -12,9 +12,9 @@ from scheduler.model.instructions import PatchCondition
 from scheduler.model.pods import Pod, PodCondition
 from scheduler.shell.binder import Binder
 from scheduler.shell.conditions import ConditionWriter
-from tests.driving import Driver
 from tests.kube.build import body
 from tests.kube.scripted import Naps, Script, client_of, reply, scripted
+from tests.support.driving import Driver
 
 pytestmark = pytest.mark.asyncio
 

@@ -16,9 +16,9 @@ from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.recorder import EventRecorder
-from tests.driving import NAME, Driver
 from tests.kube.build import body
 from tests.kube.scripted import Naps, Script, client_of, reply, scripted, silence
+from tests.support.driving import NAME, Driver
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,7 +11,7 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.shell.binder import Binder, Bound
 from scheduler.shell.pressure import CEILING, FLOOR, SLOW_S, BindLimit
-from tests import build
+from tests.support import build
 
 
 class Clock:

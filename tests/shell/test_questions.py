@@ -11,8 +11,8 @@ from scheduler.model.instructions import Attempted, PatchCondition
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings
 from scheduler.shell.questions import MAX_KEPT, MAX_MESSAGE, Questions
-from tests import build
-from tests.driving import Driver
+from tests.support import build
+from tests.support.driving import Driver
 
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
 REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."

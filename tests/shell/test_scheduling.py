@@ -16,9 +16,9 @@ from scheduler.queueing.steps import STEPS_AT_ONCE
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.upkeep import spare_old_objects
-from tests.build import container, node
-from tests.driving import Driver
 from tests.integration.waiting import until
+from tests.support.build import container, node
+from tests.support.driving import Driver
 
 pytestmark = pytest.mark.asyncio
 

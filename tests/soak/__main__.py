@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tests import build
-from tests.build import Json
 from tests.integration.cluster import NAME, Cluster
 from tests.integration.conftest import embedded
 from tests.integration.daemon import running
 from tests.integration.waiting import until
 from tests.soak.churn import pods_of_round
+from tests.support import build
+from tests.support.build import Json
 
 #: What a healthy process may win or lose by chance, of a million objects.
 _SLACK = 40_000

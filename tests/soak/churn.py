@@ -22,9 +22,9 @@ from scheduler.model.stimuli import (
     WorkloadGone,
     WorkloadSeen,
 )
-from tests import build
-from tests.build import Json
-from tests.driving import NAME, Driver
+from tests.support import build
+from tests.support.build import Json
+from tests.support.driving import NAME, Driver
 
 _BASE_NODES = 4
 _ROUND_NODES = 3

@@ -13,7 +13,7 @@ from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import LabelSet
 from scheduler.state.sums import MAX_KEPT, MAX_KEPT_TERMS, KeptSums
-from tests import build
+from tests.support import build
 
 DEFAULT = NamespaceRule(frozenset({"default"}), NOTHING)
 

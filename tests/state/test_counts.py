@@ -17,8 +17,8 @@ from scheduler.state.audit import differences
 from scheduler.state.columns import LabelColumn
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.row_log import RowLog
-from tests import build
-from tests.driving import Driver
+from tests.support import build
+from tests.support.driving import Driver
 
 NODES = ("a", "b", "c", "d")
 NAMESPACES = ("one", "two")

@@ -16,7 +16,7 @@ from scheduler.state.recounting import Recount
 from scheduler.state.selection import LabelSet
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.sums import KeptSums
-from tests import build
+from tests.support import build
 
 ANNOTATION = "affinity-scheduler.io/affinity"
 NODES = ("a", "b", "c")

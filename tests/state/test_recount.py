@@ -10,8 +10,8 @@ import pytest
 from scheduler.model.stimuli import SweepDue
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.recounting import Recount
-from tests import build
-from tests.driving import Driver, bind_of
+from tests.support import build
+from tests.support.driving import Driver, bind_of
 
 AWAY = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=a"))])
 

@@ -15,7 +15,7 @@ from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.row_counts import RowCounts
-from tests import build
+from tests.support import build
 
 DEFAULT = NamespaceRule(frozenset({"default"}), NOTHING)
 ANNOTATION = "affinity-scheduler.io/affinity"

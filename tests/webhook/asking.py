@@ -11,7 +11,7 @@ from scheduler.webhook.mutating import mutate
 from scheduler.webhook.reviews import decode_review, encode_answer
 from scheduler.webhook.slots import SLOTS
 from scheduler.webhook.validating import AntiAffinity, validate
-from tests.build import Json
+from tests.support.build import Json
 
 #: Annotation of kep-3633-alt by its name without the prefix.
 ANNOTATION = {slot.name: slot.annotation for slot in SLOTS}

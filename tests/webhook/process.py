@@ -12,7 +12,7 @@ import aiohttp
 
 from tests.integration.daemon import Daemon
 from tests.integration.waiting import until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 #: Every warning ends it, but for one: whoever keeps its connection open is not waited for at the end.
 _STRICT = ("-W", "error", "-W", "ignore:unclosed:ResourceWarning")

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from scheduler.serving.certificates import Trusted, issue
-from tests import build
 from tests.integration.daemon import refused
+from tests.support import build
 from tests.webhook.asking import review
 from tests.webhook.process import webhook
 from tests.webhook.test_certificates import write

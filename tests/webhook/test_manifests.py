@@ -12,10 +12,10 @@ from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.webhook.mutating import IGNORE
 from scheduler.webhook.slots import SLOTS
 from scheduler.webhook.storing import get_configuration, get_secret, patch_bundle, patch_secret
-from tests.build import Json
 from tests.manifests.files import MANIFESTS, container, named, one, resources
 from tests.manifests.kubectl import Kubectl
 from tests.manifests.rights import needed
+from tests.support.build import Json
 
 NAME = "affinity-scheduler-webhook"
 FOLDER = MANIFESTS / "webhook"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import build
-from tests.build import Json
+from tests.support import build
+from tests.support.build import Json
 from tests.webhook.asking import ANNOTATION, MERGED, OWN, annotated, mutated, without_key_lists
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "admission.jsonl.gz"

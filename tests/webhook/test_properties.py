@@ -14,8 +14,8 @@ from scheduler.webhook.mutating import mutate
 from scheduler.webhook.reviews import MalformedReviewError, decode_review, encode_answer
 from scheduler.webhook.slots import SLOTS
 from scheduler.webhook.validating import AntiAffinity, validate
-from tests import build
-from tests.build import Json
+from tests.support import build
+from tests.support.build import Json
 from tests.webhook.asking import ANNOTATION, MERGED, OWN, mutated, review, validated
 from tests.webhook.test_mutating import ENFORCED, HARD, SOFT
 

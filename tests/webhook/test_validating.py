@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.model.annotations import GRACE, MODE
 from scheduler.webhook.validating import AntiAffinity
-from tests import build
-from tests.build import Json
+from tests.support import build
+from tests.support.build import Json
 from tests.webhook.asking import ANNOTATION, OWN, validated
 from tests.webhook.test_mutating import ANTI_HARD, ENFORCED, HARD, SOFT
 

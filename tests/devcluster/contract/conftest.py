@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.server import DevCluster
-from tests.apiserver import Address
 from tests.devcluster.contract.client import Api
+from tests.support.apiserver import Address
 
 _SERVERS = ["devcluster", pytest.param("real", marks=pytest.mark.real)]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Unpack
 
-from tests.build import (
+from tests.support.build import (
     Json,
     affinity,
     configuration,
@@ -14,7 +14,7 @@ from tests.build import (
     pod,
     toleration,
 )
-from tests.cases.row import UR, Expected, Row, U
+from tests.support.cases.row import UR, Expected, Row, U
 
 CORDONED: Final = (UR, "node(s) were unschedulable")
 OTHER_NAME: Final = (UR, "node(s) didn't match the requested node name")

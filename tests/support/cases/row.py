@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
-from tests.build import Json
+from tests.support.build import Json
 
 #: The code, then the reasons.
 Refusal = tuple[str, ...]

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from scheduler.devcluster.server import DevCluster
-from tests.devcluster_face.binder import N_NODES, dealt_out
+from tests.devcluster.binder import N_NODES, dealt_out
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")

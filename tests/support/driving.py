@@ -29,7 +29,7 @@ from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_fo
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-from tests import build
+from tests.support import build
 
 NAME = "affinity-scheduler"
 

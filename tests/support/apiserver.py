@@ -15,7 +15,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0

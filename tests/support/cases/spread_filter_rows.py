@@ -8,7 +8,7 @@ In names like "2/1/0/3": pods that match, by node.
 from collections.abc import Sequence
 from typing import Final, Unpack
 
-from tests.build import (
+from tests.support.build import (
     HOSTNAME,
     Json,
     configuration,
@@ -22,7 +22,7 @@ from tests.build import (
     spread,
     stateful_set,
 )
-from tests.cases.row import UR, Expected, Row, U
+from tests.support.cases.row import UR, Expected, Row, U
 
 NAME: Final = "PodTopologySpread"
 

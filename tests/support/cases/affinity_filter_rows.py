@@ -6,8 +6,8 @@ Left out are the rows on what preemption and nominated pods add and remove (20, 
 
 from typing import Final, Unpack
 
-from tests.build import Json, affinity, namespace, node, pod, selector, term
-from tests.cases.row import UR, Expected, Row, U
+from tests.support.build import Json, affinity, namespace, node, pod, selector, term
+from tests.support.cases.row import UR, Expected, Row, U
 
 NAME: Final = "InterPodAffinity"
 

@@ -11,7 +11,7 @@ from scheduler.devcluster.controllers.ownership import controller_ref
 from scheduler.devcluster.controllers.revisions import drafted, with_revision
 from scheduler.devcluster.controllers.rollout import fenceposts, proportional_sizes, with_size
 from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET
-from tests.devcluster_face.build import NOW_S, deployment, pod, rolling
+from tests.devcluster.build import NOW_S, deployment, pod, rolling
 
 
 def replica_set(owner, image, size, *, available=None, revision=1, sized_for=None, age_s=100, status=None):

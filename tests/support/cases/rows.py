@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.cases import (
+from tests.support.cases import (
     affinity_filter_rows,
     affinity_score_rows,
     fit_filter_rows,
@@ -11,7 +11,7 @@ from tests.cases import (
     spread_filter_rows,
     spread_score_rows,
 )
-from tests.cases.row import Row
+from tests.support.cases.row import Row
 
 ALL: Final[list[Row]] = [
     *affinity_filter_rows.ROWS,

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from tests.build import Json, affinity, configuration, node, pod, selector, term
-from tests.cases.affinity_filter_rows import BAD, NAME, ONE_ZONE, WEB, needs, row
-from tests.cases.row import UR
+from tests.support.build import Json, affinity, configuration, node, pod, selector, term
+from tests.support.cases.affinity_filter_rows import BAD, NAME, ONE_ZONE, WEB, needs, row
+from tests.support.cases.row import UR
 
 
 def _prefers(weight: int, wanted: Json) -> Json:

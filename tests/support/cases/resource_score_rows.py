@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.build import Json, configuration, container, node, pod
-from tests.cases.fit_filter_rows import EXT_A, FIT, asks, init, user
-from tests.cases.row import Row
+from tests.support.build import Json, configuration, container, node, pod
+from tests.support.cases.fit_filter_rows import EXT_A, FIT, asks, init, user
+from tests.support.cases.row import Row
 
 BALANCED: Final = "NodeResourcesBalancedAllocation"
 IMAGES: Final = "ImageLocality"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.accounts import Record
+    from tests.support.accounts import Record
 
 #: How many tests were left out for want of a real API server.
 N_LEFT_OUT = pytest.StashKey[int]()
@@ -34,7 +34,7 @@ def is_last(item: pytest.Item) -> bool:
 
 def _record() -> Record:
     """Imported when it is asked for: where a part of the suite runs, nobody has to know the embedded cluster."""
-    from tests.accounts import RECORD
+    from tests.support.accounts import RECORD
 
     return RECORD
 

@@ -2,8 +2,19 @@
 
 from typing import Final
 
-from tests.build import HOSTNAME, ZONE, Json, configuration, node, pod, selector, spread
-from tests.cases.spread_filter_rows import FOO, FOO_SERVICE, FOUR, A, B, X, defaults, foo, row, spread_pod
+from tests.support.build import HOSTNAME, ZONE, Json, configuration, node, pod, selector, spread
+from tests.support.cases.spread_filter_rows import (
+    FOO,
+    FOO_SERVICE,
+    FOUR,
+    A,
+    B,
+    X,
+    defaults,
+    foo,
+    row,
+    spread_pod,
+)
 
 
 def _hosts(**counts: int) -> list[Json]:

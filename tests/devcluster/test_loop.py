@@ -17,8 +17,8 @@ from scheduler.devcluster.kinds import (
 )
 from scheduler.devcluster.nodes import populate
 from scheduler.devcluster.store import Store
-from tests.devcluster_face.binder import N_NODES, dealt_out
-from tests.devcluster_face.build import LABELS, template
+from tests.devcluster.binder import N_NODES, dealt_out
+from tests.devcluster.build import LABELS, template
 
 DEADLINE_S = 20.0
 

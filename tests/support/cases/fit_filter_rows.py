@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.build import Json, configuration, container, node, pod
-from tests.cases.row import UR, Row, U
+from tests.support.build import Json, configuration, container, node, pod
+from tests.support.cases.row import UR, Row, U
 
 FIT: Final = "NodeResourcesFit"
 
