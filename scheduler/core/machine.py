@@ -9,7 +9,7 @@ The machine: stimuli in, instructions out. It owns the state and the queue, and 
 House rules:
  1. A cycle is one stimulus: nothing can happen between pop and assume, or between failing and being put back.
  2. Every assume ends in exactly one of: confirmed by PodSeen, forgotten by BindFailed, PodGone or deletion.
- 3. The same stimuli at the same seconds with the same chance give the same instructions.
+ 3. The same stimuli at the same seconds with the same seed give the same instructions.
 
 Source: pkg/scheduler/{schedule_one,eventhandlers}.go (kubernetes 1.36).
 """
@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from scheduler.core.decide import Failed, NoFit, Placement
-from scheduler.core.recording import DECISION_ANNOTATION, decision_record
-from scheduler.core.repeating import Repeating
-from scheduler.core.standings import Chance
-from scheduler.core.telling import attempted, failed_event, failure
+from scheduler.core.decide import CycleError, ScheduleResult, decide
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
+from scheduler.core.node_scores import Rng
+from scheduler.core.outcomes import attempted, failed_event, failure
+from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -85,18 +85,16 @@ class Machine:
         state: ClusterState,
         queue: PodQueue,
         profiles: Mapping[str, Profile],
-        chance: Chance,
+        rng: Rng,
         observer: Observer | None = None,
         records_decisions: bool = False,
     ) -> None:
         """
-        Nothing is known yet.
-
         Args:
             state: empty, and written by this machine alone from now on.
             queue: empty likewise.
             profiles: by schedulerName.
-            chance: draws ties.
+            rng: draws one of several best nodes.
             observer: watches decisions.
             records_decisions: whether binds carry `core.recording`'s annotation.
         """
@@ -104,7 +102,8 @@ class Machine:
         self.queue = queue
         self._snapshot = Snapshot(state)
         self._profiles = profiles
-        self._deciding = Repeating(self._snapshot, chance, observer if observer is not None else Unobserved())
+        self._rng = rng
+        self._observer = Unobserved() if observer is None else observer
         self._records_decisions = records_decisions
         #: Unassigned pods of our profiles as last seen, wherever in the queue or in a bind they are.
         self._pending: dict[str, Pod] = {}
@@ -151,32 +150,32 @@ class Machine:
         """What follows from the stimulus at this second of a clock that never goes back."""
         match stimulus:
             case PodSeen(pod):
-                self._see_pod(pod, now_s)
+                self._on_pod(pod, now_s)
             case PodGone(uid):
-                self._lose_pod(uid, now_s)
+                self._on_pod_deleted(uid, now_s)
             case NodeSeen(node):
-                self._see_node(node, now_s)
+                self._on_node(node, now_s)
             case NodeGone(name):
-                self._lose_node(name, now_s)
+                self._on_node_deleted(name, now_s)
             case NamespaceSeen(namespace):
-                self._see_namespace(namespace, now_s)
+                self._on_namespace(namespace, now_s)
             case NamespaceGone(name):
                 self.state.remove_namespace(name)
-                self._tell(ClusterEvent(Resource.NAMESPACE, Action.DELETE), None, None, now_s)
+                self._notify_queue(ClusterEvent(Resource.NAMESPACE, Action.DELETE), None, None, now_s)
             case WorkloadSeen(workload):
-                self._see_workload(workload, now_s)
+                self._on_workload(workload, now_s)
             case WorkloadGone(kind, namespace_name, name):
                 self.state.remove_workload(kind, namespace_name, name)
-                self._tell(ClusterEvent(Resource(kind), Action.DELETE), None, None, now_s)
+                self._notify_queue(ClusterEvent(Resource(kind), Action.DELETE), None, None, now_s)
             case BindDone(uid):
-                return self._bound(uid, now_s)
+                return self._on_bind_done(uid, now_s)
             case BindFailed(uid, message):
-                return self._bind_failed(uid, message, now_s)
+                return self._on_bind_failed(uid, message, now_s)
             case CycleDue():
-                return self._cycle(now_s)
+                return self._schedule_one(now_s)
             case TimePassed():
                 self.queue.flush(now_s)
-                self._open_expired(now_s)
+                self._expire_kubelet_refusals(now_s)
             case SweepDue():
                 self.state.sweep()
             case _:
@@ -185,17 +184,17 @@ class Machine:
 
     # What watches see.
 
-    def _see_pod(self, pod: Pod, now_s: float) -> None:
+    def _on_pod(self, pod: Pod, now_s: float) -> None:
         if pod.is_terminal:
             if pod.kubelet_refusal and pod.scheduler_name in self._profiles:
                 self.state.see_refused(pod.uid, pod.kubelet_refusal, now_s)
-            self._lose_pod(pod.uid, now_s)
+            self._on_pod_deleted(pod.uid, now_s)
         elif pod.node_name:
-            self._see_assigned(pod, now_s)
+            self._on_assigned_pod(pod, now_s)
         elif pod.scheduler_name in self._profiles:
-            self._see_pending(pod, now_s)
+            self._on_pending_pod(pod, now_s)
 
-    def _see_assigned(self, pod: Pod, now_s: float) -> None:
+    def _on_assigned_pod(self, pod: Pod, now_s: float) -> None:
         self._pending.pop(pod.uid, None)
         self.queue.delete(pod.uid)
         known = self.state.placed.get(pod.uid)
@@ -204,17 +203,17 @@ class Machine:
         self.state.upsert_pod(pod)
         has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
         if has_started and self.state.kubelet_refusals.accept(pod.spec, pod.node_name):
-            self._tell(KUBELET_REFUSAL_OVER, None, None, now_s)
+            self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
         if counted is None or assumed:
-            self._tell(ASSIGNED_POD_ADD, None, pod, now_s)
+            self._notify_queue(ASSIGNED_POD_ADD, None, pod, now_s)
         if counted is not None and counted.node_name != pod.node_name:
             # Assumed here and bound there by another: what it held here is free.
-            self._tell(ASSIGNED_POD_DELETE, counted, None, now_s)
+            self._notify_queue(ASSIGNED_POD_DELETE, counted, None, now_s)
         elif counted is not None and counted.resource_version != pod.resource_version:
             for action in pod_update_actions(counted, pod):
-                self._tell(ClusterEvent(Resource.ASSIGNED_POD, action), counted, pod, now_s)
+                self._notify_queue(ClusterEvent(Resource.ASSIGNED_POD, action), counted, pod, now_s)
 
-    def _see_pending(self, pod: Pod, now_s: float) -> None:
+    def _on_pending_pod(self, pod: Pod, now_s: float) -> None:
         old = self._pending.get(pod.uid)
         if old is not None and old.resource_version == pod.resource_version:
             return
@@ -229,7 +228,7 @@ class Machine:
             return
         if (lost := self.state.remove_pod(pod.uid)) is not None:
             # A server restored or lagging behind: what it shows counts, and a bind that it knows better of fails.
-            self._tell(ASSIGNED_POD_DELETE, lost, None, now_s)
+            self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
         if old is None:
@@ -239,12 +238,12 @@ class Machine:
         if old.nominated_node_name and old.nominated_node_name != pod.nominated_node_name:
             self._release_nomination(old, now_s)
 
-    def _lose_pod(self, uid: str, now_s: float) -> None:
+    def _on_pod_deleted(self, uid: str, now_s: float) -> None:
         pending = self._pending.pop(uid, None)
         self.queue.delete(uid)
         placed = self.state.remove_pod(uid)
         if placed is not None:
-            self._tell(ASSIGNED_POD_DELETE, placed, None, now_s)
+            self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
         elif pending is not None and pending.nominated_node_name:
             self._release_nomination(pending, now_s)
 
@@ -254,52 +253,52 @@ class Machine:
             ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= pod.priority
         )
 
-    def _see_node(self, node: Node, now_s: float) -> None:
+    def _on_node(self, node: Node, now_s: float) -> None:
         old = self.state.node(node.name)
         self.state.upsert_node(node)
         if old is None:
-            self._tell(NODE_ADD, None, node, now_s)
+            self._notify_queue(NODE_ADD, None, node, now_s)
             return
         actions = node_update_actions(old, node)
         for action in actions:
-            self._tell(ClusterEvent(Resource.NODE, action), old, node, now_s)
+            self._notify_queue(ClusterEvent(Resource.NODE, action), old, node, now_s)
         if actions and self.state.kubelet_refusals.forget_node(node.name):
-            self._tell(KUBELET_REFUSAL_OVER, None, None, now_s)
+            self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
 
-    def _lose_node(self, name: str, now_s: float) -> None:
+    def _on_node_deleted(self, name: str, now_s: float) -> None:
         old = self.state.node(name)
         self.state.remove_node(name)
         self.state.kubelet_refusals.forget_node(name)
         if old is not None:
-            self._tell(NODE_DELETE, old, None, now_s)
+            self._notify_queue(NODE_DELETE, old, None, now_s)
 
-    def _see_namespace(self, namespace: Namespace, now_s: float) -> None:
+    def _on_namespace(self, namespace: Namespace, now_s: float) -> None:
         old = self._snapshot.namespace_labels(namespace.name)
         if old != namespace.labels:
             self.state.upsert_namespace(namespace)
             action = Action.ADD if old is None else Action.UPDATE
-            self._tell(ClusterEvent(Resource.NAMESPACE, action), None, namespace, now_s)
+            self._notify_queue(ClusterEvent(Resource.NAMESPACE, action), None, namespace, now_s)
 
-    def _see_workload(self, workload: Workload, now_s: float) -> None:
+    def _on_workload(self, workload: Workload, now_s: float) -> None:
         known = self.state.workloads.selector_of(workload.kind, workload.namespace, workload.name)
         self.state.upsert_workload(workload)
         # Every status update of a replica set comes by here.
         if known != workload.selector:
             action = Action.ADD if known is None else Action.UPDATE
-            self._tell(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
+            self._notify_queue(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
 
-    def _open_expired(self, now_s: float) -> None:
+    def _expire_kubelet_refusals(self, now_s: float) -> None:
         """Nodes that refused a pod are open again once their time is over, and who waited for them is woken."""
         if self.state.kubelet_refusals.expire(now_s):
-            self._tell(KUBELET_REFUSAL_OVER, None, None, now_s)
+            self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
 
-    def _tell(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
+    def _notify_queue(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
         self.queue.on_event(event, old, new, now_s)
 
     # The cycle.
 
-    def _cycle(self, now_s: float) -> list[Instruction]:
-        self._open_expired(now_s)
+    def _schedule_one(self, now_s: float) -> list[Instruction]:
+        self._expire_kubelet_refusals(now_s)
         queued = None if self.is_behind else self.queue.pop(now_s)
         if queued is None:
             return []
@@ -311,32 +310,32 @@ class Machine:
         if profile is None or self.state.is_assumed(pod.uid):
             self.queue.done(pod.uid)
             return []
-        decision = self._deciding.decide(pod, profile)
+        decision = decide(pod, self._snapshot, profile, self._rng, self._observer)
         match decision:
-            case Placement():
+            case ScheduleResult():
                 return self._place(queued, decision, now_s)
-            case NoFit(error):
-                return self._fail(queued, error.message(), error.rejecting, now_s, unschedulable=True)
-            case Failed(message, unschedulable):
+            case FitError(rejecting=rejecting):
+                return self._fail(queued, decision.message(), rejecting, now_s, unschedulable=True)
+            case CycleError(message, unschedulable):
                 return self._fail(queued, message, frozenset(), now_s, unschedulable=unschedulable)
             case _:
                 assert_never(decision)
 
-    def _place(self, queued: QueuedPod, placement: Placement, now_s: float) -> list[Instruction]:
-        pod, node_name = queued.pod, placement.node_name
+    def _place(self, queued: QueuedPod, result: ScheduleResult, now_s: float) -> list[Instruction]:
+        pod, node_name = queued.pod, result.node_name
         # Read first: the scores are the cycle's own arrays, and assume moves some of them.
-        annotations = self._annotations(placement)
+        annotations = self._annotations(result)
         self.state.assume(replace(pod, node_name=node_name), node_name)
         self.queue.done(pod.uid)
         self._binding[pod.uid] = _Binding(
-            queued, pod, node_name, placement.n_evaluated, placement.n_feasible, now_s
+            queued, pod, node_name, result.n_evaluated, result.n_feasible, now_s
         )
         return [Bind(pod, node_name, annotations)]
 
-    def _annotations(self, placement: Placement) -> dict[str, str]:
+    def _annotations(self, result: ScheduleResult) -> dict[str, str]:
         if not self._records_decisions:
             return {}
-        return {DECISION_ANNOTATION: decision_record(placement, self.state.nodes)}
+        return {DECISION_ANNOTATION: decision_record(result, self.state.nodes)}
 
     def _fail(
         self,
@@ -357,7 +356,7 @@ class Machine:
 
     # The answer to a bind.
 
-    def _bound(self, uid: str, now_s: float) -> list[Instruction]:
+    def _on_bind_done(self, uid: str, now_s: float) -> list[Instruction]:
         binding = self._binding.pop(uid, None)
         if binding is None:
             return []
@@ -378,7 +377,7 @@ class Machine:
             ),
         ]
 
-    def _bind_failed(self, uid: str, message: str, now_s: float) -> list[Instruction]:
+    def _on_bind_failed(self, uid: str, message: str, now_s: float) -> list[Instruction]:
         binding = self._binding.pop(uid, None)
         if binding is None:
             return []
@@ -398,4 +397,4 @@ class Machine:
     def _forget(self, uid: str, now_s: float) -> None:
         forgotten = self.state.forget(uid)
         if forgotten is not None:
-            self._tell(ASSIGNED_POD_DELETE, forgotten, None, now_s)
+            self._notify_queue(ASSIGNED_POD_DELETE, forgotten, None, now_s)

@@ -15,9 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from scheduler.framework.verdicts import Refusals, Status
+from scheduler.framework.status import NodeStatuses, Status
 from scheduler.state.arrays import Mask
 
 
@@ -26,7 +24,7 @@ class PluginRefusals:
     """What one plugin refused in a cycle; `rows` are those that no earlier plugin had refused."""
 
     plugin: str
-    refusals: Refusals
+    statuses: NodeStatuses
     rows: Mask
 
 
@@ -56,15 +54,10 @@ class FitError:
         """How many nodes have each reason."""
         counts: Counter[str] = Counter()
         for part in self.per_node:
-            add_reasons(counts, part.refusals, part.rows, int(np.count_nonzero(part.rows)))
+            for status, n_nodes in part.statuses.counts(part.rows):
+                for reason in status.reasons:
+                    counts[reason] += n_nodes
         return counts
-
-
-def add_reasons(counts: Counter[str], refusals: Refusals, rows: Mask, n: int) -> None:
-    """Counts each reason of the `n` refused `rows`: bool array of shape (n_rows,). O(n_rows)."""
-    for status, n_nodes in refusals.counts(rows, n):
-        for reason in status.reasons:
-            counts[reason] += n_nodes
 
 
 def _entries(counts: Counter[str]) -> Iterable[str]:

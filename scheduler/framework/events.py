@@ -113,7 +113,7 @@ class Hint(Enum):
 
 
 #: Called with the pending pod, the changed object before, and after (None for an add or a delete). The
-#: objects are of the kind that the registration's resource names, which a callable type cannot express.
+#: objects are of the kind that the registered resource names, which a callable type cannot express.
 #: Of the pending pod a hint reads only spec, labels, owner and profile, and its UID to recognise the pod's own
 #: update: the answer for one pod is taken for all that agree in these. It never fails: in doubt it says QUEUE.
 HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
@@ -134,7 +134,7 @@ def never(_pod: Pod, _old: object, _new: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class ClusterEventWithHint:
     """
     One kind of event that may lift a plugin's rejection.
 
@@ -155,7 +155,7 @@ class Registration:
         Whether `event` is one of those registered.
 
         UPDATE registered matches every specific update; a specific update registered does not match a generic
-        UPDATE. A wildcard event matches only a wildcard registration: the queue treats it apart.
+        UPDATE. A wildcard event matches only a registered wildcard: the queue treats it apart.
 
         Source: pkg/scheduler/framework/types.go, MatchClusterEvents (kubernetes 1.36).
         """
@@ -186,22 +186,22 @@ FORCE_ACTIVATE: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ForceActiva
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "UnschedulableTimeout")
 
 
-def with_node_taint_updates(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
+def with_node_taint_updates(events: Sequence[ClusterEventWithHint]) -> tuple[ClusterEventWithHint, ...]:
     """
-    One plugin's registrations, with taint updates added where it waits for new nodes only.
+    One plugin's events, with taint updates added where it waits for new nodes only.
 
     A node that comes up tainted is filtered out before the plugin sees it; when the taint goes, that is the
-    node's arrival as far as the plugin is concerned. The added registration always says QUEUE.
+    node's arrival as far as the plugin is concerned. The added event always says QUEUE.
 
     Source: pkg/scheduler/scheduler.go, buildQueueingHintMap (kubernetes 1.36).
     """
     node_actions = Action(0)
-    for registration in registrations:
-        if registration.resource is Resource.NODE:
-            node_actions |= registration.actions
+    for registered in events:
+        if registered.resource is Resource.NODE:
+            node_actions |= registered.actions
     if Action.ADD in node_actions and Action.UPDATE_NODE_TAINT not in node_actions:
-        return (*registrations, Registration(Resource.NODE, Action.UPDATE_NODE_TAINT))
-    return tuple(registrations)
+        return (*events, ClusterEventWithHint(Resource.NODE, Action.UPDATE_NODE_TAINT))
+    return tuple(events)
 
 
 def pod_update_actions(old: Pod, new: Pod) -> list[Action]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import Code
-
-_Array = TypeVar("_Array")
+from scheduler.framework.status import Code
 
 
 class Observer(Protocol):
@@ -28,12 +25,6 @@ class Observer(Protocol):
 
     def evaluated(self, plugin: str, point: str) -> None:
         """One plugin had work to do at one point: it did not skip."""
-        ...
-
-    def ask(
-        self, plugin: str, point: str, again: Callable[[Sequence[int]], _Array], rows: Sequence[int]
-    ) -> _Array:
-        """`again(rows)`, the plugin's answer at one point where a decision is repeated; one more evaluation."""
         ...
 
     def end(self) -> None:
@@ -56,13 +47,6 @@ class Unobserved:
 
     def evaluated(self, plugin: str, point: str) -> None:
         """Nothing is recorded."""
-
-    def ask(
-        self, plugin: str, point: str, again: Callable[[Sequence[int]], _Array], rows: Sequence[int]
-    ) -> _Array:
-        """The answer."""
-        del plugin, point
-        return again(rows)
 
     def end(self) -> None:
         """Nothing is recorded."""

@@ -11,16 +11,13 @@ that hold an image as of the node's last change; here it is always current.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
 
-from scheduler.framework.caching import PerSpec
-from scheduler.framework.interface import Candidate, Feasible, PreScored, Rescored
+from scheduler.framework.interface import Feasible, FinalScores, PodContext, PreScored
+from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.snapshot import Snapshot
@@ -30,9 +27,6 @@ NAME: Final = "ImageLocality"
 _MB: Final = 1024 * 1024
 LOWEST_BYTES: Final = 23 * _MB
 HIGHEST_BYTES_PER_CONTAINER: Final = 1000 * _MB
-
-#: Image lists whose scores are kept: 2 bytes per node each.
-_KEPT_SCORES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +43,19 @@ class ImageLocality:
     name = NAME
 
     def __init__(self) -> None:
-        self._wanted = PerSpec(_wanted)
-        #: Scores by what is wanted, with the version of the images and the number of rows they were computed from.
-        self._kept: OrderedDict[_Wanted, tuple[int, int, Scores]] = OrderedDict()
+        self._wanted = MemoBySpec(_wanted)
 
-    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Never skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
-        return _ImageScorer(partial(self._scores, self._wanted.of(candidate.pod), snapshot))
-
-    def _scores(self, wanted: _Wanted, snapshot: Snapshot) -> Scores:
-        """int16 array of shape (n_rows,). O(1) until a node's images change, else O(n_rows + nodes with an image)."""
-        stamp = (snapshot.nodes.images_version, snapshot.n_rows)
-        kept = self._kept.get(wanted)
-        if kept is not None and kept[:2] == stamp:
-            self._kept.move_to_end(wanted)
-            return kept[2]
-        scores = image_scores(present_bytes(wanted.images, snapshot), wanted.n_containers)
-        self._kept[wanted] = (*stamp, scores)
-        self._kept.move_to_end(wanted)
-        if len(self._kept) > _KEPT_SCORES:
-            self._kept.popitem(last=False)
-        return scores
+        wanted = self._wanted.of(context.pod)
+        # The first pod of a rollout brings an image to its node: scores of older images are never asked for again.
+        key = (NAME, wanted, snapshot.nodes.images_version)
+        return FinalScores(
+            snapshot.per_node(
+                key, lambda: image_scores(present_bytes(wanted.images, snapshot), wanted.n_containers)
+            )
+        )
 
 
 def _wanted(pod: Pod) -> _Wanted:
@@ -83,25 +68,6 @@ def _wanted(pod: Pod) -> _Wanted:
 def with_tag(image: str) -> str:
     """The name with `:latest` where it has neither tag nor digest; a registry's port is no tag."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
-
-
-class _ImageScorer:
-    """Scores that are kept until images change."""
-
-    def __init__(self, kept: Callable[[], Scores]) -> None:
-        self._kept = kept
-
-    def raw(self) -> Scores:
-        """From 0 to 100: int16 array of shape (n_rows,), not to be written to."""
-        return self._kept()
-
-    def normalized(self, raw: Scores) -> Scores:
-        """As they are."""
-        return raw
-
-    def again(self, rows: Sequence[int]) -> Rescored:
-        """See `NodeScorer`: the first pod of a rollout brings an image to its node some seconds later."""
-        return self._kept(), rows
 
 
 def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:

@@ -15,10 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.interface import Candidate, PreFiltered
-from scheduler.framework.verdicts import SKIP, Refusals, unresolvable
-from scheduler.state.arrays import Mask
+from scheduler.framework.events import Action, ClusterEventWithHint, Resource
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.status import SKIP, unresolvable
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "KubeletRefusal"
@@ -29,34 +28,22 @@ class KubeletRefusal:
 
     name = NAME
 
-    def registrations(self) -> Sequence[Registration]:
-        """The end of the time for which a node is left out (`framework.events.KUBELET_REFUSAL_OVER`); new nodes."""
-        return (Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_CONDITION),)
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return the end of a node's exclusion (`framework.events.KUBELET_REFUSAL_OVER`), and new nodes."""
+        return (ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_CONDITION),)
 
-    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
-        """Nothing to do for a spec that no kubelet refused."""
-        closed = snapshot.closed_by_kubelets(candidate.pod.spec)
-        return _RefusedFilter(closed, snapshot) if closed else SKIP
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a spec that no kubelet refused."""
+        closed = snapshot.closed_by_kubelets(context.pod.spec)
+        return _filter(closed, snapshot) if closed else SKIP
 
 
-class _RefusedFilter:
-    """All rows but those of the nodes that refused."""
-
-    def __init__(self, closed: Mapping[str, str], snapshot: Snapshot) -> None:
-        self._reasons = sorted(set(closed.values()))
-        self._codes = np.zeros(snapshot.n_rows, dtype=np.intp)
-        for node_name, reason in closed.items():
-            row = snapshot.nodes.row_by_name.get(node_name)
-            if row is not None:
-                self._codes[row] = 1 + self._reasons.index(reason)
-
-    def fits(self) -> Mask:
-        """The nodes that did not refuse."""
-        return np.equal(self._codes, 0)
-
-    def refusals(self) -> Refusals:
-        """What each kubelet said."""
-        statuses = [
-            unresolvable(f"node(s) refused such a pod shortly before ({one})") for one in self._reasons
-        ]
-        return Refusals(self._codes, statuses)
+def _filter(reason_by_node: Mapping[str, str], snapshot: Snapshot) -> RuleFilter:
+    """Refuse the nodes, each with its kubelet's reason."""
+    rules = []
+    for reason in sorted(set(reason_by_node.values())):
+        mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+        names = (name for name, one in reason_by_node.items() if one == reason)
+        mask[[row for name in names if (row := snapshot.nodes.row_by_name.get(name)) is not None]] = False
+        rules.append((mask, unresolvable(f"node(s) refused such a pod shortly before ({reason})")))
+    return RuleFilter(snapshot.n_rows, *rules)

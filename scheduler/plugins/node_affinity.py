@@ -16,18 +16,25 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.framework.caching import PerSpec
-from scheduler.framework.events import Action, Hint, Registration, Resource, never
-from scheduler.framework.interface import Candidate, Feasible, Narrowed, PreFiltered, PreScored, Rescored
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.interface import (
+    Feasible,
+    PodContext,
+    PreFiltered,
+    PreFilterResult,
+    PreScored,
+    RuleFilter,
+)
+from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.normalizing import default_normalized
 from scheduler.framework.plugin_args import NodeAffinityArgs
-from scheduler.framework.verdicts import SKIP, Code, Refusals, Status, unresolvable
+from scheduler.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.model import wire
 from scheduler.model.affinity import parse_int64, parse_node_rule, parse_preferred_nodes
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import ANY_NODE, NodeRequirement, NodeRule, NodeTerm, PreferredNodeTerm
-from scheduler.state.arrays import Amounts, Mask, Scores
+from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeAffinity"
@@ -49,31 +56,34 @@ class NodeAffinity:
         #: Terms None where nothing is added.
         self._added = parse_node_rule(None, added)
         self._added_preferred = parse_preferred_nodes(added.node_affinity) or ()
-        self._named = PerSpec(lambda pod: named_nodes(pod.spec.node_rule))
+        self._named = MemoBySpec(lambda pod: named_nodes(pod.spec.node_rule))
 
-    def registrations(self) -> Sequence[Registration]:
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Nodes that come or change labels; an annotation that makes the pod ask otherwise."""
         return (
-            Registration(
+            ClusterEventWithHint(
                 Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._hint_after_node_change, never
             ),
-            Registration(Resource.POD, Action.UPDATE, _hint_after_pod_update, never),
+            ClusterEventWithHint(Resource.POD, Action.UPDATE, _hint_after_pod_update, never),
         )
 
-    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
         """Nothing to do where neither side has a required term or a nodeSelector; narrowed where names are listed."""
-        rule = candidate.pod.spec.node_rule
+        rule = context.pod.spec.node_rule
         if rule.pairs is None and rule.terms is None and self._added.terms is None:
             return SKIP
-        named = self._named.of(candidate.pod)
+        named = self._named.of(context.pod)
         if named is not None and not named:
             return CONFLICT
-        node_filter = _NodeFilter(self._added, rule, snapshot)
-        return node_filter if named is None else Narrowed(node_filter, named)
+        rules = [(snapshot.matching(rule), NOT_MATCHED)]
+        if self._added is not ANY_NODE:
+            rules.insert(0, (snapshot.matching(self._added), ADDED_NOT_MATCHED))
+        node_filter = RuleFilter(snapshot.n_rows, *rules)
+        return node_filter if named is None else PreFilterResult(node_filter, named)
 
-    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Nothing to do where neither side prefers anything; failed where a preference that counts does not parse."""
-        own = candidate.pod.spec.preferred_nodes
+        own = context.pod.spec.preferred_nodes
         if own is None and not self._added_preferred:
             return SKIP
         usable = [p for p in (*(own or ()), *self._added_preferred) if p.weight and not p.term.is_empty]
@@ -122,25 +132,6 @@ def named_nodes(rule: NodeRule) -> frozenset[str] | None:
     return named
 
 
-class _NodeFilter:
-    """The profile's rule, then the pod's."""
-
-    def __init__(self, added: NodeRule, own: NodeRule, snapshot: Snapshot) -> None:
-        self._added = added
-        self._own = own
-        self._snapshot = snapshot
-
-    def fits(self) -> Mask:
-        """Nodes that both rules match. O(1) where the masks are kept."""
-        own = self._snapshot.matching(self._own)
-        return own if self._added is ANY_NODE else own & self._snapshot.matching(self._added)
-
-    def refusals(self) -> Refusals:
-        """The profile's reason where both fail."""
-        added, own = self._snapshot.matching(self._added), self._snapshot.matching(self._own)
-        return Refusals.by_rule([(added, ADDED_NOT_MATCHED), (own, NOT_MATCHED)])
-
-
 class _PreferenceScorer:
     """Summed weights, the highest of which becomes 100."""
 
@@ -161,10 +152,6 @@ class _PreferenceScorer:
     def normalized(self, raw: Scores) -> Scores:
         """Scaled, not turned around."""
         return default_normalized(raw, self._feasible, reverse=False)
-
-    def again(self, rows: Sequence[int]) -> Rescored:
-        """See `NodeScorer`: pods bring no labels, and another node may be the best of the feasible ones."""
-        return self.normalized(self.raw()), rows
 
 
 def rule_matches(rule: NodeRule, node: Node) -> bool:

@@ -14,13 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.caching import PerSpec
-from scheduler.framework.events import Action, Hint, Registration, Resource
-from scheduler.framework.interface import Candidate, PreFiltered
-from scheduler.framework.verdicts import SKIP, Refusals, unresolvable
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.memo import MemoBySpec
+from scheduler.framework.status import SKIP, unresolvable
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Mask
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeDeclaredFeatures"
@@ -37,23 +36,27 @@ class NodeDeclaredFeatures:
     name = NAME
 
     def __init__(self) -> None:
-        self._required = PerSpec(required_features)
+        self._required = MemoBySpec(required_features)
 
-    def registrations(self) -> Sequence[Registration]:
-        """Nodes that come or declare otherwise; the pod itself, changed."""
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return nodes that come or declare other features, and an update of the pod."""
         return (
-            Registration(
+            ClusterEventWithHint(
                 Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE, _hint_after_node_change
             ),
-            Registration(Resource.POD, Action.UPDATE, _hint_after_pod_update),
+            ClusterEventWithHint(Resource.POD, Action.UPDATE, _hint_after_pod_update),
         )
 
-    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
-        """Nothing to do where the pod needs no such feature, which is nearly always."""
-        required = self._required.of(candidate.pod)
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod that needs no such feature, as nearly all."""
+        required = self._required.of(context.pod)
         if not required:
             return SKIP
-        return _FeatureFilter(required, snapshot)
+        # The one filter that walks over nodes, 0.3 ms at 5,000: a column would be kept for pods that hardly exist.
+        nodes = snapshot.nodes.nodes
+        declares = (node is not None and required <= node.declared_features for node in nodes)
+        mask = np.fromiter(declares, np.bool_, count=len(nodes))
+        return RuleFilter(snapshot.n_rows, (mask, NOT_DECLARED))
 
 
 def required_features(pod: Pod) -> frozenset[str]:
@@ -65,28 +68,6 @@ def required_features(pod: Pod) -> frozenset[str]:
     if spec.host_network and spec.host_users_denied:
         required.add(USER_NAMESPACES_ON_HOST_NETWORK)
     return frozenset(required)
-
-
-class _FeatureFilter:
-    """Nodes that declare all of it."""
-
-    def __init__(self, required: frozenset[str], snapshot: Snapshot) -> None:
-        self._required = required
-        self._snapshot = snapshot
-
-    def fits(self) -> Mask:
-        """
-        Nodes whose declared features include the required ones.
-
-        The one filter that walks over nodes, 0.3 ms at 5,000: a column would be kept for pods that hardly exist.
-        """
-        nodes = self._snapshot.nodes.nodes
-        declares = (node is not None and self._required <= node.declared_features for node in nodes)
-        return np.fromiter(declares, np.bool_, count=len(nodes))
-
-    def refusals(self) -> Refusals:
-        """All other nodes."""
-        return Refusals.where(~self.fits(), NOT_DECLARED)
 
 
 def _hint_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> Hint:

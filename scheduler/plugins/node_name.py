@@ -13,10 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.interface import Candidate, PreFiltered
-from scheduler.framework.verdicts import SKIP, Refusals, unresolvable
-from scheduler.state.arrays import Mask
+from scheduler.framework.events import Action, ClusterEventWithHint, Resource
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.status import SKIP, unresolvable
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeName"
@@ -29,32 +28,16 @@ class NodeName:
 
     name = NAME
 
-    def registrations(self) -> Sequence[Registration]:
-        """New nodes, whatever they are called."""
-        return (Registration(Resource.NODE, Action.ADD),)
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return new nodes."""
+        return (ClusterEventWithHint(Resource.NODE, Action.ADD),)
 
-    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
-        """Nothing to do where the pod names no node."""
-        if not candidate.pod.node_name:
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod that names no node."""
+        if not context.pod.node_name:
             return SKIP
-        return _NameFilter(candidate.pod.node_name, snapshot)
-
-
-class _NameFilter:
-    """The one row of that name."""
-
-    def __init__(self, node_name: str, snapshot: Snapshot) -> None:
-        self._node_name = node_name
-        self._snapshot = snapshot
-
-    def fits(self) -> Mask:
-        """The named node alone."""
-        mask = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
-        row = self._snapshot.nodes.row_by_name.get(self._node_name)
+        row = snapshot.nodes.row_by_name.get(context.pod.node_name)
+        mask = np.zeros(snapshot.n_rows, dtype=np.bool_)
         if row is not None:
             mask[row] = True
-        return mask
-
-    def refusals(self) -> Refusals:
-        """Every other node."""
-        return Refusals.where(~self.fits(), OTHER_NODE)
+        return RuleFilter(snapshot.n_rows, (mask, OTHER_NODE))

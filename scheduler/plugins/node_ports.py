@@ -14,12 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.caching import PerSpec
-from scheduler.framework.events import Action, Hint, Registration, Resource, never
-from scheduler.framework.interface import Candidate, PreFiltered
-from scheduler.framework.verdicts import SKIP, Refusals, unschedulable
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.memo import MemoBySpec
+from scheduler.framework.status import SKIP, unschedulable
 from scheduler.model.pods import HostPort, Pod
-from scheduler.state.arrays import Mask
 from scheduler.state.cluster import host_ports
 from scheduler.state.snapshot import Snapshot
 
@@ -37,51 +36,30 @@ class NodePorts:
     name = NAME
 
     def __init__(self) -> None:
-        self._wanted = PerSpec(lambda pod: host_ports(pod.spec))
+        self._wanted = MemoBySpec(lambda pod: host_ports(pod.spec))
 
-    def registrations(self) -> Sequence[Registration]:
-        """Pods that free a port; new nodes."""
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return pods that free a port, and new nodes."""
         return (
-            Registration(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
-            Registration(Resource.NODE, Action.ADD),
+            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
+            ClusterEventWithHint(Resource.NODE, Action.ADD),
         )
 
-    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
-        """Nothing to do where the pod wants no host port."""
-        wanted = self._wanted.of(candidate.pod)
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod that wants no host port."""
+        wanted = self._wanted.of(context.pod)
         if not wanted:
             return SKIP
-        return _PortFilter(wanted, snapshot)
-
-
-class _PortFilter:
-    """Nodes on which none of the wanted ports is held. O(nodes that hold one of them)."""
-
-    def __init__(self, wanted: Sequence[HostPort], snapshot: Snapshot) -> None:
-        self._wanted = wanted
-        self._snapshot = snapshot
-
-    def fits(self) -> Mask:
-        """Nodes without a conflict."""
-        mask = np.ones(self._snapshot.n_rows, dtype=np.bool_)
-        for port in self._wanted:
-            held = self._snapshot.nodes.ports.get((port.protocol, port.port))
+        mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+        for port in wanted:
+            held = snapshot.nodes.ports.get((port.protocol, port.port))
             if held:
                 mask[conflicting_rows(port.ip, held)] = False
-        return mask
-
-    def again(self, rows: Sequence[int]) -> Mask:
-        """See `PodFilter`."""
-        del rows
-        return self.fits()
-
-    def refusals(self) -> Refusals:
-        """Nodes with a conflict."""
-        return Refusals.where(~self.fits(), PORT_TAKEN)
+        return RuleFilter(snapshot.n_rows, (mask, PORT_TAKEN))
 
 
 def conflicting_rows(wanted_ip: str, held: Mapping[int, Collection[str]]) -> list[int]:
-    """Rows of `held`, the addresses of one port by row, whose addresses overlap with the wanted one."""
+    """Return the rows of `held` (addresses of one port by row) whose addresses overlap with the wanted one."""
     if wanted_ip == ANY_ADDRESS:
         return list(held)
     return [row for row, ips in held.items() if ANY_ADDRESS in ips or wanted_ip in ips]

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.framework.events import Action, Hint, Registration, Resource, never
-from scheduler.framework.interface import Candidate, PreFiltered
-from scheduler.framework.verdicts import SKIP, Refusals, unresolvable
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.status import SKIP, unresolvable
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import Taint
-from scheduler.state.arrays import Mask
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeUnschedulable"
@@ -33,39 +32,26 @@ class NodeUnschedulable:
 
     name = NAME
 
-    def registrations(self) -> Sequence[Registration]:
-        """Nodes that come or are no longer cordoned; tolerations that the pod is given."""
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return new and uncordoned nodes, and a toleration added to the pod."""
         return (
-            Registration(
+            ClusterEventWithHint(
                 Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change, never
             ),
-            Registration(Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change, never),
+            ClusterEventWithHint(
+                Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change, never
+            ),
         )
 
-    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
-        """Nothing to do for a pod that may run on cordoned nodes."""
-        if _tolerates_cordons(candidate.pod):
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod that may run on cordoned nodes."""
+        if _tolerates_cordons(context.pod):
             return SKIP
-        return _CordonFilter(snapshot)
+        return RuleFilter(snapshot.n_rows, (~snapshot.nodes.unschedulable, CORDONED))
 
 
 def _tolerates_cordons(pod: Pod) -> bool:
     return any(toleration.tolerates(_UNSCHEDULABLE) for toleration in pod.spec.tolerations)
-
-
-class _CordonFilter:
-    """Nodes that are not cordoned."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    def fits(self) -> Mask:
-        """The column, turned around."""
-        return ~self._snapshot.nodes.unschedulable
-
-    def refusals(self) -> Refusals:
-        """The column."""
-        return Refusals.where(self._snapshot.nodes.unschedulable, CORDONED)
 
 
 def _hint_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> Hint:

@@ -21,26 +21,26 @@ from scheduler.framework.plugin_args import (
     PluginArgs,
     PodTopologySpreadArgs,
 )
-from scheduler.framework.prefilter_alone import PreFilterAlone
-from scheduler.framework.profile import Profile, Weighted
+from scheduler.framework.prefilter_only import PreFilterOnly
+from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.labels import Selector
 from scheduler.model.pods import Pod
 from scheduler.plugins import (
-    balanced_allocation,
     image_locality,
-    inter_pod_affinity,
     kubelet_refusal,
     node_affinity,
     node_declared_features,
     node_name,
     node_ports,
-    node_resources_fit,
     node_unschedulable,
-    pod_topology_spread,
     scheduling_gates,
     taint_toleration,
     unsupported,
 )
+from scheduler.plugins.inter_pod_affinity import plugin as inter_pod_affinity
+from scheduler.plugins.node_resources import balanced_allocation
+from scheduler.plugins.node_resources import fit as node_resources_fit
+from scheduler.plugins.pod_topology_spread import plugin as pod_topology_spread
 
 _Args = TypeVar("_Args", bound=PluginArgs)
 
@@ -129,7 +129,7 @@ def build_profile(
     filters: Sequence[str],
     scorers: Sequence[tuple[str, int]],
     pre_enqueue: Sequence[str] = (),
-    prefilters_alone: Sequence[str] = (),
+    prefilter_only: Sequence[str] = (),
     context: PluginContext,
     percentage_of_nodes_to_score: int = 0,
 ) -> Profile:
@@ -143,7 +143,7 @@ def build_profile(
         filters: names of the plugins of PreFilter and Filter.
         scorers: names and weights of the plugins of PreScore and Score.
         pre_enqueue: names of the plugins of PreEnqueue.
-        prefilters_alone: names of those of PreFilter that are switched off at Filter.
+        prefilter_only: names of those of PreFilter that are switched off at Filter.
         context: what the plugins are built from.
         percentage_of_nodes_to_score: 0 scores all nodes.
 
@@ -152,16 +152,16 @@ def build_profile(
     """
     always = (unsupported.NAME, kubelet_refusal.NAME)
     between = [name for name in filters if name not in always]
-    used = (*always, *between, *prefilters_alone, *(name for name, _ in scorers), *pre_enqueue)
+    used = (*always, *between, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue)
     built = {name: _built(name, context) for name in dict.fromkeys(used)}
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
             _filter_plugin(unsupported.NAME, built[unsupported.NAME]),
-            *(PreFilterAlone(_filter_plugin(name, built[name])) for name in prefilters_alone),
+            *(PreFilterOnly(_filter_plugin(name, built[name])) for name in prefilter_only),
             *(_filter_plugin(name, built[name]) for name in (*between, kubelet_refusal.NAME)),
         ),
-        scorers=tuple(Weighted(_score_plugin(name, built[name]), weight) for name, weight in scorers),
+        scorers=tuple(WeightedScorer(_score_plugin(name, built[name]), weight) for name, weight in scorers),
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.framework.events import Action, Hint, Registration, Resource
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from scheduler.model.pods import Pod
 
 NAME: Final = "SchedulingGates"
@@ -20,16 +20,16 @@ class SchedulingGates:
 
     name = NAME
 
-    def registrations(self) -> Sequence[Registration]:
-        """The pod's own last gate going."""
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return the removal of the pod's last gate."""
         return (
-            Registration(
+            ClusterEventWithHint(
                 Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, _hint_after_gates_are_gone
             ),
         )
 
     def admits(self, pod: Pod) -> bool:
-        """Whether the pod has no gate."""
+        """Return whether the pod has no gate."""
         return not pod.gates
 
 

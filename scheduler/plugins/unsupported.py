@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.framework.caching import PerSpec
-from scheduler.framework.interface import Candidate, PreFiltered
-from scheduler.framework.verdicts import SKIP, Status, unresolvable
+from scheduler.framework.interface import PodContext, PreFiltered
+from scheduler.framework.memo import MemoBySpec
+from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import Pod
 from scheduler.state.snapshot import Snapshot
 
@@ -27,11 +27,11 @@ class Unsupported:
     name = NAME
 
     def __init__(self) -> None:
-        self._refusal = PerSpec(refusal)
+        self._refusal = MemoBySpec(refusal)
 
-    def prefilter(self, candidate: Candidate, _snapshot: Snapshot) -> PreFiltered:
-        """Nothing to do for a pod that needs only what is built."""
-        return self._refusal.of(candidate.pod) or SKIP
+    def prefilter(self, context: PodContext, _snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod that needs only what is built."""
+        return self._refusal.of(context.pod) or SKIP
 
 
 def refusal(pod: Pod) -> Status | None:

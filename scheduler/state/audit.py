@@ -1,144 +1,147 @@
 """
 Recounts everything from the placed pods and compares: the invariant that the whole design stands on.
 
-Runs at the teardown of every test that has a cluster; `recounting` does the same in pieces in a running scheduler.
+Runs whole at the teardown of every test that has a cluster, and a bounded piece at a time in a running scheduler, whose
+state moves between two pieces. Every single comparison is made at one moment.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
+from typing import Final
 
 import numpy as np
 
-from scheduler.state.cluster import ClusterState
-from scheduler.state.declared import TermKey
-from scheduler.state.selection import Selection
+from scheduler.state.cluster import ClusterState, PlacedPod
+from scheduler.state.existing_terms import ExistingPodTerm, TermKey
+from scheduler.state.matching import PodMatcher
+
+#: Pods looked at in one piece, 2 µs each.
+_PODS_PER_PIECE: Final = 1000
+#: What a comparison costs besides its pods, in pods: of a row, and of a derived value at 5,000 nodes.
+_ROW_COST: Final = 6
+_VALUE_COST: Final = 100
+
+#: What one comparison cost, in pods looked at, and its differences.
+_Comparison = tuple[int, list[str]]
 
 
 def differences(state: ClusterState) -> list[str]:
-    """Where counts and a recount differ, one line each; empty when they are equal. O(pods x selections)."""
-    return [
-        *_node_differences(state),
-        *_port_differences(state),
-        *_selection_differences(state),
-        *_declared_differences(state),
-    ]
+    """Return where counts and a recount differ, one line each; empty if they are equal. O(pods x derived values)."""
+    return [text for _, texts in _comparisons(state) for text in texts]
 
 
-def _node_differences(state: ClusterState) -> Iterator[str]:
+class Audit:
+    """
+    Rounds of comparisons without end.
+
+    Args:
+        state: may move between two pieces, not during one.
+        pods_per_piece: pods that a piece looks at, and some more.
+    """
+
+    def __init__(self, state: ClusterState, pods_per_piece: int = _PODS_PER_PIECE) -> None:
+        self._state = state
+        self._pods_per_piece = pods_per_piece
+        self._round: Iterator[_Comparison] = iter(())
+
+    def step(self) -> list[str]:
+        """Return the differences of the next piece, one line each; a piece ends where a round does. Cost: 2 ms."""
+        found: list[str] = []
+        left = self._pods_per_piece
+        while left > 0:
+            compared = next(self._round, None)
+            if compared is None:
+                self._round = _comparisons(self._state)
+                return found
+            cost, texts = compared
+            left -= cost
+            found += texts
+        return found
+
+
+def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
     nodes = state.nodes
-    pods: Counter[int] = Counter()
-    requested: Counter[tuple[str, int]] = Counter()
-    non_zero: Counter[tuple[int, int]] = Counter()
-    for placed in state.placed.values():
-        usage = state.usage_of(placed.pod)
-        pods[placed.row] += 1
-        for resource, amount in usage.requested.items():
-            requested[resource, placed.row] += amount
-        for index, amount in enumerate(usage.non_zero):
-            non_zero[index, placed.row] += amount
+    yield nodes.n_rows // 10, list(_totals(state))
     for row in range(nodes.n_rows):
-        if nodes.pod_count[row] != pods[row]:
-            yield f"{nodes.name_of(row)}: {nodes.pod_count[row]} pods kept, {pods[row]} recounted"
-        for index in range(2):
-            if nodes.non_zero[index, row] != non_zero[index, row]:
-                kept_non_zero = nodes.non_zero[index, row]
-                yield f"{nodes.name_of(row)}: non-zero {kept_non_zero} kept, {non_zero[index, row]} recounted"
-    offered = {name for node in nodes.nodes if node is not None for name in node.allocatable}
-    for resource in sorted({*offered, *(name for name, _ in requested)}):
-        for row in range(nodes.n_rows):
-            if requested[resource, row] != nodes.requested_at(resource, row):
-                yield f"{nodes.name_of(row)}: {resource} differs, {requested[resource, row]} recounted"
+        yield _ROW_COST + 2 * len(state.placed_on(row)), list(_row(state, row))
+    for term in list(state.terms):
+        for row in list(term.pods_by_row):
+            yield 1 + len(state.placed_on(row)), list(_term(state, term, row))
+    for key in state.derived.keys():  # noqa: SIM118 - a copy: values come and go between two pieces
+        yield _VALUE_COST, [f"{key}: the derived value differs"] if state.derived.differs(key) else []
+        if isinstance(key, tuple) and isinstance(key[0], PodMatcher):
+            yield _VALUE_COST, list(_selection(state, key[0]))
+
+
+def _totals(state: ClusterState) -> Iterator[str]:
+    nodes = state.nodes
+    n_on_rows = sum(len(state.placed_on(row)) for row in range(nodes.n_rows))
+    if n_on_rows != len(state.placed):
+        yield f"{len(state.placed)} pods placed, {n_on_rows} found on rows"
     if nodes.n_live != int(np.count_nonzero(nodes.alive)):
         yield f"{nodes.n_live} live nodes kept, {int(np.count_nonzero(nodes.alive))} recounted"
+    n_pods = state.pods.n_by_label_set(state.label_sets.n_numbers)
+    for label_set in state.label_sets:
+        if label_set.n_pods != n_pods[label_set.number]:
+            yield f"{dict(label_set.labels)}: {label_set.n_pods} pods kept, {n_pods[label_set.number]} in columns"
 
 
-def _port_differences(state: ClusterState) -> Iterator[str]:
-    recounted: Counter[tuple[str, int, int, str]] = Counter()
-    for placed in state.placed.values():
-        for port in state.usage_of(placed.pod).host_ports:
-            recounted[port.protocol, port.port, placed.row, port.ip] += 1
-    kept: Counter[tuple[str, int, int, str]] = Counter()
-    for (protocol, number), rows in state.nodes.ports.items():
-        for row, held in rows.items():
-            for ip, count in held.items():
-                kept[protocol, number, row, ip] = count
-    for protocol, number, row, ip in sorted((kept - recounted) + (recounted - kept)):
-        one = (protocol, number, row, ip)
-        name = state.nodes.name_of(row)
-        yield f"{name}: host port {ip}:{number}/{protocol}: {kept[one]} kept, {recounted[one]} recounted"
+def _row(state: ClusterState, row: int) -> Iterator[str]:
+    """Compare everything that is kept of the pods on the row."""
+    pods, nodes, name = state.placed_on(row), state.nodes, state.nodes.name_of(row)
+    requested: Counter[str] = Counter()
+    non_zero = [0, 0]
+    for placed in pods:
+        usage = state.usage_of(placed.pod)
+        requested.update(usage.requested)
+        non_zero = [total + more for total, more in zip(non_zero, usage.non_zero, strict=True)]
+        if state.pods.at(placed.slot) != (placed.label_set.number, row, not placed.pod.terminating):
+            yield f"{name}: {placed.pod.key} differs from its columns"
+    if nodes.pod_count[row] != len(pods):
+        yield f"{name}: {nodes.pod_count[row]} pods kept, {len(pods)} recounted"
+    if nodes.non_zero[:, row].tolist() != non_zero:
+        yield f"{name}: non-zero {nodes.non_zero[:, row].tolist()} kept, {non_zero} recounted"
+    for resource in sorted({*nodes.resource_names(), *requested}):
+        if nodes.requested_at(resource, row) != requested[resource]:
+            yield f"{name}: {resource} differs, {requested[resource]} recounted"
+    yield from _ports(state, row, pods)
+    for key, n_pods in _declared(state, pods).items():
+        term = state.terms.get(key)
+        if term is None or term.pods_by_row.get(row, 0) != n_pods:
+            yield f"{key} on {name}: declared {n_pods} times, kept otherwise"
 
 
-def _selection_differences(state: ClusterState) -> Iterator[str]:
-    namespace_labels = state.selections.namespace_labels
-    for selection in state.selections.selections():
-        is_counted = selection.counts is not None or selection.live_counts is not None
-        if not is_counted and not selection.limiting_terms:
-            continue
-        every: Counter[int] = Counter()
-        live: Counter[int] = Counter()
-        for placed in state.placed.values():
-            pod = placed.pod
-            if selection.matcher.matches(pod.namespace, pod.labels, namespace_labels.get(pod.namespace)):
-                every[placed.row] += 1
-                live[placed.row] += not pod.terminating
-        if selection.counts is not None:
-            yield from _compared(selection, "pods", dict(selection.counts.items()), every)
-        if selection.live_counts is not None:
-            yield from _compared(selection, "live pods", dict(selection.live_counts.items()), live)
-        yield from limit_differences(state, selection, every)
+def _ports(state: ClusterState, row: int, pods: Collection[PlacedPod]) -> Iterator[str]:
+    ports = (port for placed in pods for port in state.usage_of(placed.pod).host_ports)
+    recounted = Counter((port.protocol, port.port, port.ip) for port in ports)
+    held = {
+        (protocol, number, ip): count
+        for (protocol, number), rows in state.nodes.ports.items()
+        for ip, count in rows.get(row, {}).items()
+    }
+    if held != recounted:
+        yield f"{state.nodes.name_of(row)}: host ports {held} kept, {dict(recounted)} recounted"
 
 
-def limit_differences(state: ClusterState, selection: Selection, every: Mapping[int, int]) -> Iterator[str]:
-    """
-    Of the limits per domain that select by it.
-
-    Args: every: its pods per row, recounted.
-    """
-    for label_set in selection.label_sets:
-        for term in selection.limiting_terms:
-            if term.limit not in label_set.limits:
-                yield f"{selection.matcher}: {dict(label_set.labels)} does not know of a limit"
-    for limit in (term.limit for term in selection.limiting_terms if term.limit is not None):
-        declared = _per_domain(state, limit.topology_key, dict(limit.declaring.items()))
-        per_domain = _per_domain(state, limit.topology_key, every)
-        selected = {domain: per_domain[domain] for domain in declared}
-        full = {domain for domain, count in selected.items() if count >= limit.room}
-        on_marks = _per_domain(state, limit.topology_key, dict(limit.counts.items()))
-        for what, kept, recounted in (
-            ("declaring pods", limit.declared, dict(declared)),
-            ("selected pods", limit.selected, selected),
-            ("full domains", limit.marks.keys(), full),
-            ("marks", on_marks, dict.fromkeys(full, 1)),
-        ):
-            if kept != recounted:
-                yield f"{selection.matcher}: {what} by {limit.topology_key}: {kept} kept, {recounted} recounted"
+def _declared(state: ClusterState, pods: Collection[PlacedPod]) -> Counter[TermKey]:
+    return Counter(key for placed in pods for key in state.terms.keys(placed.label_set, placed.pod.spec))
 
 
-def _per_domain(state: ClusterState, key: str, by_row: Mapping[int, int]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for row, count in by_row.items():
-        node = state.nodes.nodes[row]
-        if node is not None and key in node.labels and count:
-            found[node.labels[key]] += count
-    return found
+def _term(state: ClusterState, term: ExistingPodTerm, row: int) -> Iterator[str]:
+    """Compare how often the term is declared on the row."""
+    if state.terms.get(term.key) is not term:
+        return  # its last pod has left since the round began
+    recounted = _declared(state, state.placed_on(row))[term.key]
+    if term.pods_by_row.get(row, 0) != recounted:
+        kept = term.pods_by_row.get(row, 0)
+        yield f"{term.key} on {state.nodes.name_of(row)}: declared {kept} times kept, {recounted} recounted"
 
 
-def _compared(
-    selection: Selection, what: str, kept: Mapping[int, int], recounted: Counter[int]
-) -> Iterator[str]:
-    wanted = {row: count for row, count in recounted.items() if count}
-    if kept != wanted:
-        yield f"{selection.matcher}: {what} per row {kept} kept, {wanted} recounted"
-
-
-def _declared_differences(state: ClusterState) -> Iterator[str]:
-    recounted: dict[TermKey, Counter[int]] = {}
-    for placed in state.placed.values():
-        for key in state.declared.keys(placed.label_set, placed.pod.spec):
-            recounted.setdefault(key, Counter())[placed.row] += 1
-    kept = {key: dict(term.counts.items()) for key, term in state.declared.all().items()}
-    for key in {*recounted, *kept}:
-        if kept.get(key, {}) != dict(recounted.get(key, Counter())):
-            yield f"{key}: declared {kept.get(key)} kept, {recounted.get(key)} recounted"
+def _selection(state: ClusterState, matcher: PodMatcher) -> Iterator[str]:
+    """Compare the label sets that are found by index with those that match one by one."""
+    selected = state.label_sets.selected(matcher)
+    for label_set in state.label_sets:
+        if state.label_sets.matches(matcher, label_set) != selected[label_set.number]:
+            yield f"{matcher}: {label_set.namespace} {dict(label_set.labels)} is wrongly in or out"

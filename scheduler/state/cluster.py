@@ -7,8 +7,8 @@ A pod's life here (framework/cache in kube-scheduler; assumed pods never expire)
        |                   `------forget------> unknown
        `--------------upsert_pod--------------> placed
 
-House rules: one writer; pods are keyed by UID; every change moves counts by +1 or -1 at one row; whatever can be
-recounted is recounted by `state.audit` and equal.
+House rules: one writer; pods are keyed by UID; every pod that comes or goes is one entry of the change log, from which
+derived counts follow; `state.audit` recounts everything.
 """
 
 from __future__ import annotations
@@ -22,24 +22,29 @@ from scheduler.errors import InvariantViolation
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
-from scheduler.state.declared import DeclaredTerm, DeclaredTerms
+from scheduler.state.change_log import Change, ChangeLog
+from scheduler.state.counts import PodCounter
+from scheduler.state.derived import MAX_BYTES, DerivedValues
+from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
 from scheduler.state.kubelet_refusals import KubeletRefusals
+from scheduler.state.label_sets import LabelSet, LabelSets
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
-from scheduler.state.parted import Parted
-from scheduler.state.selection import MAX_COUNTED, LabelSet, SelectionIndex
+from scheduler.state.partitioned_dict import PartitionedDict
+from scheduler.state.pod_columns import PodColumns
 from scheduler.state.workloads import Workloads
 
 
 @dataclass(slots=True)
 class PlacedPod:
-    """A pod on a node row, with what it was counted as, so that exactly that is taken back."""
+    """A pod on a node row, with everything it was counted as, so that exactly that is taken back."""
 
     pod: Pod
     row: int
+    slot: int
     label_set: LabelSet
     usage: Usage
-    declared: tuple[DeclaredTerm, ...]
+    terms: tuple[ExistingPodTerm, ...]
     assumed: bool
 
 
@@ -47,101 +52,88 @@ _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 
 
 class ClusterState:
-    """Everything known about the cluster, as columns and counts."""
+    """Everything known about the cluster, as columns, and the counts derived from them."""
 
     def __init__(
-        self, exempt_namespaces: frozenset[str] = frozenset(), *, max_counted: int | None = MAX_COUNTED
+        self, exempt_namespaces: frozenset[str] = frozenset(), *, max_derived_bytes: int | None = MAX_BYTES
     ) -> None:
-        """Nothing is known. `max_counted`: see `SelectionIndex`."""
-        self.nodes = NodeTable()
-        self.masks = NodeMasks(self.nodes)
-        self.selections = SelectionIndex(max_counted)
-        self.declared = DeclaredTerms(self.selections, self.nodes, exempt_namespaces)
+        """`max_derived_bytes`: see `DerivedValues`."""
+        self.log = ChangeLog()
+        self.derived = DerivedValues(self.log, max_derived_bytes)
+        self.nodes = NodeTable(self.log)
+        self.masks = NodeMasks(self.nodes, self.derived)
+        self.label_sets = LabelSets()
+        self.terms = ExistingTerms(self.label_sets, exempt_namespaces)
+        self.pods = PodColumns()
+        self.counts = PodCounter(
+            log=self.log,
+            derived=self.derived,
+            nodes=self.nodes,
+            pods=self.pods,
+            label_sets=self.label_sets,
+            terms=self.terms,
+        )
         self.workloads = Workloads()
         self.kubelet_refusals = KubeletRefusals()
         #: Every placed or assumed pod by UID.
-        self.placed: Parted[PlacedPod] = Parted()
+        self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
         #: The same by row: UID -> pod. No row without pods.
         self._on_row: dict[int, dict[str, PlacedPod]] = {}
         #: Pods in `placed` that await their confirmation by the API server.
         self.n_assumed = 0
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
-        self._n_changes = 0
-
-    @property
-    def epoch(self) -> int:
-        """
-        The same for as long as nothing changed but pods that came to rows and left them, which `nodes.moved` tells.
-
-        Nodes, namespaces, workloads, refusals of kubelets, and which terms are declared and counted are as they were;
-        images may have come and gone, which `nodes.images_version` tells.
-        """
-        return (
-            self._n_changes + self.selections.version + self.declared.version + self.kubelet_refusals.version
-        )
 
     def upsert_node(self, node: Node) -> None:
-        """The node is there with these facts; pods that waited for it count from now on."""
-        known = self.node(node.name)
-        # Heartbeats come all the time, and images with the first pods of every rollout.
-        if known is None or _without_images(known) != _without_images(node):
-            self._n_changes += 1
+        """Take over the node's facts; pods that were seen on it before count from now on."""
         self.nodes.upsert(node)
-        if known is None or known.labels != node.labels:
-            row = self.nodes.row_by_name[node.name]
-            self.declared.limits.relabel(row, known.labels if known else {}, node.labels)
 
     def remove_node(self, name: str) -> None:
-        """The node is gone; pods still on it count nowhere until it returns."""
-        self._n_changes += 1
-        known = self.node(name)
-        if known is not None:
-            row = self.nodes.row_by_name[name]
-            self.nodes.remove(name)
-            self.declared.limits.relabel(row, known.labels, {})
+        """Forget the node; pods still on it count nowhere until it returns."""
+        self.nodes.remove(name)
 
     def node(self, name: str) -> Node | None:
-        """The live node of that name."""
+        """Return the live node of that name."""
         row = self.nodes.row_by_name.get(name)
         return None if row is None else self.nodes.nodes[row]
 
     def upsert_namespace(self, namespace: Namespace) -> None:
-        """The namespace has these labels from now on."""
-        if self.selections.namespace_labels.get(namespace.name) != namespace.labels:
-            self._relabel_namespace(namespace.name, namespace.labels)
+        """Take over the labels of the namespace."""
+        self._relabel_namespace(namespace.name, namespace.labels)
 
     def remove_namespace(self, name: str) -> None:
-        """The namespace is gone: its pods, if any, are in an unknown namespace."""
+        """Forget the namespace: its pods, if any, are in an unknown namespace."""
         self._relabel_namespace(name, None)
 
     def _relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        self.declared.limits.rematch(self.selections.relabel_namespace(name, labels))
-        if not self.declared.has_any_limits():
+        known = self.label_sets.namespace_labels
+        if known.get(name) == labels:
+            return
+        if labels is None:
+            del known[name]
+        else:
+            known[name] = labels
+        self.log.restart()
+        if not self.terms.n_limiting:
             return
         for placed in self.placed.values():
             # Whether such a pod counts among those that it limits may have changed. O(placed pods), like few others.
-            if placed.pod.namespace == name and self.declared.has_limits(placed.pod.spec):
-                self.declared.lift(placed.declared, placed.row)
-                placed.declared = self.declared.place(placed.label_set, placed.pod.spec, placed.row)
+            if placed.pod.namespace == name and has_limits(placed.pod.spec):
+                self.terms.lift(placed.terms, placed.row)
+                placed.terms = self.terms.place(placed.label_set, placed.pod.spec, placed.row)
 
     def upsert_workload(self, workload: Workload) -> None:
-        """The workload selects these pods."""
-        # Replica sets are seen with every change of their status.
-        known = self.workloads.selector_of(workload.kind, workload.namespace, workload.name)
-        if known != workload.selector:
-            self._n_changes += 1
+        """Take over the selector of a workload."""
         self.workloads.upsert(workload)
 
     def remove_workload(self, kind: str, namespace: str, name: str) -> None:
-        """The workload is gone."""
-        self._n_changes += 1
+        """Forget the workload."""
         self.workloads.remove(kind, namespace, name)
 
     def upsert_pod(self, pod: Pod) -> None:
         """
         The API server has the pod on `pod.node_name`; an assumed pod is confirmed, or follows where it differs.
 
-        O(selections that match the pod's labels + terms it declares).
+        O(labels + terms it declares).
         """
         known = self.placed.get(pod.uid)
         if known is not None:
@@ -206,9 +198,8 @@ class ClusterState:
             self.kubelet_refusals.refuse(known.pod.spec, node_name, reason, now_s)
 
     def sweep(self) -> None:
-        """What nobody has used for a while is dropped, so that memory is bounded under churn. O(all that is kept)."""
-        self._n_changes += 1
-        self.selections.sweep()
+        """Drop what nothing has used for a while, so that memory is bounded under churn. O(label sets)."""
+        self.label_sets.sweep()
         self.nodes.sweep()
 
     def pods_on(self, row: int) -> Iterable[Pod]:
@@ -245,55 +236,47 @@ class ClusterState:
         ):
             return False
         if known.pod.labels != pod.labels:
-            if self.declared.has_any_limits():
-                # Whom a limit counts, and whether its declarer is one of them, depends on the labels.
+            if self.terms.n_limiting:
+                # Whether a limiting term counts its declarer depends on the labels.
                 return False
-            label_set = self.selections.label_set(pod.namespace, pod.labels)
-            if self.selections.relabel(known.label_set, label_set, known.row, live=not pod.terminating):
-                self.nodes.moved.note(known.row)
-            known.label_set = label_set
+            self._relabel(known, pod)
         known.pod = pod
         return True
 
+    def _relabel(self, placed: PlacedPod, pod: Pod) -> None:
+        label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
+        for one, delta in ((placed.label_set, -1), (label_set, 1)):
+            one.n_pods += delta
+            self.log.append(Change(placed.row, delta, one, live))
+        self.pods.relabel(placed.slot, label_set.number)
+        placed.label_set = label_set
+
     def _put(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
-        placed = PlacedPod(
-            pod=pod,
-            row=self.nodes.row_for(node_name),
-            label_set=self.selections.label_set(pod.namespace, pod.labels),
-            usage=self.usage_of(pod),
-            declared=(),
-            assumed=assumed,
-        )
-        self.placed[pod.uid] = placed
-        on_row = self._on_row.get(placed.row)
-        if on_row is None:
-            on_row = self._on_row[placed.row] = {}
-        on_row[pod.uid] = placed
+        row, live = self.nodes.row_for(node_name), not pod.terminating
+        label_set, usage = self.label_sets.of(pod.namespace, pod.labels), self.usage_of(pod)
+        terms = self.terms.place(label_set, pod.spec, row)
+        slot = self.pods.add(label_set.number, row, live=live)
+        placed = self.placed[pod.uid] = PlacedPod(pod, row, slot, label_set, usage, terms, assumed)
+        self._on_row.setdefault(row, {})[pod.uid] = placed
+        label_set.n_pods += 1
         self.n_assumed += assumed
-        self.nodes.take(placed.row, placed.usage)
-        self.selections.place(placed.label_set, placed.row, live=not pod.terminating, delta=1)
-        if placed.label_set.limits:
-            self.declared.limits.select(placed.label_set, placed.row, 1)
-        placed.declared = self.declared.place(placed.label_set, pod.spec, placed.row)
+        self.nodes.take(row, usage)
+        self.log.append(Change(row, 1, label_set, live, terms))
 
     def _lift(self, placed: PlacedPod) -> None:
-        uid = placed.pod.uid
+        uid, row, live = placed.pod.uid, placed.row, not placed.pod.terminating
         del self.placed[uid]
-        on_row = self._on_row[placed.row]
+        on_row = self._on_row[row]
         del on_row[uid]
         if not on_row:
-            del self._on_row[placed.row]
+            del self._on_row[row]
+        self.terms.lift(placed.terms, row)
+        self.pods.remove(placed.slot)
+        placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed
-        self.declared.lift(placed.declared, placed.row)
-        self.selections.place(placed.label_set, placed.row, live=not placed.pod.terminating, delta=-1)
-        if placed.label_set.limits:
-            self.declared.limits.select(placed.label_set, placed.row, -1)
-        self.nodes.give_back(placed.row, placed.usage)
-
-
-def _without_images(node: Node) -> tuple[object, ...]:
-    """All that a decision reads of a node but its images."""
-    return node.labels, node.taints, node.unschedulable, node.allocatable, node.declared_features
+        # First: giving the amounts back may free the row.
+        self.log.append(Change(row, -1, placed.label_set, live, placed.terms))
+        self.nodes.give_back(row, placed.usage)
 
 
 def _usage(pod: Pod) -> Usage:

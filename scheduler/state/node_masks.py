@@ -7,97 +7,96 @@ policies. Source: component-helpers scheduling/corev1/nodeaffinity, corev1 helpe
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from scheduler.model.affinity import parse_int64
 from scheduler.model.terms import NodeRequirement, NodeRule, NodeTerm, Taint, Toleration
-from scheduler.state.arrays import Mask
+from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
+from scheduler.state.derived import DerivedValues
 from scheduler.state.node_table import NodeTable
-
-#: Masks kept at once: one byte per node each. Distinct node rules in one cluster are far fewer.
-_KEPT_MASKS: Final = 1024
 
 #: Effects that keep a pod off a node.
 HARD_EFFECTS: Final = ("NoSchedule", "NoExecute")
 
 
 class NodeMasks:
-    """Masks by rule, each computed at most once per state of the nodes. Returned masks must not be written to."""
+    """Masks by rule, kept until nodes change. Returned masks must not be written to."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeTable, derived: DerivedValues) -> None:
         self._nodes = nodes
-        self._kept: OrderedDict[Hashable, tuple[int, int, Mask]] = OrderedDict()
+        self._derived = derived
 
     def matching(self, rule: NodeRule) -> Mask:
-        """Rows whose node has every pair and matches a term. O(1) when kept, else O(n_rows) per requirement."""
-        kept = self._get(rule)
-        if kept is not None:
-            return kept
-        mask = self._nodes.alive.copy()
-        for key, value in rule.pairs or ():
-            mask &= self._has_value(key, (value,))
-        if rule.terms is not None:
-            any_term = np.zeros(self._nodes.n_rows, dtype=np.bool_)
-            for term in rule.terms:
-                any_term |= self.matching_term(term)
-            mask &= any_term
-        return self._keep(rule, mask)
+        """Return the rows whose node has every pair and matches a term. O(n_rows) per requirement until kept."""
+
+        def compute() -> Mask:
+            mask = self._nodes.alive.copy()
+            for key, value in rule.pairs or ():
+                mask &= self._has_value(key, (value,))
+            if rule.terms is not None:
+                any_term = np.zeros(self._nodes.n_rows, dtype=np.bool_)
+                for term in rule.terms:
+                    any_term |= self.matching_term(term)
+                mask &= any_term
+            return mask
+
+        return self._derived.get(rule, compute)
 
     def matching_term(self, term: NodeTerm) -> Mask:
-        """Rows whose node matches the term; none for an empty term and for one that does not parse."""
-        kept = self._get(term)
-        if kept is not None:
-            return kept
-        if term.is_empty or term.problem is not None:
-            return self._keep(term, np.zeros(self._nodes.n_rows, dtype=np.bool_))
-        mask = self._nodes.alive.copy()
-        for requirement in term.expressions:
-            mask &= self._satisfying(requirement)
-        for requirement in term.names:
-            named = np.zeros(self._nodes.n_rows, dtype=np.bool_)
-            row = self._nodes.row_by_name.get(requirement.values[0]) if requirement.values else None
-            if row is not None:
-                named[row] = True
-            mask &= named if requirement.operator == "In" else ~named
-        return self._keep(term, mask)
+        """Return the rows whose node matches the term; none for an empty term and for one that does not parse."""
+
+        def compute() -> Mask:
+            if term.is_empty or term.problem is not None:
+                return np.zeros(self._nodes.n_rows, dtype=np.bool_)
+            mask = self._nodes.alive.copy()
+            for requirement in term.expressions:
+                mask &= self._satisfying(requirement)
+            for requirement in term.names:
+                named = np.zeros(self._nodes.n_rows, dtype=np.bool_)
+                row = self._nodes.row_by_name.get(requirement.values[0]) if requirement.values else None
+                if row is not None:
+                    named[row] = True
+                mask &= named if requirement.operator == "In" else ~named
+            return mask
+
+        return self._derived.get(term, compute)
 
     def tolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...] = HARD_EFFECTS) -> Mask:
-        """Rows whose taints of these effects are all tolerated. O(1) when kept, else O(n_rows + taint sets)."""
-        key = (tolerations, effects)
-        kept = self._get(key)
-        if kept is not None:
-            return kept
-        verdicts = np.array(
-            [not untolerated(taints, tolerations, effects) for taints in self._nodes.taint_sets],
-            dtype=np.bool_,
+        """Return the rows whose taints of these effects are all tolerated."""
+        return self._derived.get(
+            ("tolerated", tolerations, effects),
+            lambda: np.equal(self.intolerable(tolerations, effects), 0),
         )
-        return self._keep(key, verdicts[self._nodes.taint_set])
+
+    def intolerable(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
+        """Return how many taints of these effects on each row are not tolerated: int64 array of shape (n_rows,)."""
+
+        def compute() -> Amounts:
+            per_set = [len(untolerated(taints, tolerations, effects)) for taints in self._nodes.taint_sets]
+            return np.array(per_set, dtype=np.int64)[self._nodes.taint_set]
+
+        return self._derived.get(("intolerable", tolerations, effects), compute)
 
     def eligible(
         self, keys: tuple[str, ...], rule: NodeRule | None, tolerations: tuple[Toleration, ...] | None
     ) -> Mask:
-        """
-        Live nodes that have every label of `keys`, satisfy the rule and tolerate what has to be, where there is any.
+        """Return the live nodes that have every label of `keys` and that the rule and the tolerations let in."""
 
-        The same array until nodes change, so that what is derived from it can be kept beside it. O(1) when kept.
-        """
-        key = (keys, rule, tolerations)
-        kept = self._get(key)
-        if kept is not None:
-            return kept
-        mask = self._nodes.alive.copy()
-        for label in keys:
-            mask &= self._nodes.column(label).ids[: self._nodes.n_rows] != ABSENT
-        if rule is not None:
-            mask &= self.matching(rule)
-        if tolerations is not None:
-            mask &= self.tolerated(tolerations)
-        return self._keep(key, mask)
+        def compute() -> Mask:
+            mask = self._nodes.alive.copy()
+            for label in keys:
+                mask &= self._nodes.column(label).ids[: self._nodes.n_rows] != ABSENT
+            if rule is not None:
+                mask &= self.matching(rule)
+            if tolerations is not None:
+                mask &= self.tolerated(tolerations)
+            return mask
+
+        return self._derived.get(("eligible", keys, rule, tolerations), compute)
 
     def _satisfying(self, requirement: NodeRequirement) -> Mask:
         column = self._nodes.column(requirement.key)
@@ -134,20 +133,6 @@ class NodeMasks:
             if number is not None and bound is not None:
                 verdicts[domain] = number > bound if requirement.operator == "Gt" else number < bound
         return verdicts[column.ids[: self._nodes.n_rows]]
-
-    def _get(self, key: Hashable) -> Mask | None:
-        kept = self._kept.get(key)
-        if kept is None or kept[0] != self._nodes.version or kept[1] != self._nodes.n_rows:
-            return None
-        self._kept.move_to_end(key)
-        return kept[2]
-
-    def _keep(self, key: Hashable, mask: Mask) -> Mask:
-        self._kept[key] = (self._nodes.version, self._nodes.n_rows, mask)
-        self._kept.move_to_end(key)
-        if len(self._kept) > _KEPT_MASKS:
-            self._kept.popitem(last=False)
-        return mask
 
 
 def untolerated(

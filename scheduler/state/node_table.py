@@ -12,9 +12,9 @@ from scheduler.model.nodes import Node
 from scheduler.model.pods import HostPort
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.model.terms import Taint
-from scheduler.state.arrays import Amount, Amounts, Counts, Mask, Rows, Where, grown
+from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
+from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.columns import LabelColumn
-from scheduler.state.row_log import RowLog
 
 _FIRST_CAPACITY: Final = 64
 
@@ -55,7 +55,8 @@ class NodeTable:
     longer) known. Ghosts have no labels and no capacity, so that their pods count nowhere.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: ChangeLog) -> None:
+        self._log = log
         #: Row of each known name, ghosts included.
         self.row_by_name: dict[str, int] = {}
         #: Per row its node, None where the row is dead.
@@ -65,13 +66,9 @@ class NodeTable:
         self._capacity = _FIRST_CAPACITY
         #: Live nodes.
         self.n_live = 0
-        #: Moves with every node that comes or goes, every changed label, every changed taint or cordon.
-        self.version = 0
         self.images_version = 0
         #: Whether an amount has been so large that int64 arithmetic may wrap, as Go's does. Python's would not.
         self.may_wrap = False
-        #: Rows whose allocatable or requested amounts or pod count changed, or whose pods others select than before.
-        self.moved = RowLog()
         self._alive: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._unschedulable: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._taint_set: Rows = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
@@ -88,12 +85,10 @@ class NodeTable:
         self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
         #: Columns that were asked for, of label keys that a live node has.
         self._columns: dict[str, LabelColumn] = {}
-        #: The column of every other key: pods name topology keys as they like. Its version moves when a key appears.
+        #: The column of every other key: pods name topology keys as they like.
         self._nowhere = LabelColumn("", _FIRST_CAPACITY)
         #: Live nodes per label key.
         self._n_by_label: dict[str, int] = {}
-        #: Where versions of new columns begin: past those of columns that are gone.
-        self._fresh_version = 0
         self.images: dict[str, ImageState] = {}
         #: Host ports in use: (protocol, port) -> row -> address -> pods that hold it.
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
@@ -138,36 +133,16 @@ class NodeTable:
         index = self._resource_id.get(resource)
         return None if index is None else self._requested[index, : self.n_rows]
 
-    def left(self, resource: str, where: Where) -> Amount:
-        """What pods may still take of the resource; 0 where no node has it. One row takes 0.4 µs."""
+    def resource_names(self) -> list[str]:
+        """Return the resources that have a column."""
+        return list(self._resource_id)
+
+    def scored_use(self, resource: str) -> Amounts | None:
+        """Return `requested` with defaults for pods that ask for no cpu or memory, as LeastAllocated counts them."""
         index = self._resource_id.get(resource)
-        if index is None:
-            return 0
-        if isinstance(where, int):
-            return self._allocatable.item(index, where) - self._requested.item(index, where)
-        return self._allocatable[index, : self.n_rows][where] - self._requested[index, : self.n_rows][where]
-
-    def pods_left(self, where: Where) -> Amount:
-        """How many pods more there may be."""
-        index = self._resource_id[PODS]
-        if isinstance(where, int):
-            return self._allocatable.item(index, where) - self._pod_count.item(where)
-        return self._allocatable[index, : self.n_rows][where] - self.pod_count[where]
-
-    def used(self, resource: str, where: Where, *, non_zero: bool = False) -> tuple[Amount, Amount] | None:
-        """
-        What pods have taken of the resource, and what they may take; None where no node has it.
-
-        `non_zero`: with defaults for pods that ask for no cpu or memory.
-        """
-        index = self._resource_id.get(resource)
-        if index is None:
-            return None
-        # Rows of `_non_zero` are those of the first two resources.
-        taken = self._non_zero if non_zero and index < len(self._non_zero) else self._requested
-        if isinstance(where, int):
-            return taken.item(index, where), self._allocatable.item(index, where)
-        return taken[index, : self.n_rows][where], self._allocatable[index, : self.n_rows][where]
+        if index is not None and index < len(self._non_zero):
+            return self._non_zero[index, : self.n_rows]
+        return self.requested(resource)
 
     def requested_at(self, resource: str, row: int) -> int:
         """What pods on the row have taken of the resource, whether a node has it or not; for the audit."""
@@ -185,7 +160,7 @@ class NodeTable:
             if key not in self._n_by_label:
                 return self._nowhere
             values = [None if node is None else node.labels.get(key) for node in self.nodes]
-            column = self._columns[key] = LabelColumn.of(key, values, self._capacity, self._fresh_version)
+            column = self._columns[key] = LabelColumn.of(key, values, self._capacity)
         return column
 
     def name_of(self, row: int) -> str:
@@ -205,14 +180,14 @@ class NodeTable:
         if old is None or (old.taints, old.unschedulable) != (node.taints, node.unschedulable):
             self._taint_set[row] = self._taint_id(node.taints)
             self._unschedulable[row] = node.unschedulable
-            self.version += 1
+            self._log.restart()
         if old is None or old.allocatable != node.allocatable:
-            self.moved.note(row)
+            self._log.append(Change(row))
             self._allocatable[:, row] = 0
             for resource, amount in node.allocatable.items():
                 index = self._resource(resource)  # first: it may replace the array
                 self._allocatable[index, row] = amount
-                self.may_wrap |= amount >= _CANNOT_WRAP
+                self._note_size(amount)
         if old is None or old.images != node.images:
             self._set_images(row, old, node)
 
@@ -228,7 +203,6 @@ class NodeTable:
         self._unschedulable[row] = False
         self._taint_set[row] = 0
         self._allocatable[:, row] = 0
-        self.moved.note(row)
         self.n_live -= 1
         self._relabel(row, old.labels if old else {}, {})
         self._release(row)
@@ -248,17 +222,17 @@ class NodeTable:
             if row >= self._capacity:
                 self._grow(2 * self._capacity)
         self.row_by_name[name] = row
+        self._log.restart()
         return row
 
     def take(self, row: int, usage: Usage) -> None:
-        """A pod of this usage came to the row. O(resources it names)."""
-        self.moved.note(row)
+        """Add the usage of a pod that came to the row. O(resources it names)."""
         self._pod_count[row] += 1
         self._non_zero[0, row] += usage.non_zero[0]
         self._non_zero[1, row] += usage.non_zero[1]
         for resource, amount in usage.requested.items():
             self._request(resource, row, amount, sign=1)
-            self.may_wrap |= amount >= _CANNOT_WRAP
+            self._note_size(amount)
         for port in usage.host_ports:
             held = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
             held[port.ip] = held.get(port.ip, 0) + 1
@@ -270,7 +244,6 @@ class NodeTable:
         Ports are counted. Upstream's live cache keeps a set, so that of two pods which hold the same port (only
         possible past a scheduler) the first to go frees it until the cache is rebuilt; we decide as after the rebuild.
         """
-        self.moved.note(row)
         self._pod_count[row] -= 1
         # Subtracted, not added negated: -2^63 has no counterpart.
         self._non_zero[0, row] -= usage.non_zero[0]
@@ -289,6 +262,12 @@ class NodeTable:
                 del self.ports[port.protocol, port.port]
         self._release(row)
 
+    def _note_size(self, amount: int) -> None:
+        if amount >= _CANNOT_WRAP and not self.may_wrap:
+            self.may_wrap = True
+            # Scores that were derived before are too narrow for what may come.
+            self._log.restart()
+
     def _release(self, row: int) -> None:
         """Free a row that has neither node nor pods."""
         if self.nodes[row] is None and self._pod_count[row] == 0:
@@ -297,18 +276,16 @@ class NodeTable:
 
     def _relabel(self, row: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
         """O(labels + columns)."""
-        self.version += 1
+        self._log.restart()
         for key in new.keys() - old.keys():
-            count = self._n_by_label[key] = self._n_by_label.get(key, 0) + 1
-            self._nowhere.version += count == 1
+            self._n_by_label[key] = self._n_by_label.get(key, 0) + 1
         for key, column in self._columns.items():
             column.set(row, new.get(key))
         for key in old.keys() - new.keys():
             self._n_by_label[key] -= 1
             if not self._n_by_label[key]:
                 del self._n_by_label[key]
-                if (gone := self._columns.pop(key, None)) is not None:
-                    self._fresh_version = max(self._fresh_version, gone.version + 1)
+                self._columns.pop(key, None)
 
     def _taint_id(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_set_id.get(taints)

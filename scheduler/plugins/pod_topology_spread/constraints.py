@@ -1,5 +1,5 @@
 """
-Which topology spread constraints a pod has: its own or, where it has none, the cluster's defaults.
+The topology spread constraints of a pod: its own or, if it has none, the cluster's defaults.
 
 Source: plugins/podtopologyspread/common.go and plugin.go (kubernetes 1.36).
 """
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
-from scheduler.framework.caching import PerSpec
 from scheduler.framework.feature_gates import FeatureGates
+from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_args import DefaultConstraint, PodTopologySpreadArgs
 from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requirements
 from scheduler.model.pods import Pod
 from scheduler.model.terms import Problem, SpreadConstraint
 from scheduler.state.matching import NamespaceRule, PodMatcher
 
-#: Default selectors whose constraints are kept, 1 KB each.
-_KEPT_SELECTORS: Final = 256
+#: Default selectors whose constraints are memoized, 1 KB each.
+_MEMOIZED_SELECTORS: Final = 256
 
-#: What a pod without constraints is spread by, None where there is nothing.
+#: Returns what a pod without constraints is spread by, None if there is nothing.
 DefaultSelector = Callable[[Pod], Selector | None]
 
 
@@ -33,18 +33,18 @@ class Constraint:
     max_skew: int
     topology_key: str
     selector: Selector
-    #: Who is counted; None where nobody is.
+    #: Selects the pods that count, None if none does.
     matcher: PodMatcher | None
     min_domains: int
     honor_node_affinity: bool
     honor_node_taints: bool
 
     def selects(self, pod: Pod) -> bool:
-        """Whether the pod's labels are selected."""
+        """Return whether the pod's labels are selected."""
         return self.selector.matches(pod.labels)
 
     def counts(self, running: Pod) -> bool:
-        """Whether a pod of the namespace counts: terminating ones do not."""
+        """Return whether a pod of the namespace counts: terminating ones do not."""
         return not running.terminating and self.selects(running)
 
 
@@ -52,7 +52,7 @@ _HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
 
 
 class SpreadConstraints:
-    """The constraints of every pod, worked out once per spec, or once per default selector."""
+    """Returns the constraints of a pod, worked out once per spec, or once per default selector."""
 
     def __init__(
         self, args: PodTopologySpreadArgs, gates: FeatureGates, default_selector: DefaultSelector
@@ -61,21 +61,21 @@ class SpreadConstraints:
         self._default_selector = default_selector
         self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
         # Of functions, not of methods: a cycle through the owner would outlive it until a full collection.
-        self._own = PerSpec(partial(_own_constraints, gates=gates))
-        self._of_default = lru_cache(maxsize=_KEPT_SELECTORS)(
+        self._own = MemoBySpec(partial(_own_constraints, gates=gates))
+        self._of_default = lru_cache(maxsize=_MEMOIZED_SELECTORS)(
             partial(_default_constraints, defaults=self._defaults, gates=gates)
         )
 
     @property
     def has_hard_defaults(self) -> bool:
-        """Whether a pod without constraints may be kept off a node."""
+        """Whether a default constraint may keep a pod off a node."""
         return any(c.hard for c in self._defaults)
 
     def of(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
-        """The pod's own constraints of one kind or, where it has none of either kind, the cluster's defaults."""
+        """Return the pod's hard or soft constraints or, if it has neither, those of the cluster's defaults."""
         if pod.spec.spread:
-            kept = self._own.of(pod)
-            return (kept or _resolved(pod, self._gates))[not hard]
+            own = self._own.of(pod) or _resolved(pod, self._gates)
+            return own[not hard]
         if not any(c.hard is hard for c in self._defaults):
             return ()
         selector = self._default_selector(pod)
@@ -83,12 +83,12 @@ class SpreadConstraints:
 
 
 def reads_own_values(pod: Pod) -> bool:
-    """Whether a constraint takes values from the pod's labels."""
+    """Return whether a constraint takes values from the pod's labels."""
     return any(c.match_label_keys for c in pod.spec.spread)
 
 
 def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
-    """A default constraint; its selector is deduced per pod, so matchLabelKeys there have no effect, as upstream."""
+    """Return a default constraint; its selector is deduced per pod, and matchLabelKeys have no effect, as upstream."""
     return SpreadConstraint(
         max_skew=constraint.max_skew,
         topology_key=constraint.topology_key,
@@ -101,7 +101,7 @@ def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
 
 
 def _own_constraints(pod: Pod, *, gates: FeatureGates) -> _HardAndSoft | None:
-    """The constraints of the pod's spec, None where they depend on its labels too."""
+    """Return the constraints of the pod's spec, None if they depend on its labels too."""
     if gates.match_label_keys_in_pod_topology_spread and reads_own_values(pod):
         return None
     return _resolved(pod, gates)
@@ -151,7 +151,7 @@ def _constraint(
 
 def _matcher(selector: Selector, namespace: str) -> PodMatcher | None:
     """
-    Who counts: pods of the namespace that the selector selects.
+    Return what selects the pods that count: pods of the namespace that the selector selects.
 
     Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod at all, though the
     incoming pod matches it.

@@ -17,7 +17,7 @@ T = TypeVar("T")
 _N_PARTS: Final = 64
 
 
-class Parted(Generic[T]):
+class PartitionedDict(Generic[T]):
     """
     A dict by text, with as much of a dict's face as is needed. Asking it costs 0.2 µs more.
 

@@ -1,0 +1,38 @@
+"""A plugin that a profile runs at PreFilter and not at Filter: it may refuse the pod or name nodes, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.framework.events import ClusterEventWithHint
+from scheduler.framework.interface import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    PreFilterResult,
+    RuleFilter,
+)
+from scheduler.framework.status import SKIP, Status
+from scheduler.state.snapshot import Snapshot
+
+
+class PreFilterOnly:
+    """What is left of the plugin if `filter.disabled` names it and `preFilter.disabled` does not."""
+
+    def __init__(self, plugin: FilterPlugin) -> None:
+        self.name = plugin.name
+        self._plugin = plugin
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return the plugin's own events without hints: a hint asks what the filter would say."""
+        plugin = self._plugin
+        own = plugin.events_to_register() if isinstance(plugin, EnqueueExtensions) else ()
+        return [ClusterEventWithHint(one.resource, one.actions) for one in own]
+
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Return the plugin's refusal or the names that it narrows to; skip if it only returned a filter."""
+        result = self._plugin.prefilter(context, snapshot)
+        if isinstance(result, PreFilterResult):
+            return PreFilterResult(RuleFilter(snapshot.n_rows), result.node_names)
+        return result if isinstance(result, Status) else SKIP

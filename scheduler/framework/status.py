@@ -1,0 +1,101 @@
+"""
+What a stage answers: a status, a skip, or a status per refused node.
+
+Not fitting is a value, never an exception. Source: staging/src/k8s.io/kube-scheduler/framework, Status (1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from scheduler.state.arrays import Codes, Mask
+
+
+class Code(Enum):
+    """What a status means to the framework; values are upstream's names, as metrics have them."""
+
+    SUCCESS = "Success"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    PENDING = "Pending"
+    SKIP = "Skip"
+
+    @property
+    def rejects(self) -> bool:
+        """Whether the pod was refused, as opposed to the plugin having failed."""
+        return self in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Why a plugin said no (or failed): `reasons` are the texts that operators see, in order."""
+
+    code: Code
+    reasons: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """The reasons in one line."""
+        return ", ".join(self.reasons)
+
+
+def unschedulable(*reasons: str) -> Status:
+    """Return a refusal that removing pods could lift."""
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    """Return a refusal that removing pods cannot lift."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+def failed(*reasons: str) -> Status:
+    """Return the status of a plugin that could not do its work."""
+    return Status(Code.ERROR, reasons)
+
+
+class Skip(Enum):
+    """The plugin has nothing to do for this pod: its filter or score is not run in this cycle."""
+
+    SKIP = "Skip"
+
+
+SKIP: Final = Skip.SKIP
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatuses:
+    """
+    The status of every node that a plugin refuses.
+
+    `codes`: integers of shape (n_rows,), 0 where the node fits, i where it is refused with `statuses[i - 1]`.
+    """
+
+    codes: Codes
+    statuses: Sequence[Status]
+
+    @classmethod
+    def first_broken(cls, rules: Sequence[tuple[Mask, Status]], n_rows: int) -> NodeStatuses:
+        """Give each row the status of the first rule (bool array of shape (n_rows,)) that it does not keep."""
+        codes = np.zeros(n_rows, dtype=np.uint16)
+        for code in range(len(rules), 0, -1):
+            np.putmask(codes, ~rules[code - 1][0], code)
+        return cls(codes, [status for _, status in rules])
+
+    def at(self, row: int) -> Status | None:
+        """Return why the row is refused, None if it fits."""
+        code = self.codes.item(row)
+        return None if code == 0 else self.statuses[code - 1]
+
+    def counts(self, rows: Mask) -> Iterator[tuple[Status, int]]:
+        """Yield each status that any of the rows (bool array of shape (n_rows,)) has, and how many have it."""
+        n_by_code = np.bincount(self.codes[rows], minlength=1).tolist()
+        for status, n in zip(self.statuses, n_by_code[1:], strict=False):
+            if n:
+                yield status, n

@@ -1,0 +1,60 @@
+"""The affinity terms of a pod spec as questions to the counts, worked out once per spec."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from scheduler.model.pods import Pod
+from scheduler.model.terms import AffinityTerm, PodAffinity, usable
+from scheduler.state.matching import PodMatcher, incoming_rule
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingTerms:
+    """
+    A spec's own terms.
+
+    `problem`: why they cannot be parsed, None if they can. `required`: one matcher for all required affinity terms,
+    since a pod must match every one of them; None without any. `anti`: matcher, topology key, and selected pods that a
+    domain may hold with this one. `preferred`: matcher, topology key and signed weight; equal terms are added up.
+    """
+
+    problem: str | None
+    required: PodMatcher | None
+    required_keys: tuple[str, ...]
+    anti: tuple[tuple[PodMatcher, str, int], ...]
+    preferred: tuple[tuple[PodMatcher, str, int], ...]
+
+
+def incoming_terms(pod: Pod, exempt: frozenset[str]) -> IncomingTerms:
+    """Return the terms of the pod's spec. Pods of `exempt` namespaces take no part in required anti-affinity."""
+    affinity = pod.spec.affinity
+    anti = () if pod.namespace in exempt else usable(affinity.required_anti)
+    required = usable(affinity.required)
+    return IncomingTerms(
+        problem=affinity.problem(),
+        required=required_matcher(required),
+        required_keys=tuple(dict.fromkeys(term.topology_key for term in required)),
+        anti=tuple((term_matcher(term, exempt), term.topology_key, term.max_pods) for term in anti),
+        preferred=tuple((matcher, key, weight) for (matcher, key), weight in _preferred(affinity).items()),
+    )
+
+
+def required_matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
+    """Return what selects the pods that match all required affinity terms, None without terms."""
+    return PodMatcher(tuple((incoming_rule(term), term.selector) for term in terms)) if terms else None
+
+
+def term_matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:
+    """Return what selects the pods that one term of an incoming pod is about."""
+    return PodMatcher(((incoming_rule(term), term.selector),), exempt)
+
+
+def _preferred(affinity: PodAffinity) -> Counter[tuple[PodMatcher, str]]:
+    """Return the signed weight by matcher and topology key, 0 where weights cancel out."""
+    weights: Counter[tuple[PodMatcher, str]] = Counter()
+    for sign, terms in ((1, usable(affinity.preferred)), (-1, usable(affinity.preferred_anti))):
+        for term in terms:
+            weights[term_matcher(term), term.topology_key] += sign * term.weight
+    return weights

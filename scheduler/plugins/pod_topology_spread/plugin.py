@@ -1,0 +1,166 @@
+"""
+PodTopologySpread: pods that a selector selects stay even over the domains of a topology key.
+
+Filter: `filtering`. Score: `scoring`. Which constraints a pod has: `constraints`. Here: the plugin, and the events
+after which a refused pod is worth another try.
+
+Source: plugins/podtopologyspread/plugin.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.feature_gates import FeatureGates
+from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored, RuleFilter
+from scheduler.framework.plugin_args import PodTopologySpreadArgs
+from scheduler.framework.status import SKIP, failed
+from scheduler.model.nodes import Node, Workload
+from scheduler.model.pods import Pod, spread_problem
+from scheduler.plugins.pod_topology_spread.constraints import (
+    DefaultSelector,
+    SpreadConstraints,
+    reads_own_values,
+)
+from scheduler.plugins.pod_topology_spread.filtering import skew_rules
+from scheduler.plugins.pod_topology_spread.scoring import SpreadScorer
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "PodTopologySpread"
+
+#: What default selectors are made of.
+_WORKLOADS: Final = (
+    Resource.SERVICE,
+    Resource.REPLICATION_CONTROLLER,
+    Resource.REPLICA_SET,
+    Resource.STATEFUL_SET,
+)
+
+
+class PodTopologySpread:
+    """Even spreading over topology domains, hard and soft."""
+
+    name = NAME
+
+    def __init__(
+        self, args: PodTopologySpreadArgs, gates: FeatureGates, default_selector: DefaultSelector
+    ) -> None:
+        #: Which constraints a pod has.
+        self.constraints = SpreadConstraints(args, gates, default_selector)
+        self._system_defaulting = args.defaulting_type == "System"
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """
+        Pods and nodes that come, go or change what the rules read of them; what default selectors are made of.
+
+        Upstream hears neither of workloads nor of a running pod that starts to terminate, and lets the pod wait for
+        the 5-minute flush; here it is woken. What is decided is the same.
+        """
+        events = [
+            ClusterEventWithHint(
+                Resource.POD,
+                Action.ADD | Action.UPDATE | Action.DELETE,
+                self._hint_after_pod_change,
+                _reads_labels,
+            ),
+            ClusterEventWithHint(
+                Resource.NODE,
+                Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT,
+                self._hint_after_node_change,
+                _reads_labels,
+            ),
+        ]
+        if self.constraints.has_hard_defaults:
+            any_change = Action.ADD | Action.UPDATE | Action.DELETE
+            events += [
+                ClusterEventWithHint(r, any_change, _hint_after_workload_change, never) for r in _WORKLOADS
+            ]
+        return events
+
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip if no hard constraint applies."""
+        if problem := spread_problem(context.pod):
+            return failed(f"get constraints from pod: {problem}")
+        constraints = self.constraints.of(context.pod, hard=True)
+        if not constraints:
+            return SKIP
+        return RuleFilter(snapshot.n_rows, *skew_rules(context.pod, snapshot, constraints))
+
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+        """Skip if no soft constraint applies."""
+        pod = context.pod
+        if problem := spread_problem(pod):
+            return failed(f"calculating preScoreState: {problem}")
+        constraints = self.constraints.of(pod, hard=False)
+        if not constraints:
+            return SKIP
+        needs_all_keys = bool(pod.spec.spread) or not self._system_defaulting
+        return SpreadScorer(pod, snapshot, feasible, constraints, needs_all_keys=needs_all_keys)
+
+    def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        """Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36)."""
+        changed = new if new is not None else old
+        if changed is None:
+            return Hint.QUEUE
+        if changed.uid == pod.uid:
+            return _queue_if(old is None or new is None or self._asks_differently(old, new))
+        unassigned = not changed.node_name and not changed.nominated_node_name
+        if unassigned or changed.namespace != pod.namespace:
+            return Hint.SKIP
+        if old is None or new is None:
+            return _queue_if(any(c.selects(changed) for c in self.constraints.of(pod, hard=True)))
+        if old.labels == new.labels and old.terminating == new.terminating:
+            return Hint.SKIP
+        constraints = self.constraints.of(pod, hard=True)
+        return _queue_if(any(c.counts(old) != c.counts(new) for c in constraints))
+
+    def _asks_differently(self, old: Pod, new: Pod) -> bool:
+        """
+        Whether a pod's own update changed its constraints, whom they select, or the nodes that its policies let in.
+
+        Labels decide about more than upstream's hint looks at: the values of matchLabelKeys, and default selectors.
+        """
+        before, after = (
+            [(c, c.selects(one)) for c in self.constraints.of(one, hard=True)] for one in (old, new)
+        )
+        if before != after:
+            return True
+        taints = old.spec.tolerations != new.spec.tolerations
+        nodes = old.spec.node_rule != new.spec.node_rule
+        return any((taints and c.honor_node_taints) or (nodes and c.honor_node_affinity) for c, _ in after)
+
+    def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        """
+        Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+
+        Upstream overlooks that other labels than the topology keys decide whether a node makes a domain.
+        """
+        constraints = self.constraints.of(pod, hard=True)
+        keys = [c.topology_key for c in constraints]
+        had = old is not None and all(key in old.labels for key in keys)
+        has = new is not None and all(key in new.labels for key in keys)
+        if old is None or new is None:
+            return _queue_if(has or had)
+        if had != has:
+            return Hint.QUEUE
+        moved = any(old.labels.get(key) != new.labels.get(key) for key in keys)
+        by_labels = any(c.honor_node_affinity for c in constraints) and not pod.spec.node_rule.is_trivial
+        relabelled = by_labels and old.labels != new.labels
+        return _queue_if(has and (moved or relabelled or old.taints != new.taints))
+
+
+def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:
+    """Default selectors are made of labels and owner, and so are selectors with the pod's own values."""
+    return not pod.spec.spread or reads_own_values(pod)
+
+
+def _hint_after_workload_change(pod: Pod, old: Workload | None, new: Workload | None) -> Hint:
+    """Helps a pod that has default constraints alone, if their selector may be another now."""
+    changed = new if new is not None else old
+    return _queue_if(not pod.spec.spread and (changed is None or changed.namespace == pod.namespace))
+
+
+def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
+    return Hint.QUEUE if helps else Hint.SKIP

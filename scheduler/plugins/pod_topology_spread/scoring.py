@@ -1,0 +1,105 @@
+"""
+The Score of PodTopologySpread: the fewer selected pods in a node's domain the better.
+
+A constraint gives a node `pods * ln(domains + 2) + maxSkew - 1` points, and fewer points are better.
+
+Source: plugins/podtopologyspread/scoring.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.framework.interface import Feasible
+from scheduler.framework.normalizing import MAX_NODE_SCORE
+from scheduler.model.pods import Pod
+from scheduler.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
+from scheduler.state.arrays import Amounts, Counts, Fractions, Scores, rounded
+from scheduler.state.columns import ABSENT, LabelColumn
+from scheduler.state.snapshot import Snapshot
+
+
+class SpreadScorer:
+    """The soft constraints of one pod over the feasible nodes."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        snapshot: Snapshot,
+        feasible: Feasible,
+        constraints: Sequence[Constraint],
+        *,
+        needs_all_keys: bool,
+    ) -> None:
+        self._snapshot = snapshot
+        self._feasible = feasible
+        self._keys = topology_keys(constraints) if needs_all_keys else ()
+        self._counted = counted_pods(pod, snapshot, constraints, self._keys)
+        #: Feasible nodes that are not ignored for lack of a key.
+        self._scored = feasible
+        if any(snapshot.column(key).n_labelled < snapshot.n_nodes for key in self._keys):
+            self._scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
+
+    def raw(self) -> Amounts:
+        """Return the points of all constraints, rounded once, half away from zero: int64 array of shape (n_rows,)."""
+        points = np.zeros(self._snapshot.n_rows)
+        for counted in self._counted:
+            points += self._points_by_node(counted) if counted.is_by_node else self._points_by_domain(counted)
+        return rounded(points)
+
+    def normalized(self, raw: Amounts) -> Scores:
+        """
+        Return 100 for the emptiest node and 100 * lowest / highest for the fullest; 0 for an ignored node.
+
+        Source: scoring.go, NormalizeScore (kubernetes 1.36).
+        """
+        scored = self._scored
+        if scored.n == 0:
+            return np.zeros(len(raw), dtype=np.int16)
+        lowest, highest = scored.lowest(raw), scored.highest(raw)
+        if highest == 0:
+            scores = np.full(len(raw), MAX_NODE_SCORE, dtype=np.int16)
+        else:
+            scores = (MAX_NODE_SCORE * (highest + lowest - raw) // highest).astype(np.int16)
+        return scores if scored is self._feasible else np.where(scored.mask, scores, 0)
+
+    def _points_by_node(self, counted: CountedPods) -> Fractions:
+        """Return points by the pods on the node itself. Policies are not applied, even if nodes share a hostname."""
+        points = points_of(counted.by_row, self._scored.n, counted.constraint.max_skew)
+        return self._only_labelled(points, counted.column)
+
+    def _points_by_domain(self, counted: CountedPods) -> Fractions:
+        column, scored = counted.column, self._scored
+        ids = column.ids[: self._snapshot.n_rows]
+        pods = counted.per_domain().amounts
+        n_scored = scored.n_per_domain(ids, column.n_ids)
+        n_domains = int(np.count_nonzero(n_scored[ABSENT + 1 :]))
+        if not self._has_every_node(column):
+            # Without the label a node counts as having an empty value (possible with System defaults only).
+            empty_value = column.id_by_value.get("")
+            if empty_value is not None:
+                pods[empty_value] += int(counted.by_row[counted.eligible & (ids == ABSENT)].sum())
+            is_new = empty_value is None or not n_scored[empty_value]
+            n_domains += bool(n_scored[ABSENT]) and is_new
+        points = points_of(pods, n_domains, counted.constraint.max_skew)
+        # A node without the key gets nothing, not even maxSkew - 1.
+        points[ABSENT] = 0.0
+        return points.take(ids, mode="clip")
+
+    def _only_labelled(self, points: Fractions, column: LabelColumn) -> Fractions:
+        if self._has_every_node(column):
+            return points
+        return np.where(column.ids[: len(points)] != ABSENT, points, 0.0)
+
+    def _has_every_node(self, column: LabelColumn) -> bool:
+        """Return whether no scored node can lack the label."""
+        return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
+
+
+def points_of(pods: Amounts | Counts, n_domains: int, max_skew: int) -> Fractions:
+    """Return what one constraint gives to nodes in domains of so many pods."""
+    return pods * math.log(n_domains + 2) + float(max_skew - 1)

@@ -1,0 +1,174 @@
+"""
+Affinity terms that placed pods declare: the symmetric half of inter-pod affinity.
+
+kube-scheduler walks all running pods to find the terms that select an incoming pod. Here equal terms share one entry,
+and an incoming pod finds the terms that may select it by its labels and its namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from scheduler.model.pods import PodSpec
+from scheduler.model.terms import AffinityTerm, usable
+from scheduler.state.label_sets import LabelSet, LabelSets
+from scheduler.state.matching import PodMatcher, declared_rule
+
+
+class TermKind(Enum):
+    """The list of a pod's affinity that declares the term."""
+
+    REQUIRED = "required affinity"
+    REQUIRED_ANTI = "required anti-affinity"
+    PREFERRED = "preferred affinity"
+    PREFERRED_ANTI = "preferred anti-affinity"
+
+
+class TermKey(NamedTuple):
+    """
+    What makes two declared terms equal.
+
+    `max_pods`: selected pods that a domain may hold. `selects_itself`: the declaring pod is one of them; only told
+    apart where `max_pods` is above 1.
+    """
+
+    kind: TermKind
+    matcher: PodMatcher
+    topology_key: str
+    weight: int = 0
+    max_pods: int = 1
+    selects_itself: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ExistingPodTerm:
+    """One distinct term of placed pods, and how many pods on each row declare it."""
+
+    key: TermKey
+    pods_by_row: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_forbidding(self) -> bool:
+        """Whether one pod that declares it closes its domain to the pods that it selects."""
+        return self.key.kind is TermKind.REQUIRED_ANTI and self.key.max_pods == 1
+
+    @property
+    def is_limiting(self) -> bool:
+        """Whether it lets more than one pod be in a domain."""
+        return self.key.max_pods > 1
+
+    def add(self, row: int, delta: int) -> None:
+        """Count so many more declaring pods on the row. O(1)."""
+        count = self.pods_by_row.get(row, 0) + delta
+        if count:
+            self.pods_by_row[row] = count
+        else:
+            del self.pods_by_row[row]
+
+
+class ExistingTerms:
+    """All terms that at least one placed pod declares. Exactly one writer: ClusterState."""
+
+    def __init__(self, label_sets: LabelSets, exempt_namespaces: frozenset[str] = frozenset()) -> None:
+        self._label_sets = label_sets
+        self._exempt_namespaces = exempt_namespaces
+        self._terms: dict[TermKey, ExistingPodTerm] = {}
+        #: Where a label set looks for terms that may select it: by a pair of its labels, by its namespace, and (under
+        #: None) terms that require neither.
+        self._by_anchor: dict[Hashable, dict[ExistingPodTerm, None]] = {}
+        self.n_limiting = 0
+        #: The terms that pods of a spec declare, where these depend on the spec alone.
+        self._by_spec: WeakKeyDictionary[PodSpec, tuple[ExistingPodTerm, ...]] = WeakKeyDictionary()
+
+    def __iter__(self) -> Iterator[ExistingPodTerm]:
+        return iter(self._terms.values())
+
+    def get(self, key: TermKey) -> ExistingPodTerm | None:
+        """Return the term of the key, None if no placed pod declares it."""
+        return self._terms.get(key)
+
+    def place(self, label_set: LabelSet, spec: PodSpec, row: int) -> tuple[ExistingPodTerm, ...]:
+        """Count a pod that came to the row. Returns the terms it declares, for `lift`. O(terms of the spec)."""
+        declared = self._by_spec.get(spec)
+        if declared is None or not all(term.pods_by_row for term in declared):
+            declared = tuple(self._term(key) for key in self.keys(label_set, spec))
+            if not has_limits(spec):
+                self._by_spec[spec] = declared
+        for term in declared:
+            term.add(row, 1)
+        return declared
+
+    def lift(self, declared: Iterable[ExistingPodTerm], row: int) -> None:
+        """Take back a pod that declared these terms and left the row."""
+        for term in declared:
+            term.add(row, -1)
+            if not term.pods_by_row and self._terms.pop(term.key, None) is not None:
+                self.n_limiting -= term.is_limiting
+                for anchor in _anchors(term.key.matcher):
+                    terms = self._by_anchor[anchor]
+                    del terms[term]
+                    if not terms:
+                        del self._by_anchor[anchor]
+
+    def selecting(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
+        """
+        Yield the terms that select pods of the label set.
+
+        O(terms that require one of its labels, name its namespace, or require neither), 0.5 µs each.
+        """
+        anchors = (*label_set.labels.items(), label_set.namespace, None)
+        for anchor in anchors:
+            for term in self._by_anchor.get(anchor, ()):
+                if self._label_sets.matches(term.key.matcher, label_set):
+                    yield term
+
+    def keys(self, label_set: LabelSet, spec: PodSpec) -> Iterator[TermKey]:
+        """Yield the key of each term that the pod declares; a list that does not parse declares nothing."""
+        affinity = spec.affinity
+        for term in usable(affinity.required):
+            yield TermKey(TermKind.REQUIRED, declared_matcher(term), term.topology_key)
+        # Pods of exempt namespaces are invisible to required anti-affinity: they declare none and are not selected.
+        if spec.namespace not in self._exempt_namespaces:
+            for term in usable(affinity.required_anti):
+                matcher = declared_matcher(term, self._exempt_namespaces)
+                selects_itself = term.max_pods > 1 and self._label_sets.matches(matcher, label_set)
+                yield TermKey(
+                    TermKind.REQUIRED_ANTI, matcher, term.topology_key, 0, term.max_pods, selects_itself
+                )
+        for term in usable(affinity.preferred):
+            yield TermKey(TermKind.PREFERRED, declared_matcher(term), term.topology_key, term.weight)
+        for term in usable(affinity.preferred_anti):
+            yield TermKey(TermKind.PREFERRED_ANTI, declared_matcher(term), term.topology_key, term.weight)
+
+    def _term(self, key: TermKey) -> ExistingPodTerm:
+        term = self._terms.get(key)
+        if term is None:
+            term = self._terms[key] = ExistingPodTerm(key)
+            self.n_limiting += term.is_limiting
+            for anchor in _anchors(key.matcher):
+                self._by_anchor.setdefault(anchor, {})[term] = None
+        return term
+
+
+def has_limits(spec: PodSpec) -> bool:
+    """Return whether a term of the spec lets more than one pod be in a domain; its keys then depend on labels too."""
+    return any(term.max_pods > 1 for term in usable(spec.affinity.required_anti))
+
+
+def declared_matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:
+    """Return the pods that a running pod's term selects."""
+    return PodMatcher(((declared_rule(term), term.selector),), exempt)
+
+
+def _anchors(matcher: PodMatcher) -> Iterable[Hashable]:
+    """Return what a label set has at least one of if the matcher selects it."""
+    anchor = matcher.anchor()
+    if anchor is not None:
+        key, values = anchor
+        return [(key, value) for value in values]
+    names = matcher.named_namespaces()
+    return [None] if names is None else list(names)

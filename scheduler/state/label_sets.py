@@ -1,0 +1,161 @@
+"""
+The distinct (namespace, labels) of pods, and which of them a selector selects.
+
+Pods are counted through their label set, so that a selector is evaluated once per label set and not once per pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+
+from scheduler.model.labels import Requirement
+from scheduler.state.arrays import Mask
+from scheduler.state.matching import NamespaceRule, PodMatcher
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V", bound=Hashable)
+
+#: Sweeps that an unused label set outlives.
+_KEPT_SWEEPS: Final = 2
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class LabelSet:
+    """
+    One distinct (namespace, labels).
+
+    `number`: from 1, given to another label set once this one is gone. `n_pods`: placed pods that have it. `used_at`:
+    the sweep before which it was last asked for.
+    """
+
+    namespace: str
+    labels: Mapping[str, str]
+    number: int
+    n_pods: int = 0
+    used_at: int = 0
+
+
+class LabelSets:
+    """Every label set in use, and the labels of namespaces. Exactly one writer: ClusterState."""
+
+    def __init__(self) -> None:
+        self.namespace_labels: dict[str, Mapping[str, str]] = {}
+        self._by_labels: dict[tuple[str, frozenset[tuple[str, str]]], LabelSet] = {}
+        self._by_pair: dict[tuple[str, str], set[LabelSet]] = {}
+        self._by_namespace: dict[str, set[LabelSet]] = {}
+        self._by_key: dict[str, set[LabelSet]] = {}
+        self._free_numbers: list[int] = []
+        #: One more than the highest number: the length of arrays indexed by it.
+        self.n_numbers = 1
+        self._sweep = 0
+
+    def __iter__(self) -> Iterator[LabelSet]:
+        return iter(self._by_labels.values())
+
+    def of(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
+        """Return the label set of a pod with these labels. O(labels)."""
+        key = (namespace, frozenset(labels.items()))
+        known = self._by_labels.get(key)
+        if known is None:
+            known = self._by_labels[key] = LabelSet(namespace, labels, self._new_number())
+            for pair in labels.items():
+                self._by_pair.setdefault(pair, set()).add(known)
+                self._by_key.setdefault(pair[0], set()).add(known)
+            self._by_namespace.setdefault(namespace, set()).add(known)
+        known.used_at = self._sweep
+        return known
+
+    def matches(self, matcher: PodMatcher, label_set: LabelSet) -> bool:
+        """Return whether the matcher selects pods of the label set."""
+        namespace = label_set.namespace
+        return matcher.matches(namespace, label_set.labels, self.namespace_labels.get(namespace))
+
+    def selected(self, matcher: PodMatcher) -> Mask:
+        """
+        Return which label sets the matcher selects: bool array of shape (n_numbers,), by number.
+
+        Evaluated by sets instead of one label set at a time: a hostile selector has thousands of requirements and
+        values, of which few concern any label set. O(label sets with its anchor or in its namespaces + values + label
+        sets that have one of them).
+        """
+        mask = np.zeros(self.n_numbers, dtype=np.bool_)
+        mask[[label_set.number for label_set in self._selected_by(matcher)]] = True
+        return mask
+
+    def sweep(self) -> None:
+        """Drop label sets without pods that two sweeps found unused, so that memory is bounded. O(label sets)."""
+        self._sweep += 1
+        oldest = self._sweep - _KEPT_SWEEPS
+        for key, label_set in list(self._by_labels.items()):
+            if not label_set.n_pods and label_set.used_at < oldest:
+                del self._by_labels[key]
+                self._forget(label_set)
+
+    def _selected_by(self, matcher: PodMatcher) -> set[LabelSet]:
+        """Return what `PodMatcher.matches` selects."""
+        found = self._at_least(matcher)
+        for rule, selector in matcher.parts:
+            if selector.is_nothing:
+                return set()
+            for requirement in selector.requirements:
+                self._keep_satisfying(found, requirement)
+            found = self._covered(found, rule)
+        if matcher.exempt:
+            found = {one for one in found if one.namespace not in matcher.exempt}
+        return found
+
+    def _at_least(self, matcher: PodMatcher) -> set[LabelSet]:
+        """Return all label sets that the matcher may select, as a fresh set."""
+        anchor = matcher.anchor()
+        if anchor is not None:
+            key, values = anchor
+            return set().union(*(self._by_pair.get((key, value), ()) for value in values))
+        names = matcher.named_namespaces()
+        if names is None:
+            return set(self._by_labels.values())
+        return set().union(*(self._by_namespace.get(name, ()) for name in names))
+
+    def _keep_satisfying(self, found: set[LabelSet], requirement: Requirement) -> None:
+        key, operator, values = requirement
+        if operator in ("In", "NotIn"):
+            holding = [held for value in values if (held := self._by_pair.get((key, value)))]
+        else:
+            holding = [held] if (held := self._by_key.get(key)) else []
+        if operator in ("NotIn", "DoesNotExist"):
+            found.difference_update(*holding)
+        elif len(holding) == 1:
+            found &= holding[0]
+        else:
+            found &= set().union(*holding)
+
+    def _covered(self, found: set[LabelSet], rule: NamespaceRule) -> set[LabelSet]:
+        if rule.selector.is_empty:
+            return found
+        labels = self.namespace_labels
+        covered = {name: rule.covers(name, labels.get(name)) for name in {one.namespace for one in found}}
+        return found if all(covered.values()) else {one for one in found if covered[one.namespace]}
+
+    def _new_number(self) -> int:
+        if self._free_numbers:
+            return self._free_numbers.pop()
+        self.n_numbers += 1
+        return self.n_numbers - 1
+
+    def _forget(self, label_set: LabelSet) -> None:
+        self._free_numbers.append(label_set.number)
+        for pair in label_set.labels.items():
+            discard(self._by_pair, pair, label_set)
+            discard(self._by_key, pair[0], label_set)
+        discard(self._by_namespace, label_set.namespace, label_set)
+
+
+def discard(sets: dict[_K, set[_V]], key: _K, member: _V) -> None:
+    """Take the member out of the key's set, and drop the set if it is empty."""
+    members = sets[key]
+    members.discard(member)
+    if not members:
+        del sets[key]
