@@ -133,7 +133,7 @@ class Machine:
         return self.queue.has_backlog
 
     def step(self) -> None:
-        """Work off a bounded part of the backlog, about 3 ms. `handle` finishes what is left of it."""
+        """Work off a bounded part of the backlog, about 1 ms. `handle` finishes what is left of it."""
         self.queue.step()
 
     def has_work(self) -> bool:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-#: A unit is one question to hints, about 10 µs, or one move of a pod, 20 to 40 µs among 20,000.
+#: A unit is one question to hints or one move of a pod: 3 to 10 µs among 20,000 waiting pods, so a step takes 1 ms.
 UNITS_PER_STEP: Final = 100
 
 

@@ -93,7 +93,7 @@ class PodQueue:
         return bool(self._backlog)
 
     def step(self) -> None:
-        """Work off a bounded part of the backlog, about 3 ms."""
+        """Work off a bounded part of the backlog, about 1 ms."""
         self._backlog.step()
 
     def get(self, uid: str) -> QueuedPod | None:

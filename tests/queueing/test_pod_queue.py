@@ -238,7 +238,7 @@ def test_profiles_have_their_own_registrations():
     assert (in_a.sub_queue, in_b.sub_queue) == (SubQueue.ACTIVE, SubQueue.UNSCHEDULABLE)
 
 
-def test_an_event_costs_one_hint_per_kind_of_pod_that_it_may_concern():
+def test_an_event_costs_one_hint_per_set_of_labels_that_it_may_concern():
     asked = []
 
     def skip(pod, _old, _new):
@@ -259,7 +259,7 @@ def test_an_event_costs_one_hint_per_kind_of_pod_that_it_may_concern():
     assert asked == ["web-0", "db"]
 
 
-def test_a_hint_that_helps_one_pod_of_a_kind_helps_that_kind_alone():
+def test_a_hint_that_helps_pods_of_some_labels_helps_those_alone():
     def if_wanted(pod, _old, new):
         return Hint.QUEUE if pod.labels["app"] == new else Hint.SKIP
 
@@ -273,23 +273,24 @@ def test_a_hint_that_helps_one_pod_of_a_kind_helps_that_kind_alone():
     assert drained(queue, 9.0) == ["db-0", "db-1", "db-2"]
 
 
-def test_a_pods_own_change_does_not_speak_for_others_of_its_kind():
-    def if_own(pod, old, _new):
-        return Hint.QUEUE if old.uid == pod.uid else Hint.SKIP
+@pytest.mark.parametrize(
+    ("helps_itself", "moved"), [(True, ["b"]), (False, ["a", "c"])], ids=["only itself", "only others"]
+)
+def test_the_answer_about_a_pods_own_change_does_not_hold_for_pods_like_it(helps_itself, moved):
+    def hint(pod, old, _new):
+        return Hint.QUEUE if (old.uid == pod.uid) is helps_itself else Hint.SKIP
 
     queue = queue_of(
         *(pod(name) for name in "abc"),
-        registrations={"Affinity": [Registration(Resource.POD, Action.DELETE, if_own)]},
+        registrations={"Affinity": [Registration(Resource.POD, Action.DELETE, hint)]},
     )
     for _ in range(3):
         reject(queue, "Affinity")
     queue.on_event(ASSIGNED_POD_DELETE, pod("b"), None, 9.0)
-    assert drained(queue, 9.0) == ["b"]
-    queue.on_event(ASSIGNED_POD_DELETE, pod("a"), None, 9.0)
-    assert drained(queue, 9.0) == ["a"]
+    assert drained(queue, 9.0) == moved
 
 
-def test_pods_of_one_spec_that_different_plugins_rejected_are_told_apart():
+def test_pods_of_one_spec_that_different_plugins_rejected_are_asked_about_apart():
     queue = queue_of(pod("a"), pod("b"))
     a, b = reject(queue, "Fit"), reject(queue, "Fit", "NodeName")
     queue.on_event(NODE_ADD, None, None, 9.0)

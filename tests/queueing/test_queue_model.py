@@ -6,6 +6,7 @@ reference's order; counts equal a recount.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
@@ -14,6 +15,7 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from scheduler.framework.events import (
+    ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     Action,
@@ -29,8 +31,22 @@ from scheduler.queueing.queued_pod import QueuedPod
 from tests.queueing.build import pod
 
 PROFILE = "default-scheduler"
-ALWAYS, HINTED, TOLERATIONS = "Always", "Hinted", "Tolerations"
-PLUGINS = st.frozensets(st.sampled_from([ALWAYS, HINTED, TOLERATIONS]))
+ALWAYS, HINTED, TOLERATIONS, LABELS = "Always", "Hinted", "Tolerations", "Labels"
+PLUGINS = st.sampled_from(
+    [
+        frozenset(names)
+        for names in ((), (LABELS,), (LABELS,), (LABELS, HINTED), (ALWAYS, TOLERATIONS), (HINTED,))
+    ]
+)
+
+
+def resembles(waiting: Pod, _old: object, new: object) -> Hint:
+    """A hint that reads labels, and tells a pod's own change from that of another pod."""
+    assert isinstance(new, Pod)
+    is_own = new.uid == waiting.uid
+    return Hint.QUEUE if (new.labels == waiting.labels) != is_own else Hint.SKIP
+
+
 REGISTRATIONS = {
     ALWAYS: [Registration(Resource.NODE, Action.ADD)],
     HINTED: [
@@ -38,6 +54,7 @@ REGISTRATIONS = {
         Registration(Resource.POD, Action.DELETE),
     ],
     TOLERATIONS: [Registration(Resource.POD, Action.UPDATE_POD_TOLERATION)],
+    LABELS: [Registration(Resource.POD, Action.ADD, resembles)],
     "SchedulingGates": [Registration(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)],
 }
 EVENTS = {
@@ -50,12 +67,13 @@ EVENTS = {
 CHANGES = st.tuples(st.sampled_from(sorted(EVENTS)), st.booleans())
 
 
-def helps(plugin: str, label: str, new: object) -> bool:
+def helps(plugin: str, label: str, waiting: Pod, new: object) -> bool:
     """Return what REGISTRATIONS say, spelled out by event label."""
     return {
         ALWAYS: label in ("NodeAdd", "NodeUpdateNodeTaint"),
         HINTED: (label.startswith("Node") and bool(new)) or label == "AssignedPodDelete",
         TOLERATIONS: label == "UnschedulablePodUpdatePodToleration",
+        LABELS: label == "AssignedPodAdd" and resembles(waiting, None, new) is Hint.QUEUE,
         "SchedulingGates": label == "UnschedulablePodUpdatePodSchedulingGatesEliminated",
     }[plugin]
 
@@ -73,7 +91,7 @@ class ReferencePod:
     rejecting: frozenset[str] = frozenset()
 
     def is_helped(self, label: str, new: object) -> bool:
-        return any(helps(plugin, label, new) for plugin in self.rejecting)
+        return any(helps(plugin, label, self.pod, new) for plugin in self.rejecting)
 
 
 class QueueModel(RuleBasedStateMachine):
@@ -130,10 +148,15 @@ class QueueModel(RuleBasedStateMachine):
     def time_passes(self, seconds):
         self.now_s += seconds
 
-    @rule(target=uids, priority=st.sampled_from([0, 0, 5]), gates=st.sampled_from([[], [], ["a", "b"]]))
-    def add(self, priority, gates):
+    @rule(
+        target=uids,
+        priority=st.sampled_from([0, 0, 5]),
+        gates=st.sampled_from([[], [], ["a", "b"]]),
+        labels=st.sampled_from([{}, {"c": "d"}]),
+    )
+    def add(self, priority, gates, labels):
         self.n_added += 1
-        added = pod(f"p{self.n_added}", priority=priority, gates=gates)
+        added = pod(f"p{self.n_added}", priority=priority, gates=gates, labels=labels)
         self.queue.add(added, self.now_s)
         each = ReferencePod(added, self.now_s, 0)
         self.stamp(each)
@@ -197,9 +220,20 @@ class QueueModel(RuleBasedStateMachine):
     @rule(change=CHANGES)
     def event(self, change):
         label, new = change
-        self.queue.on_event(EVENTS[label], None, new, self.now_s)
+        self.on_event(EVENTS[label], new, lambda _: True)
+
+    @rule(number=st.integers(0, 3), same_labels=st.booleans(), max_priority=st.sampled_from([0, 9]))
+    def assign(self, number, same_labels, max_priority):
+        """Tell the queue of an assigned pod that is, or resembles, a waiting pod."""
+        waiting = [each.pod for each in self.at("unschedulable")]
+        uid = waiting[number].uid if number < len(waiting) else "stranger"
+        labels = waiting[-1].labels if waiting and same_labels else {"c": "d"}
+        self.on_event(ASSIGNED_POD_ADD, pod(uid, labels=labels), lambda pod: pod.priority <= max_priority)
+
+    def on_event(self, event: ClusterEvent, new: object, only: Callable[[Pod], bool]) -> None:
+        self.queue.on_event(event, None, new, self.now_s, only=only)
         for each in self.at("unschedulable"):
-            if each.is_helped(label, new):
+            if each.is_helped(event.label, new) and only(each.pod):
                 self.requeue(each)
 
     @rule(
