@@ -127,13 +127,13 @@ class Machine:
         return "" if uid in self._pending else None
 
     @property
-    def is_behind(self) -> bool:
-        """Whether what was handled last is not over: thousands of pods are woken a few hundred at a time."""
-        return self.queue.is_behind
+    def has_backlog(self) -> bool:
+        """Return whether pods still have to be requeued because of the last stimulus."""
+        return self.queue.has_backlog
 
-    def go_on(self) -> None:
-        """A bounded piece of that is done, about 3 ms. `handle` does all that is left where nobody went on before."""
-        self.queue.go_on()
+    def step(self) -> None:
+        """Work off a bounded part of the backlog, about 1 ms. `handle` finishes what is left of it."""
+        self.queue.step()
 
     def has_work(self) -> bool:
         """Whether CycleDue would pop a pod, or come nearer to it."""
@@ -299,16 +299,14 @@ class Machine:
 
     def _schedule_one(self, now_s: float) -> list[Instruction]:
         self._expire_kubelet_refusals(now_s)
-        queued = None if self.is_behind else self.queue.pop(now_s)
+        queued = None if self.has_backlog else self.queue.pop(now_s)
         if queued is None:
             return []
         pod = queued.pod
         if pod.terminating:
-            self.queue.done(pod.uid)
             return [failed_event(pod, f"skip schedule deleting pod: {pod.key}")]
         profile = self._profiles.get(pod.scheduler_name)
         if profile is None or self.state.is_assumed(pod.uid):
-            self.queue.done(pod.uid)
             return []
         decision = decide(pod, self._snapshot, profile, self._rng, self._observer)
         match decision:
@@ -326,7 +324,6 @@ class Machine:
         # Read first: the scores are the cycle's own arrays, and assume moves some of them.
         annotations = self._annotations(result)
         self.state.assume(replace(pod, node_name=node_name), node_name)
-        self.queue.done(pod.uid)
         self._binding[pod.uid] = _Binding(
             queued, pod, node_name, result.n_evaluated, result.n_feasible, now_s
         )
@@ -346,7 +343,7 @@ class Machine:
         *,
         unschedulable: bool,
     ) -> list[Instruction]:
-        self.queue.put_back(queued, rejecting, frozenset(), now_s)
+        self.queue.put_back(queued, rejecting, now_s)
         pod = queued.pod
         result: Final = "unschedulable" if unschedulable else "error"
         return [
@@ -385,7 +382,7 @@ class Machine:
         newest = self._pending.get(uid)
         if newest is not None:
             queued.pod = newest
-            self.queue.put_back(queued, frozenset(), frozenset(), now_s)
+            self.queue.put_back(queued, frozenset(), now_s)
         self._forget(uid, now_s)
         # Told even where the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         text = f'running Bind plugin "DefaultBinder": {message}'

@@ -82,7 +82,7 @@ _LABEL_BY_ACTION: Final[Mapping[Action, str]] = {
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
     """
-    One change in the cluster, or the wildcard that concerns every pod whatever rejected it.
+    One change in the cluster.
 
     Attributes:
         resource: the changed object's kind.
@@ -98,11 +98,6 @@ class ClusterEvent:
     def label(self) -> str:
         """The text operators see in `scheduler_queue_incoming_pods_total`, such as `NodeAdd`."""
         return self.custom_label or f"{self.resource}{_LABEL_BY_ACTION[self.action]}"
-
-    @property
-    def is_wildcard(self) -> bool:
-        """Whether the event concerns pods rejected by any plugin."""
-        return self.resource is Resource.WILDCARD and self.action == Action.ALL
 
 
 class Hint(Enum):
@@ -155,7 +150,7 @@ class ClusterEventWithHint:
         Whether `event` is one of those registered.
 
         UPDATE registered matches every specific update; a specific update registered does not match a generic
-        UPDATE. A wildcard event matches only a registered wildcard: the queue treats it apart.
+        UPDATE.
 
         Source: pkg/scheduler/framework/types.go, MatchClusterEvents (kubernetes 1.36).
         """
@@ -182,8 +177,7 @@ KUBELET_REFUSAL_OVER: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_CON
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF_Q: Final = "PopFromBackoffQ"
-FORCE_ACTIVATE: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ForceActivate")
-UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "UnschedulableTimeout")
+UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
 
 
 def with_node_taint_updates(events: Sequence[ClusterEventWithHint]) -> tuple[ClusterEventWithHint, ...]:

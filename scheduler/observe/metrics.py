@@ -157,7 +157,7 @@ class Metrics(InformedMetrics):
         """What queue and cluster state count is part of every scrape from now on. Call once."""
         self._reading(PENDING_PODS, queue.depths)
         self._reading(QUEUE_INCOMING, lambda: queue.incoming)
-        self._reading(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by)
+        self._reading(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by_plugin)
         self._reading(CACHE_SIZE, lambda: _cache_sizes(state))
         refusals = state.kubelet_refusals
         self._reading(KUBELET_REFUSALS, lambda: {_ALONE: refusals.n_refused})

@@ -1,5 +1,5 @@
 """
-Who is tried next, and when. Pure; the time is an argument.
+The scheduling queue: which pending pod is tried next, and when a rejected pod is tried again.
 
-Belongs here: active, backoff and unschedulable pods, requeueing by event. Does not: what a plugin decides.
+Pure; the time is an argument. What a plugin decides about a pod or an event is not in this package.
 """

@@ -1,7 +1,7 @@
 """
 How long a pod that failed waits before it is tried again.
 
-Source: pkg/scheduler/backend/queue/backoff_queue.go (kubernetes 1.36).
+Source: pkg/scheduler/backend/queue/backoff_queue.go (kubernetes 1.36, with SchedulerPopFromBackoffQ).
 """
 
 from dataclasses import dataclass
@@ -9,46 +9,45 @@ from math import floor
 
 from scheduler.queueing.queued_pod import QueuedPod
 
+#: Backoffs end at whole seconds, so that pods whose backoffs end in the same second are popped by priority.
+_WINDOW_S = 1
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """
-    Exponential backoff between two bounds, in windows of whole seconds where pods may be popped early.
+    Exponential backoff between two bounds.
 
     Attributes:
         initial_s: wait after the first failure.
         max_s: longest wait.
-        whole_seconds: expiries are floored to a whole second and a pod backs off through that second, so that
-            all pods of one second leave, or are popped early, in the order of active pods.
     """
 
     initial_s: float
     max_s: float
-    whole_seconds: bool
 
     def duration_s(self, failures: int) -> float:
-        """Seconds that the `failures`-th failure costs: 1, 2, 4, 8, 10, 10 ... by default; 0 for none."""
+        """Return the wait after so many failures: 0, 1, 2, 4, 8, 10, 10 ... by default."""
         if failures == 0:
             return 0.0
-        # 2.0 ** 1024 overflows; far below that every configurable maximum is reached.
+        # 2.0 ** 1024 overflows; every configurable maximum is reached far below that.
         return min(self.initial_s * 2.0 ** min(failures - 1, 512), self.max_s)
 
-    def expiry_s(self, queued: QueuedPod) -> float:
+    def window_s(self, queued: QueuedPod) -> float:
         """
-        When the backoff of `queued` ends, from its counts and timestamp; -inf if it never failed.
+        Return the whole second in which the backoff of `queued` ends; -inf if the pod never failed.
 
-        Errors in a row count if there are any, else the rejections over the pod's life.
+        Errors in a row count if there are any, else all rejections of the pod.
         """
         failures = queued.error_count or queued.unschedulable_count
         if failures == 0:
             return float("-inf")
-        expiry_s = queued.timestamp_s + self.duration_s(failures)
-        return floor(expiry_s) if self.whole_seconds else expiry_s
+        return floor(queued.timestamp_s + self.duration_s(failures))
 
     def is_backing_off(self, queued: QueuedPod, now_s: float) -> bool:
-        """Whether `queued` may not be active yet."""
-        return now_s < self.over_s(queued)
+        """Return whether the backoff of `queued` is not over."""
+        return now_s < self.end_s(queued)
 
-    def over_s(self, queued: QueuedPod) -> float:
-        """The first moment at which `queued` no longer backs off."""
-        return queued.backoff_until_s + 1 if self.whole_seconds else queued.backoff_until_s
+    def end_s(self, queued: QueuedPod) -> float:
+        """Return the first moment after the backoff of `queued`: the end of its window."""
+        return queued.backoff_window_s + _WINDOW_S

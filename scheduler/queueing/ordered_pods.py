@@ -1,59 +1,52 @@
-"""Pods kept sorted, with removal by UID."""
+"""Pods sorted by a key, with removal by UID."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
 from scheduler.queueing.queued_pod import QueuedPod
 
-#: Unique per pod: ends in the pod's arrival.
+#: Ends in the pod's arrival, so it is unique.
 OrderKey: TypeAlias = tuple[float, ...]
 
 
 class OrderedPods:
     """
-    Pods in ascending order of a key that is taken when a pod is added.
+    Pods in ascending order of a key that is computed when a pod is added.
 
-    Whoever changes what the key is made of removes the pod before and adds it after. Cost: O(log n) each.
+    Remove a pod before changing a field that its key reads. Cost of add and remove: O(log n).
     """
 
     def __init__(self, order: Callable[[QueuedPod], OrderKey]) -> None:
         self._order = order
-        #: Key -> pod; holds exactly the pods of `_key_by_uid`.
-        self._pods: SortedDict = SortedDict()
+        self._pods_by_key: SortedDict = SortedDict()
         self._key_by_uid: dict[str, OrderKey] = {}
 
     def __len__(self) -> int:
         return len(self._key_by_uid)
 
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._key_by_uid
-
-    def __iter__(self) -> Iterator[QueuedPod]:
-        return iter(self._pods.values())
-
     def add(self, queued: QueuedPod) -> None:
-        """Put `queued` where its key belongs. The pod is not yet in here."""
+        """Insert a pod that is not in here."""
         key = self._order(queued)
         self._key_by_uid[queued.uid] = key
-        self._pods[key] = queued
+        self._pods_by_key[key] = queued
 
-    def remove(self, uid: str) -> None:
-        """Take the pod out. It is in here."""
-        del self._pods[self._key_by_uid.pop(uid)]
+    def remove(self, queued: QueuedPod) -> None:
+        """Remove a pod that is in here."""
+        del self._pods_by_key[self._key_by_uid.pop(queued.uid)]
 
     def first(self) -> QueuedPod | None:
-        """The pod with the lowest key, left in place."""
-        if not self._pods:
+        """Return the pod with the lowest key; it stays in here."""
+        if not self._pods_by_key:
             return None
-        first: QueuedPod = self._pods.peekitem(0)[1]
+        first: QueuedPod = self._pods_by_key.peekitem(0)[1]
         return first
 
 
 def active_order(queued: QueuedPod) -> OrderKey:
     """
-    Higher priority first, then older timestamp, then earlier arrival.
+    Return the key that sorts by higher priority, then older timestamp, then earlier arrival.
 
     Source: plugins/queuesort/priority_sort.go, Less (kubernetes 1.36), where equal timestamps are unordered.
     """
@@ -61,15 +54,10 @@ def active_order(queued: QueuedPod) -> OrderKey:
 
 
 def backoff_order(queued: QueuedPod) -> OrderKey:
-    """Earlier end of backoff first, then earlier arrival."""
-    return (queued.backoff_until_s, queued.arrival)
+    """Return the key that sorts by the second in which the backoff ends, then as active pods are."""
+    return (queued.backoff_window_s, *active_order(queued))
 
 
-def early_pop_order(queued: QueuedPod) -> OrderKey:
-    """Earlier end of backoff first; within the same second the order of active pods."""
-    return (queued.backoff_until_s, *active_order(queued))
-
-
-def waiting_order(queued: QueuedPod) -> OrderKey:
-    """Longest since the last attempt first."""
+def last_attempt_order(queued: QueuedPod) -> OrderKey:
+    """Return the key that sorts by the time of the last attempt, oldest first."""
     return (queued.timestamp_s, queued.arrival)

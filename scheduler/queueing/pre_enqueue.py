@@ -1,4 +1,4 @@
-"""The checks a pod passes before it may be tried at all."""
+"""The PreEnqueue checks that a pod passes before it may be tried."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from scheduler.model.pods import Pod
 
 
 class PreEnqueueCheck(NamedTuple):
-    """One plugin's say on whether a pod may be tried."""
+    """The PreEnqueue function of one plugin."""
 
     plugin: str
     passes: Callable[[Pod], bool]
@@ -21,9 +21,9 @@ class PreEnqueue:
 
     def gating_plugin(self, pod: Pod, gated_before: str) -> str:
         """
-        The first plugin whose check `pod` fails, '' if it passes all.
+        Return the first plugin whose check `pod` fails, '' if it passes all.
 
-        The plugin that gated it before is asked first: most likely it still does.
+        The plugin that gated the pod before is asked first: most likely it still does.
 
         Source: pkg/scheduler/backend/queue/scheduling_queue.go, runPreEnqueuePlugins (kubernetes 1.36).
         """

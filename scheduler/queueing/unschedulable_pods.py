@@ -1,98 +1,94 @@
-"""Pods that wait for an event, found by the plugins that such an event concerns."""
+"""Pods that wait for an event, indexed by the plugins whose events may help them."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from scheduler.queueing.ordered_pods import OrderedPods, waiting_order
-from scheduler.queueing.queued_pod import Place, QueuedPod
+from scheduler.queueing.ordered_pods import OrderedPods, last_attempt_order
+from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 
-#: What a hint always may read of a pod, and who is asked: pods that agree in it get the same answers, where no hint
-#: reads labels or owner.
-_Kind: TypeAlias = tuple[object, ...]
-#: Labels and owner.
-_Identity: TypeAlias = tuple[object, ...]
-#: The pods of a kind: identity -> UID -> pod; nothing is empty.
-Family: TypeAlias = Mapping[_Identity, Mapping[str, QueuedPod]]
+#: All that a hint reads of a pod, except labels and owner, and the plugins whose hints are asked.
+_Signature: TypeAlias = tuple[object, ...]
+_LabelsAndOwner: TypeAlias = tuple[object, ...]
+#: Waiting pods of one signature: labels and owner -> UID -> pod. Hints give the same answer for all of them, or for
+#: all of the same labels and owner if a hint reads these. No mapping in it is empty.
+EquivalenceClass: TypeAlias = Mapping[_LabelsAndOwner, Mapping[str, QueuedPod]]
+_MutableClass: TypeAlias = dict[_LabelsAndOwner, dict[str, QueuedPod]]
 
 
 class UnschedulablePods:
     """
-    Rejected and gated pods, grouped by what requeue hints see of them, indexed by the plugins to ask.
+    Rejected and gated pods in equivalence classes.
 
-    A kind is listed under each plugin that rejected its pods, gated pods under their gating plugin alone: an event that
-    no such plugin registered never touches it, and a hint's answer for one of its pods holds for all, or at least for
-    all of the same identity.
+    A class of rejected pods is indexed by each plugin that rejected them, a class of gated pods by the gating plugin
+    alone: events that none of these plugins registered never touch it.
     """
 
     def __init__(self) -> None:
-        #: The rejected pods by time of their last attempt, for the timeout. Gated pods are not in here.
-        self.rejected = OrderedPods(waiting_order)
-        self._held: dict[str, tuple[_Kind, _Identity]] = {}
-        self._families: dict[_Kind, dict[_Identity, dict[str, QueuedPod]]] = {}
-        #: Plugin -> its kinds as keys, in order of their making. A kind is under its `_movers` and no others.
-        self._kinds_by_plugin: dict[str, dict[_Kind, None]] = {}
+        #: The rejected pods, for the timeout.
+        self.rejected = OrderedPods(last_attempt_order)
+        self._keys_by_uid: dict[str, tuple[_Signature, _LabelsAndOwner]] = {}
+        self._classes: dict[_Signature, _MutableClass] = {}
+        self._classes_by_plugin: dict[str, dict[_Signature, _MutableClass]] = {}
 
     @property
     def n_gated(self) -> int:
-        """Gated pods held."""
-        return len(self._held) - len(self.rejected)
+        """Return the number of gated pods."""
+        return len(self._keys_by_uid) - len(self.rejected)
 
     def add(self, queued: QueuedPod) -> None:
-        """Hold `queued`, whose place is UNSCHEDULABLE or GATED; its plugins and pod may not change meanwhile."""
-        if queued.place is Place.UNSCHEDULABLE:
+        """Insert a pod that is not in here."""
+        if queued.sub_queue is SubQueue.UNSCHEDULABLE:
             self.rejected.add(queued)
-        kind, identity = _kind(queued), _identity(queued)
-        self._held[queued.uid] = (kind, identity)
-        family = self._families.get(kind)
-        if family is None:
-            family = self._families[kind] = {}
-            for plugin in _movers(queued):
-                self._kinds_by_plugin.setdefault(plugin, {})[kind] = None
-        family.setdefault(identity, {})[queued.uid] = queued
+        signature, labels_and_owner = keys = _keys(queued)
+        self._keys_by_uid[queued.uid] = keys
+        equivalents = self._classes.get(signature)
+        if equivalents is None:
+            equivalents = self._classes[signature] = {}
+            for plugin in _indexing_plugins(queued):
+                self._classes_by_plugin.setdefault(plugin, {})[signature] = equivalents
+        equivalents.setdefault(labels_and_owner, {})[queued.uid] = queued
 
     def remove(self, queued: QueuedPod) -> None:
-        """Let go of `queued`, which is held."""
-        if queued.place is Place.UNSCHEDULABLE:
-            self.rejected.remove(queued.uid)
-        kind, identity = self._held.pop(queued.uid)
-        family = self._families[kind]
-        del family[identity][queued.uid]
-        if not family[identity]:
-            del family[identity]
-        if family:
+        """Remove a pod that is in here."""
+        if queued.sub_queue is SubQueue.UNSCHEDULABLE:
+            self.rejected.remove(queued)
+        signature, labels_and_owner = self._keys_by_uid.pop(queued.uid)
+        equivalents = self._classes[signature]
+        del equivalents[labels_and_owner][queued.uid]
+        if not equivalents[labels_and_owner]:
+            del equivalents[labels_and_owner]
+        if equivalents:
             return
-        del self._families[kind]
-        for plugin in _movers(queued):
-            kinds = self._kinds_by_plugin[plugin]
-            del kinds[kind]
-            if not kinds:
-                del self._kinds_by_plugin[plugin]
+        del self._classes[signature]
+        for plugin in _indexing_plugins(queued):
+            of_plugin = self._classes_by_plugin[plugin]
+            del of_plugin[signature]
+            if not of_plugin:
+                del self._classes_by_plugin[plugin]
 
-    def family_of(self, queued: QueuedPod) -> Family | None:
-        """The pods of its kind, itself included, where it is held; a live view."""
-        held = self._held.get(queued.uid)
-        return None if held is None else self._families[held[0]]
-
-    def concerned(self, plugins: Iterable[str]) -> list[Family]:
+    def classes(self, plugins: Iterable[str]) -> list[EquivalenceClass]:
         """
-        The pods of each kind that one of `plugins` may move; live views.
+        Return the equivalence classes that an event registered by `plugins` may help, as live views.
 
-        Cost: O(kinds returned), however many pods they have and whatever else is held.
+        Cost: O(classes returned).
         """
-        kinds: dict[_Kind, None] = {}
+        found: dict[_Signature, EquivalenceClass] = {}
         for plugin in sorted(plugins):
-            kinds.update(self._kinds_by_plugin.get(plugin, {}))
-        return [self._families[kind] for kind in kinds]
+            found.update(self._classes_by_plugin.get(plugin, {}))
+        return list(found.values())
+
+    def contains(self, equivalents: EquivalenceClass, queued: QueuedPod) -> bool:
+        """Return whether `queued` is in here, and in this class."""
+        keys = self._keys_by_uid.get(queued.uid)
+        return keys is not None and self._classes[keys[0]] is equivalents
 
 
-def _kind(queued: QueuedPod) -> _Kind:
-    # One spec object for all pods of an equal spec.
-    return (queued.profile, queued.gating_plugin, queued.rejecting, queued.pending, queued.pod.spec)
+def _keys(queued: QueuedPod) -> tuple[_Signature, _LabelsAndOwner]:
+    pod = queued.pod
+    # Equal specs are one object, so comparing them is cheap.
+    signature = (queued.profile, queued.gating_plugin, queued.unschedulable_plugins, pod.spec)
+    return signature, (pod.owner, frozenset(pod.labels.items()))
 
 
-def _identity(queued: QueuedPod) -> _Identity:
-    return (queued.pod.owner, frozenset(queued.pod.labels.items()))
-
-
-def _movers(queued: QueuedPod) -> Iterable[str]:
-    return (queued.gating_plugin,) if queued.gating_plugin else queued.rejecters
+def _indexing_plugins(queued: QueuedPod) -> Iterable[str]:
+    return (queued.gating_plugin,) if queued.gating_plugin else queued.unschedulable_plugins

@@ -130,7 +130,7 @@ class Questions:
         kept = self._kept.get(queued.uid)
         pod, seconds_ago = queued.pod, 0.0 if kept is None else round(self._now_s() - kept.at_s, 3)
         last = None if kept is None else LastAttempt(kept.result, kept.message, seconds_ago)
-        return PendingPod(pod.namespace, pod.name, queued.place.value, queued.attempts, last)
+        return PendingPod(pod.namespace, pod.name, queued.sub_queue.value, queued.attempts, last)
 
     def _explained(self, queued: QueuedPod) -> Explanation:
         name = queued.profile

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.stimuli import CycleDue, SweepDue, TimePassed
-from scheduler.queueing.steps import STEPS_AT_ONCE
+from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.upkeep import Young
 
@@ -89,16 +89,16 @@ class SchedulingLoop:
         """Until `stop`, and the answers to the binds in flight."""
         while True:
             self._turned_at_s = self._now_s()
-            if self._machine.is_behind:
+            if self._machine.has_backlog:
                 # Nothing else is handled before, so that all is as if it had been done at once.
-                self._machine.go_on()
-                self._young.handled(STEPS_AT_ONCE)
+                self._machine.step()
+                self._young.handled(UNITS_PER_STEP)
             else:
                 self._handle_waiting()
                 self._keep_time()
             if self._is_finished():
                 return
-            if self._machine.is_behind:
+            if self._machine.has_backlog:
                 await asyncio.sleep(0)
             elif self._may_cycle():
                 self._cycle()
@@ -125,7 +125,7 @@ class SchedulingLoop:
             self._on_handled(type(stimulus).__name__, handled_s - started_s)
             self._young.handled()
             started_s = handled_s
-            if started_s >= ends_s or self._machine.is_behind:
+            if started_s >= ends_s or self._machine.has_backlog:
                 return
 
     def _cycle(self) -> None:
@@ -145,13 +145,13 @@ class SchedulingLoop:
                     self._outbox.carry_out(instruction)
             self._young.handled()
             started_s = self._now_s()
-            if started_s >= ends_s or self._machine.is_behind or not self._may_cycle():
+            if started_s >= ends_s or self._machine.has_backlog or not self._may_cycle():
                 break
         for bind in binds:
             self._outbox.carry_out(bind)
 
     def _keep_time(self) -> None:
-        if self._machine.is_behind:
+        if self._machine.has_backlog:
             return
         now_s = self._now_s()
         wake_s = self._machine.next_wake_s(now_s)

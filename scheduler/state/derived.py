@@ -94,7 +94,7 @@ class DerivedValues:
         fresh = entry.compute()
         if isinstance(fresh, np.ndarray):
             return not np.array_equal(entry.value, fresh)
-        return bool(entry.value != fresh)
+        return not entry.value.same_as(fresh)
 
     def _refresh(self, entry: _Entry) -> None:
         log = self._log

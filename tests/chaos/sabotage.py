@@ -74,10 +74,9 @@ def _tell_no_departures(self: Machine, event: ClusterEvent, old: object, new: ob
 
 
 def _forget_failures(
-    self: PodQueue, queued: QueuedPod, _rejecting: frozenset[str], _pending: frozenset[str], _now_s: float
+    _self: PodQueue, _queued: QueuedPod, _unschedulable_plugins: frozenset[str], _now_s: float
 ) -> None:
-    """A pod that found no node is in no queue any more."""
-    self.done(queued.pod.uid)
+    """Drop a pod that found no node."""
 
 
 def _nothing_vanishes(self: Known[Any], _changes: list[Change[Any]]) -> None:

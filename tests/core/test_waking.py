@@ -27,7 +27,7 @@ from scheduler.model.stimuli import (
     WorkloadGone,
     WorkloadSeen,
 )
-from scheduler.queueing.queued_pod import Place
+from scheduler.queueing.queued_pod import SubQueue
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.state.snapshot import Snapshot
 from tests.plugins.lives import BEGINNINGS, CHANGES, CONFIGURATIONS, Applied, Deleted, pods
@@ -71,9 +71,9 @@ class _Life:
         machine, snapshot = self.driver.machine, Snapshot(self.driver.state)
         profile = machine._profiles[self.scheduler_name]
         return [
-            f"{waiting.pod.key} {sorted(waiting.rejecting)}"
+            f"{waiting.pod.key} {sorted(waiting.unschedulable_plugins)}"
             for uid in self._objects
-            if (waiting := machine.queue.get(uid)) is not None and waiting.place is Place.UNSCHEDULABLE
+            if (waiting := machine.queue.get(uid)) is not None and waiting.sub_queue is SubQueue.UNSCHEDULABLE
             if isinstance(decide(waiting.pod, snapshot, profile, random.Random(0), Unobserved()), Placement)
         ]
 
@@ -169,7 +169,7 @@ def test_a_service_that_goes_wakes_a_pod_that_was_spread_by_it() -> None:
     life.tell(Applied(pod("two", labels={"app": "web"}, containers=[container(requests={"cpu": "1"})])))
     waiting = life.driver.queue.get("uid-default-two")
     assert waiting is not None
-    assert "PodTopologySpread" in waiting.rejecting
+    assert "PodTopologySpread" in waiting.unschedulable_plugins
     life.tell(Deleted("Service", "default", "s"))
     assert life.driver.queue.get("uid-default-two") is None
 

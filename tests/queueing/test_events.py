@@ -5,10 +5,9 @@ import pytest
 from scheduler.framework.events import (
     ASSIGNED_POD_DELETE,
     ASSIGNED_POD_UPDATE,
-    FORCE_ACTIVATE,
+    KUBELET_REFUSAL_OVER,
     NODE_ADD,
     UNSCHEDULABLE_POD_ADD,
-    UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
     Hint,
@@ -34,8 +33,7 @@ from tests.queueing.build import node, pod
             ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
             "UnschedulablePodUpdatePodSchedulingGatesEliminated",
         ),
-        (UNSCHEDULABLE_TIMEOUT, "UnschedulableTimeout"),
-        (FORCE_ACTIVATE, "ForceActivate"),
+        (KUBELET_REFUSAL_OVER, "KubeletRefusalOver"),
     ],
 )
 def test_an_event_is_labelled_by_resource_and_action_unless_it_has_a_name(event, label):
@@ -64,7 +62,6 @@ def test_an_event_is_labelled_by_resource_and_action_unless_it_has_a_name(event,
         ),
         pytest.param((Resource.POD, Action.UPDATE), ASSIGNED_POD_UPDATE, True, id="generic on generic"),
         pytest.param((Resource.WILDCARD, Action.ALL), NODE_ADD, True, id="everything registered"),
-        pytest.param((Resource.NODE, Action.ALL), FORCE_ACTIVATE, False, id="wildcard event on one resource"),
     ],
 )
 def test_a_registration_matches_an_event_it_contains(registered, event, matches):
@@ -155,7 +152,7 @@ def test_waiting_for_new_nodes_means_waiting_for_taints_to_go(registrations, add
         ),
     ],
 )
-def test_a_pod_update_is_told_apart_by_what_it_changed(old, new, actions):
+def test_the_actions_of_a_pod_update_are_what_it_changed(old, new, actions):
     assert pod_update_actions(old, new) == actions
 
 
@@ -178,5 +175,5 @@ def test_a_pod_update_is_told_apart_by_what_it_changed(old, new, actions):
         ),
     ],
 )
-def test_a_node_update_is_told_apart_by_what_it_changed(old, new, actions):
+def test_the_actions_of_a_node_update_are_what_it_changed(old, new, actions):
     assert node_update_actions(old, new) == actions

@@ -1,4 +1,4 @@
-"""Who is tried next, and when: one rule of the queue per test, told as a sequence of calls."""
+"""Which pod is tried next, and when: one rule of the queue per test."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from scheduler.framework.events import (
 )
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
-from scheduler.queueing.queued_pod import Place
+from scheduler.queueing.queued_pod import SubQueue
 from tests.queueing.build import pod
 
 PROFILE = "default-scheduler"
@@ -25,7 +25,7 @@ NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
 
 
 def if_it_helps(_pod, _old, new):
-    """A hint that goes by what the event's new object says."""
+    """Return QUEUE if the event's new object is the string "helps"."""
     return Hint.QUEUE if new == "helps" else Hint.SKIP
 
 
@@ -57,19 +57,25 @@ def popped(queue, now_s=0.0):
     return queued
 
 
-def reject(queue, *plugins, now_s=0.0, pending=()):
-    """Pop the next pod and put it back, rejected by `plugins` and `pending`; no plugin means an error."""
+def reject(queue, *plugins, now_s=0.0):
+    """Pop the next pod and put it back, rejected by `plugins`; no plugin means an error."""
     queued = popped(queue, now_s)
-    queue.put_back(queued, frozenset(plugins), frozenset(pending), now_s)
+    queue.put_back(queued, frozenset(plugins), now_s)
+    return queued
+
+
+def reject_and_requeue(queue, now_s=0.0):
+    """Reject the next pod, and let an event at the same moment move it to backoff."""
+    queued = reject(queue, "NodeName", now_s=now_s)
+    queue.on_event(NODE_ADD, None, None, now_s)
     return queued
 
 
 def drained(queue, now_s=0.0):
-    """The names of all pods that can be popped now, in order."""
+    """Pop all pods that can be popped now; return their names."""
     names = []
     while queued := queue.pop(now_s):
         names.append(queued.pod.name)
-        queue.done(queued.uid)
     return names
 
 
@@ -90,7 +96,7 @@ def test_a_retried_pod_goes_behind_newcomers_of_its_priority():
     queue = queue_of(pod("retried"))
     queued = popped(queue)
     queue.add(pod("newcomer"), 0.5)
-    queue.put_back(queued, frozenset({"NodeName"}), frozenset(), 1.0)
+    queue.put_back(queued, frozenset({"NodeName"}), 1.0)
     queue.on_event(NODE_ADD, None, None, 60.0)
     assert drained(queue, 60.0) == ["newcomer", "retried"]
 
@@ -104,24 +110,23 @@ def test_an_empty_queue_pops_nothing():
 
 def test_every_pop_is_an_attempt_and_the_first_activation_is_remembered():
     queue = queue_of(pod("p"), now_s=5.0)
-    for _ in range(3):
-        reject(queue, now_s=5.0)
-        queue.activate(["p"], 7.0)
-    queued = popped(queue, 7.0)
+    for now_s in (5.0, 20.0, 40.0):
+        reject(queue, now_s=now_s)
+    queued = popped(queue, 60.0)
     assert (queued.attempts, queued.initial_attempt_s) == (4, 5.0)
 
 
 def test_a_rejected_pod_waits_for_an_event():
     queue = queue_of(pod("p"))
     queued = reject(queue, "NodeName")
-    assert queued.place is Place.UNSCHEDULABLE
+    assert queued.sub_queue is SubQueue.UNSCHEDULABLE
     assert queue.pop(100.0) is None
 
 
 def test_a_pod_that_failed_with_an_error_is_tried_after_backoff_and_never_early():
     queue = queue_of(pod("p"))
     queued = reject(queue, now_s=10.2)
-    assert queued.place is Place.BACKOFF
+    assert queued.sub_queue is SubQueue.BACKOFF
     assert queue.pop(11.9) is None
     assert drained(queue, 12.0) == ["p"]
 
@@ -130,69 +135,24 @@ def test_errors_in_a_row_lengthen_the_backoff_and_a_rejection_ends_the_row():
     queue = queue_of(pod("p"))
     queued = reject(queue)
     reject(queue, now_s=10.0)
-    assert (queued.error_count, queued.unschedulable_count, queued.backoff_until_s) == (2, 0, 12)
+    assert (queued.error_count, queued.unschedulable_count, queued.backoff_window_s) == (2, 0, 12)
     reject(queue, "NodeName", now_s=20.0)
-    assert (queued.error_count, queued.unschedulable_count, queued.backoff_until_s) == (0, 1, 21)
+    assert (queued.error_count, queued.unschedulable_count, queued.backoff_window_s) == (0, 1, 21)
     queue.on_event(NODE_ADD, None, None, 30.0)
     reject(queue, now_s=30.0)
-    assert (queued.error_count, queued.unschedulable_count, queued.backoff_until_s) == (1, 1, 31)
+    assert (queued.error_count, queued.unschedulable_count, queued.backoff_window_s) == (1, 1, 31)
     reject(queue, "NodeName", now_s=40.0)
-    assert (queued.error_count, queued.unschedulable_count, queued.backoff_until_s) == (0, 2, 42)
-
-
-@pytest.mark.parametrize(
-    ("rejecting", "pending", "events", "place"),
-    [
-        pytest.param({"Fit"}, set(), [], Place.UNSCHEDULABLE, id="no event"),
-        pytest.param({"Fit"}, set(), [NODE_LABEL], Place.UNSCHEDULABLE, id="an event nobody registered"),
-        pytest.param({"Fit"}, set(), [ASSIGNED_POD_ADD], Place.UNSCHEDULABLE, id="another plugin's event"),
-        pytest.param({"Fit"}, set(), [NODE_ADD], Place.UNSCHEDULABLE, id="the hint says skip"),
-        pytest.param(
-            {"Fit"}, set(), [NODE_ADD, ASSIGNED_POD_DELETE], Place.BACKOFF, id="the second event helps"
-        ),
-        pytest.param(
-            {"Fit"}, {"NodeName"}, [ASSIGNED_POD_DELETE], Place.BACKOFF, id="not the pending plugin's"
-        ),
-        pytest.param(
-            {"Fit"},
-            {"NodeName"},
-            [ASSIGNED_POD_DELETE, NODE_ADD],
-            Place.ACTIVE,
-            id="then the pending plugin's",
-        ),
-        pytest.param(set(), {"NodeName"}, [NODE_ADD], Place.ACTIVE, id="only a pending plugin"),
-        pytest.param(set(), set(), [], Place.BACKOFF, id="an error"),
-    ],
-)
-def test_events_since_the_pop_are_played_back_at_put_back(rejecting, pending, events, place):
-    queue = queue_of(pod("p"))
-    queue.on_event(ASSIGNED_POD_DELETE, None, None, 0.0)
-    queued = popped(queue)
-    for event in events:
-        queue.on_event(event, None, None, 0.0)
-    queue.put_back(queued, frozenset(rejecting), frozenset(pending), 0.0)
-    assert queued.place is place
+    assert (queued.error_count, queued.unschedulable_count, queued.backoff_window_s) == (0, 2, 42)
 
 
 def test_a_pod_whose_binding_failed_comes_back_for_a_retry_after_backoff():
     queue = queue_of(pod("p"))
     queued = popped(queue)
-    queue.done("p")
     assert queue.get("p") is None
     queued.pod = pod("p", labels={"new": "yes"})
-    queue.put_back(queued, frozenset(), frozenset(), 1.0)
-    assert queued.place is Place.BACKOFF
+    queue.put_back(queued, frozenset(), 1.0)
+    assert queued.sub_queue is SubQueue.BACKOFF
     assert popped(queue, 10.0).pod.labels == {"new": "yes"}
-
-
-def test_a_pod_that_is_queued_again_is_not_put_back_twice():
-    queue = queue_of(pod("p"))
-    stale = popped(queue)
-    queue.done("p")
-    queue.add(pod("p"), 1.0)
-    queue.put_back(stale, frozenset({"Fit"}), frozenset(), 2.0)
-    assert queue.depths() == {"active": 1, "backoff": 0, "unschedulable": 0, "gated": 0}
-    assert queue.unschedulable_by.total() == 0
 
 
 # Backoff
@@ -200,38 +160,26 @@ def test_a_pod_that_is_queued_again_is_not_put_back_twice():
 
 def test_with_no_active_pod_the_rejected_pod_whose_backoff_ends_first_is_popped_early():
     queue = queue_of(pod("low"), pod("high", priority=1), pod("later", priority=2), pod("error"))
-    for name in ("later", "later", "high", "low"):
-        queued = popped(queue)
-        assert queued.pod.name == name
-        queue.on_event(NODE_ADD, None, None, 0.0)
-        queue.put_back(queued, frozenset({"NodeName"}), frozenset(), 0.0)
-        if name == "later" and queued.attempts == 1:
-            queue.activate(["later"], 0.0)
-    reject(queue)
+    assert reject_and_requeue(queue).pod.name == "later"
+    assert reject_and_requeue(queue).pod.name == "high"
+    assert reject_and_requeue(queue).pod.name == "low"
+    assert reject(queue).pod.name == "error"
+    assert reject_and_requeue(queue).pod.name == "later"
     assert queue.depths()["backoff"] == 4
     assert drained(queue, 0.5) == ["high", "low", "later"]
-    assert queue.incoming["active", "PopFromBackoffQ"] == 3
+    assert queue.incoming["active", "PopFromBackoffQ"] == 4
 
 
-def test_a_pod_is_not_popped_early_where_the_setting_is_off():
-    queue = queue_of(pod("p"), pop_from_backoff=False)
-    queued = popped(queue)
-    queue.on_event(NODE_ADD, None, None, 0.3)
-    queue.put_back(queued, frozenset({"NodeName"}), frozenset(), 0.3)
-    assert queue.pop(1.2) is None
-    assert drained(queue, 1.3) == ["p"]
-
-
-@pytest.mark.parametrize(
-    ("pop_from_backoff", "can_pop"), [(True, True), (False, False)], ids=["early", "on time"]
-)
-def test_a_rejected_pod_that_backs_off_can_be_popped_where_early_pops_are_on(pop_from_backoff, can_pop):
-    queue = queue_of(pod("p"), pop_from_backoff=pop_from_backoff)
+def test_a_rejected_pod_that_backs_off_can_be_popped_and_one_with_an_error_cannot():
+    queue = queue_of(pod("p"))
     assert queue.can_pop()
     reject(queue, "NodeName")
     assert not queue.can_pop()
     queue.on_event(NODE_ADD, None, None, 0.0)
-    assert queue.can_pop() is can_pop
+    assert queue.can_pop()
+    reject(queue)
+    assert queue.depths()["backoff"] == 1
+    assert not queue.can_pop()
 
 
 def test_backoff_that_is_over_counts_as_an_arrival():
@@ -248,44 +196,29 @@ def test_backoff_that_is_over_counts_as_an_arrival():
 
 
 @pytest.mark.parametrize(
-    ("rejecting", "pending", "event", "new", "place"),
+    ("rejecting", "event", "new", "helps"),
     [
-        pytest.param({"NodeName"}, set(), NODE_ADD, None, Place.BACKOFF, id="no hint means queue"),
-        pytest.param({"Fit"}, set(), NODE_ADD, "helps", Place.BACKOFF, id="the hint says queue"),
-        pytest.param({"Fit"}, set(), NODE_ADD, "does not", Place.UNSCHEDULABLE, id="the hint says skip"),
-        pytest.param({"Fit"}, set(), NODE_LABEL, "helps", Place.UNSCHEDULABLE, id="nobody registered it"),
-        pytest.param(
-            {"Fit"}, set(), ASSIGNED_POD_ADD, "helps", Place.UNSCHEDULABLE, id="only another plugin did"
-        ),
-        pytest.param(
-            {"Fit", "Hinted"}, set(), ASSIGNED_POD_ADD, "helps", Place.BACKOFF, id="one of two rejecters"
-        ),
-        pytest.param(
-            {"NodeName"}, set(), NODE_TAINT, None, Place.BACKOFF, id="taints stand in for new nodes"
-        ),
-        pytest.param(set(), {"NodeName"}, NODE_ADD, None, Place.ACTIVE, id="a pending plugin skips backoff"),
-        pytest.param(
-            {"NodeName"}, {"Fit"}, NODE_ADD, "helps", Place.ACTIVE, id="pending outranks unschedulable"
-        ),
-        pytest.param(
-            {"NodeName"}, {"Fit"}, NODE_ADD, "does not", Place.BACKOFF, id="unless the pending one skips"
-        ),
+        pytest.param({"NodeName"}, NODE_ADD, None, True, id="no hint means queue"),
+        pytest.param({"Fit"}, NODE_ADD, "helps", True, id="the hint says queue"),
+        pytest.param({"Fit"}, NODE_ADD, "does not", False, id="the hint says skip"),
+        pytest.param({"Fit"}, NODE_LABEL, "helps", False, id="no plugin registered it"),
+        pytest.param({"Fit"}, ASSIGNED_POD_ADD, "helps", False, id="only another plugin did"),
+        pytest.param({"Fit", "Hinted"}, ASSIGNED_POD_ADD, "helps", True, id="one of two rejecting plugins"),
+        pytest.param({"NodeName"}, NODE_TAINT, None, True, id="taints stand in for new nodes"),
     ],
 )
-def test_an_event_moves_a_pod_by_the_hints_of_the_plugins_that_rejected_it(
-    rejecting, pending, event, new, place
-):
+def test_an_event_moves_a_pod_by_the_hints_of_the_plugins_that_rejected_it(rejecting, event, new, helps):
     queue = queue_of(pod("p"))
-    queued = reject(queue, *rejecting, pending=pending)
+    queued = reject(queue, *rejecting)
     queue.on_event(event, None, new, 0.0)
-    assert queued.place is place
+    assert queued.sub_queue is (SubQueue.BACKOFF if helps else SubQueue.UNSCHEDULABLE)
 
 
 def test_a_pod_whose_backoff_is_over_becomes_active_at_once():
     queue = queue_of(pod("p"))
     queued = reject(queue, "NodeName")
     queue.on_event(NODE_ADD, None, None, 2.0)
-    assert queued.place is Place.ACTIVE
+    assert queued.sub_queue is SubQueue.ACTIVE
     assert queue.incoming["active", "NodeAdd"] == 1
 
 
@@ -293,7 +226,7 @@ def test_a_move_can_be_restricted_to_some_pods():
     queue = queue_of(pod("low"), pod("high", priority=1))
     high, low = reject(queue, "NodeName"), reject(queue, "NodeName")
     queue.on_event(NODE_ADD, None, None, 9.0, only=lambda pod: pod.priority <= 0)
-    assert (high.place, low.place) == (Place.UNSCHEDULABLE, Place.ACTIVE)
+    assert (high.sub_queue, low.sub_queue) == (SubQueue.UNSCHEDULABLE, SubQueue.ACTIVE)
 
 
 def test_profiles_have_their_own_registrations():
@@ -302,10 +235,10 @@ def test_profiles_have_their_own_registrations():
     queue.add(pod("in-b", profile="b"), 0.0)
     in_a, in_b = reject(queue, "Fit"), reject(queue, "Fit")
     queue.on_event(NODE_ADD, None, None, 9.0)
-    assert (in_a.place, in_b.place) == (Place.ACTIVE, Place.UNSCHEDULABLE)
+    assert (in_a.sub_queue, in_b.sub_queue) == (SubQueue.ACTIVE, SubQueue.UNSCHEDULABLE)
 
 
-def test_an_event_costs_one_hint_per_kind_of_pod_that_it_may_concern():
+def test_an_event_costs_one_hint_per_set_of_labels_that_it_may_concern():
     asked = []
 
     def skip(pod, _old, _new):
@@ -326,7 +259,7 @@ def test_an_event_costs_one_hint_per_kind_of_pod_that_it_may_concern():
     assert asked == ["web-0", "db"]
 
 
-def test_a_hint_that_helps_one_pod_of_a_kind_helps_that_kind_alone():
+def test_a_hint_that_helps_pods_of_some_labels_helps_those_alone():
     def if_wanted(pod, _old, new):
         return Hint.QUEUE if pod.labels["app"] == new else Hint.SKIP
 
@@ -340,27 +273,28 @@ def test_a_hint_that_helps_one_pod_of_a_kind_helps_that_kind_alone():
     assert drained(queue, 9.0) == ["db-0", "db-1", "db-2"]
 
 
-def test_a_pods_own_change_does_not_speak_for_others_of_its_kind():
-    def if_own(pod, old, _new):
-        return Hint.QUEUE if old.uid == pod.uid else Hint.SKIP
+@pytest.mark.parametrize(
+    ("helps_itself", "moved"), [(True, ["b"]), (False, ["a", "c"])], ids=["only itself", "only others"]
+)
+def test_the_answer_about_a_pods_own_change_does_not_hold_for_pods_like_it(helps_itself, moved):
+    def hint(pod, old, _new):
+        return Hint.QUEUE if (old.uid == pod.uid) is helps_itself else Hint.SKIP
 
     queue = queue_of(
         *(pod(name) for name in "abc"),
-        registrations={"Affinity": [Registration(Resource.POD, Action.DELETE, if_own)]},
+        registrations={"Affinity": [Registration(Resource.POD, Action.DELETE, hint)]},
     )
     for _ in range(3):
         reject(queue, "Affinity")
     queue.on_event(ASSIGNED_POD_DELETE, pod("b"), None, 9.0)
-    assert drained(queue, 9.0) == ["b"]
-    queue.on_event(ASSIGNED_POD_DELETE, pod("a"), None, 9.0)
-    assert drained(queue, 9.0) == ["a"]
+    assert drained(queue, 9.0) == moved
 
 
-def test_pods_of_one_spec_that_different_plugins_rejected_are_told_apart():
+def test_pods_of_one_spec_that_different_plugins_rejected_are_asked_about_apart():
     queue = queue_of(pod("a"), pod("b"))
     a, b = reject(queue, "Fit"), reject(queue, "Fit", "NodeName")
     queue.on_event(NODE_ADD, None, None, 9.0)
-    assert (a.place, b.place) == (Place.UNSCHEDULABLE, Place.ACTIVE)
+    assert (a.sub_queue, b.sub_queue) == (SubQueue.UNSCHEDULABLE, SubQueue.ACTIVE)
 
 
 # Gates
@@ -385,11 +319,11 @@ def test_a_gated_pod_is_not_tried_until_its_last_gate_is_gone():
 def test_a_gated_pod_counts_as_rejected_by_its_gating_plugin_until_it_is_popped():
     old = pod("p", gates=["a"])
     queue = queue_of(old)
-    assert queue.unschedulable_by["SchedulingGates", PROFILE] == 1
+    assert queue.unschedulable_by_plugin["SchedulingGates", PROFILE] == 1
     queue.update(old, pod("p"), 1.0)
-    assert queue.unschedulable_by["SchedulingGates", PROFILE] == 1
+    assert queue.unschedulable_by_plugin["SchedulingGates", PROFILE] == 1
     popped(queue, 1.0)
-    assert queue.unschedulable_by["SchedulingGates", PROFILE] == 0
+    assert queue.unschedulable_by_plugin["SchedulingGates", PROFILE] == 0
 
 
 def test_a_gated_pod_is_left_alone_by_timeouts_and_other_plugins_events():
@@ -397,9 +331,8 @@ def test_a_gated_pod_is_left_alone_by_timeouts_and_other_plugins_events():
     queue.on_event(NODE_ADD, None, "helps", 1.0)
     queue.flush(10_000.0)
     assert queue.next_wake_s(0.0) is None
-    queue.activate(["p"], 10_000.0)
     assert queue.depths() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
-    assert queue.unschedulable_by["SchedulingGates", PROFILE] == 1
+    assert queue.unschedulable_by_plugin["SchedulingGates", PROFILE] == 1
     assert queue.incoming.total() == 1
 
 
@@ -414,31 +347,24 @@ def test_a_rejected_pod_that_a_check_now_stops_is_gated_when_it_would_move():
     queued = reject(queue, "NodeName")
     preempting.add("p")
     queue.on_event(NODE_ADD, None, None, 0.0)
-    assert (queued.place, queued.gating_plugin) == (Place.GATED, "Preemption")
-    assert queued.rejecting == {"NodeName", "Preemption"}
+    assert (queued.sub_queue, queued.gating_plugin) == (SubQueue.GATED, "Preemption")
+    assert queued.unschedulable_plugins == {"NodeName", "Preemption"}
     preempting.clear()
     queue.on_event(NODE_ADD, None, None, 5.0)
-    assert queued.place is Place.GATED
+    assert queued.sub_queue is SubQueue.GATED
     queue.on_event(ASSIGNED_POD_DELETE, None, None, 5.0)
-    assert (queued.place, queued.gating_plugin) == (Place.ACTIVE, "")
+    assert (queued.sub_queue, queued.gating_plugin) == (SubQueue.ACTIVE, "")
 
 
-@pytest.mark.parametrize(
-    ("pop_from_backoff", "place"),
-    [
-        pytest.param(True, Place.ACTIVE, id="checked on entering backoff, from where it may be popped"),
-        pytest.param(False, Place.GATED, id="checked on leaving backoff"),
-    ],
-)
-def test_a_pod_is_checked_once_between_put_back_and_pop(pop_from_backoff, place):
+def test_a_pod_is_checked_on_entering_backoff_and_not_on_leaving_it():
     gated = set()
     check = PreEnqueueCheck("Preemption", lambda pod: pod.name not in gated)
-    queue = PodQueue({PROFILE: {}}, pre_enqueue={PROFILE: [check]}, pop_from_backoff=pop_from_backoff)
+    queue = PodQueue({PROFILE: {}}, pre_enqueue={PROFILE: [check]})
     queue.add(pod("p"), 0.0)
     queued = reject(queue)
     gated.add("p")
     queue.flush(60.0)
-    assert queued.place is place
+    assert queued.sub_queue is SubQueue.ACTIVE
 
 
 def test_the_plugin_that_gated_a_pod_is_asked_first():
@@ -452,20 +378,20 @@ def test_the_plugin_that_gated_a_pod_is_asked_first():
         return PreEnqueueCheck(name, ask)
 
     queue = PodQueue(
-        {PROFILE: {}}, pre_enqueue={PROFILE: [check("A", passes=True), check("B", passes=False)]}
+        {PROFILE: {"B": [Registration(Resource.NODE, Action.ADD)]}},
+        pre_enqueue={PROFILE: [check("A", passes=True), check("B", passes=False)]},
     )
     queue.add(pod("p"), 0.0)
-    queue.activate(["p"], 0.0)
+    queue.on_event(NODE_ADD, None, None, 0.0)
     assert asked == ["A", "B", "B"]
 
 
 def test_a_pod_with_an_error_is_gated_instead_of_backing_off():
-    old, new = pod("p"), pod("p", gates=["a"])
-    queue = queue_of(old)
+    queue = queue_of(pod("p"))
     queued = popped(queue)
-    queue.update(old, new, 0.0)
-    queue.put_back(queued, frozenset(), frozenset(), 0.0)
-    assert queued.place is Place.GATED
+    queued.pod = pod("p", gates=["a"])
+    queue.put_back(queued, frozenset(), 0.0)
+    assert queued.sub_queue is SubQueue.GATED
 
 
 # Timeout of unschedulable pods
@@ -476,10 +402,10 @@ def test_a_pod_unschedulable_for_more_than_five_minutes_is_tried_again():
     queued = reject(queue, "NodeName", now_s=10.0)
     queue.flush(300.0)
     queue.flush(329.9)
-    assert queued.place is Place.UNSCHEDULABLE
+    assert queued.sub_queue is SubQueue.UNSCHEDULABLE
     assert queue.next_wake_s(100.0) == 330.0
     queue.flush(330.0)
-    assert (queued.place, queued.after_flush) == (Place.ACTIVE, True)
+    assert (queued.sub_queue, queued.after_flush) == (SubQueue.ACTIVE, True)
     assert queue.incoming["active", "UnschedulableTimeout"] == 1
 
 
@@ -487,7 +413,7 @@ def test_exactly_five_minutes_are_not_more_than_five_minutes():
     queue = queue_of(pod("p"))
     queued = reject(queue, "NodeName", now_s=30.0)
     queue.flush(330.0)
-    assert queued.place is Place.UNSCHEDULABLE
+    assert queued.sub_queue is SubQueue.UNSCHEDULABLE
     assert queue.next_wake_s(330.0) == 360.0
 
 
@@ -496,7 +422,7 @@ def test_only_the_attempt_right_after_the_timeout_is_after_flush():
     queued = reject(queue, "NodeName")
     queue.flush(330.0)
     assert popped(queue, 330.0).after_flush
-    queue.put_back(queued, frozenset({"NodeName"}), frozenset(), 330.0)
+    queue.put_back(queued, frozenset({"NodeName"}), 330.0)
     queue.on_event(NODE_ADD, None, None, 400.0)
     assert not popped(queue, 400.0).after_flush
 
@@ -514,7 +440,7 @@ def test_an_update_while_backing_off_keeps_the_backoff():
     queue = queue_of(pod("p"))
     queued = reject(queue)
     queue.update(pod("p"), pod("p", labels={"a": "b"}), 0.5)
-    assert (queued.place, queued.pod.labels) == (Place.BACKOFF, {"a": "b"})
+    assert (queued.sub_queue, queued.pod.labels) == (SubQueue.BACKOFF, {"a": "b"})
     assert queue.pop(1.9) is None
     assert drained(queue, 2.0) == ["p"]
 
@@ -522,24 +448,24 @@ def test_an_update_while_backing_off_keeps_the_backoff():
 @pytest.mark.parametrize(
     ("plugin", "new", "place"),
     [
-        pytest.param("Tolerations", pod("p", tolerations=["t"]), Place.BACKOFF, id="helps"),
-        pytest.param("Tolerations", pod("p", labels={"a": "b"}), Place.UNSCHEDULABLE, id="another change"),
-        pytest.param("NodeName", pod("p", tolerations=["t"]), Place.UNSCHEDULABLE, id="another plugin"),
-        pytest.param("Tolerations", pod("p", priority=9), Place.UNSCHEDULABLE, id="nothing specific"),
+        pytest.param("Tolerations", pod("p", tolerations=["t"]), SubQueue.BACKOFF, id="helps"),
+        pytest.param("Tolerations", pod("p", labels={"a": "b"}), SubQueue.UNSCHEDULABLE, id="another change"),
+        pytest.param("NodeName", pod("p", tolerations=["t"]), SubQueue.UNSCHEDULABLE, id="another plugin"),
+        pytest.param("Tolerations", pod("p", priority=9), SubQueue.UNSCHEDULABLE, id="nothing specific"),
     ],
 )
 def test_an_update_of_a_rejected_pod_moves_it_if_it_helps(plugin, new, place):
     queue = queue_of(pod("p"))
     queued = reject(queue, plugin)
     queue.update(pod("p"), new, 0.0)
-    assert (queued.place, queued.pod) == (place, new)
+    assert (queued.sub_queue, queued.pod) == (place, new)
 
 
 def test_one_helpful_change_among_several_is_enough():
     queue = queue_of(pod("p"))
     queued = reject(queue, "Tolerations")
     queue.update(pod("p"), pod("p", labels={"a": "b"}, tolerations=["t"]), 0.0)
-    assert queued.place is Place.BACKOFF
+    assert queued.sub_queue is SubQueue.BACKOFF
     assert queue.incoming["backoff", "UnschedulablePodUpdatePodToleration"] == 1
 
 
@@ -548,17 +474,7 @@ def test_an_updated_pod_is_found_by_events_under_its_new_labels():
     changed, other = reject(queue, "NodeName"), reject(queue, "NodeName")
     queue.update(pod("p"), pod("p", labels={"a": "b"}), 0.0)
     queue.on_event(NODE_ADD, None, None, 9.0)
-    assert (changed.place, other.place) == (Place.ACTIVE, Place.ACTIVE)
-
-
-def test_an_update_in_flight_is_played_back_and_kept():
-    queue = queue_of(pod("p"))
-    queued = popped(queue)
-    new = pod("p", tolerations=["t"])
-    queue.update(pod("p"), new, 0.0)
-    assert queue.depths() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
-    queue.put_back(queued, frozenset({"Tolerations"}), frozenset(), 0.0)
-    assert (queued.place, queued.pod) == (Place.BACKOFF, new)
+    assert (changed.sub_queue, other.sub_queue) == (SubQueue.ACTIVE, SubQueue.ACTIVE)
 
 
 def test_an_update_of_an_unknown_pod_adds_it():
@@ -567,43 +483,28 @@ def test_an_update_of_an_unknown_pod_adds_it():
     assert queue.incoming == {("active", "UnschedulablePodUpdate"): 1}
 
 
-def test_adding_a_known_pod_updates_it():
-    queue = queue_of(pod("p"))
-    queue.add(pod("p", priority=7), 1.0)
-    assert queue.depths()["active"] == 1
-    assert popped(queue).pod.priority == 7
-
-
 # Deletion
 
 
-@pytest.mark.parametrize("place", [Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED])
-def test_a_deleted_pod_is_nowhere_and_counted_nowhere(place):
-    queue = queue_of(pod("p", gates=["a"] if place is Place.GATED else []))
-    if place is Place.BACKOFF:
-        queued = popped(queue)
-        queue.on_event(NODE_ADD, None, None, 0.0)
-        queue.put_back(queued, frozenset({"NodeName"}), frozenset(), 0.0)
-    elif place is Place.UNSCHEDULABLE:
+@pytest.mark.parametrize(
+    "sub_queue", [SubQueue.ACTIVE, SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE, SubQueue.GATED]
+)
+def test_a_deleted_pod_is_in_no_sub_queue_and_in_no_count(sub_queue):
+    queue = queue_of(pod("p", gates=["a"] if sub_queue is SubQueue.GATED else []))
+    if sub_queue is SubQueue.BACKOFF:
+        reject_and_requeue(queue)
+    elif sub_queue is SubQueue.UNSCHEDULABLE:
         reject(queue, "NodeName")
-    known = queue.get("p")
-    assert known is not None
-    assert known.place is place
+    queued = queue.get("p")
+    assert queued is not None
+    assert queued.sub_queue is sub_queue
     queue.delete("p")
+    assert queued.sub_queue is SubQueue.NONE
     assert queue.get("p") is None
     assert set(queue.depths().values()) == {0}
-    assert queue.unschedulable_by.total() == 0
+    assert queue.unschedulable_by_plugin.total() == 0
     assert queue.next_wake_s(0.0) is None
     assert queue.pop(1000.0) is None
-
-
-def test_a_pod_deleted_in_flight_does_not_come_back():
-    queue = queue_of(pod("p"))
-    queued = popped(queue)
-    queue.delete("p")
-    queue.put_back(queued, frozenset({"NodeName"}), frozenset(), 0.0)
-    assert queue.get("p") is None
-    assert queue.unschedulable_by.total() == 0
 
 
 def test_deleting_an_unknown_pod_changes_nothing():
@@ -612,41 +513,19 @@ def test_deleting_an_unknown_pod_changes_nothing():
     assert drained(queue) == ["p"]
 
 
-# Activation
-
-
-def test_activating_skips_backoff_and_the_wait_for_events():
-    queue = queue_of(pod("a"), pod("b"), pod("c"))
-    reject(queue, "NodeName")
-    reject(queue)
-    queue.activate(["a", "b", "c", "unknown"], 0.0)
-    assert queue.depths() == {"active": 3, "backoff": 0, "unschedulable": 0, "gated": 0}
-    assert queue.incoming["active", "ForceActivate"] == 2
-
-
-def test_activating_a_pod_in_flight_makes_it_back_off_instead_of_waiting_for_events():
-    queue = queue_of(pod("a"), pod("b"))
-    a, b = popped(queue), popped(queue)
-    queue.activate(["a"], 0.0)
-    queue.put_back(a, frozenset({"NodeName"}), frozenset(), 0.0)
-    queue.put_back(b, frozenset({"NodeName"}), frozenset(), 0.0)
-    assert (a.place, b.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
-
-
 # Waking
 
 
 def test_the_next_wake_is_the_earliest_end_of_a_backoff():
-    queue = queue_of(pod("rejected"), pod("error"))
+    queue = queue_of(pod("rejected"))
     assert queue.next_wake_s(0.0) is None
-    rejected, error = popped(queue), popped(queue)
-    queue.on_event(NODE_ADD, None, None, 0.0)
-    queue.put_back(rejected, frozenset({"NodeName"}), frozenset(), 0.0)
-    queue.put_back(error, frozenset(), frozenset(), 3.0)
+    reject_and_requeue(queue)
+    queue.add(pod("error"), 0.0)
+    reject(queue, now_s=1.9)
     assert queue.next_wake_s(0.0) == 2.0
     assert queue.next_wake_s(2.5) == 2.5
     queue.flush(2.5)
-    assert queue.next_wake_s(2.5) == 5.0
+    assert queue.next_wake_s(2.5) == 3.0
 
 
 # Counts
@@ -667,20 +546,16 @@ def test_arrivals_are_counted_by_queue_and_cause():
 
 def test_each_rejecting_plugin_counts_a_pod_from_put_back_to_pop():
     queue = queue_of(pod("p"))
-    reject(queue, "NodeName", "Fit", pending=["Hinted"])
-    assert dict(queue.unschedulable_by) == {
-        ("NodeName", PROFILE): 1,
-        ("Fit", PROFILE): 1,
-        ("Hinted", PROFILE): 1,
-    }
+    reject(queue, "NodeName", "Fit")
+    assert queue.unschedulable_by_plugin == {("NodeName", PROFILE): 1, ("Fit", PROFILE): 1}
     queue.on_event(NODE_ADD, None, None, 9.0)
-    assert queue.unschedulable_by.total() == 3
+    assert queue.unschedulable_by_plugin.total() == 2
     popped(queue, 9.0)
-    assert queue.unschedulable_by.total() == 0
+    assert queue.unschedulable_by_plugin.total() == 0
 
 
 def _asked_of(reads_labels):
-    """What a hint is asked about, by the names of pods: three of one spec, each with a label of its own."""
+    """Return the names of the pods that a hint is asked about, of three pods that differ in one label."""
     asked = []
 
     def skip(pod, _old, _new):

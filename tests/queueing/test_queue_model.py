@@ -1,12 +1,13 @@
 """
-The queue against a model that keeps every pod in one list and recomputes everything.
+The queue against a slow reference that keeps every pod in one list and recomputes everything.
 
-Safety: a pod that was added and is neither deleted nor done is in exactly one place, the place the model says; pods
-are popped in the model's order; counts equal a recount.
+A pod that was added and neither popped nor deleted is in the sub-queue that the reference says; pods are popped in the
+reference's order; counts equal a recount.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil, floor, inf
 
 import hypothesis.strategies as st
@@ -14,6 +15,7 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from scheduler.framework.events import (
+    ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     Action,
@@ -29,8 +31,22 @@ from scheduler.queueing.queued_pod import QueuedPod
 from tests.queueing.build import pod
 
 PROFILE = "default-scheduler"
-ALWAYS, HINTED, TOLERATIONS = "Always", "Hinted", "Tolerations"
-PLUGINS = st.frozensets(st.sampled_from([ALWAYS, HINTED, TOLERATIONS]))
+ALWAYS, HINTED, TOLERATIONS, LABELS = "Always", "Hinted", "Tolerations", "Labels"
+PLUGINS = st.sampled_from(
+    [
+        frozenset(names)
+        for names in ((), (LABELS,), (LABELS,), (LABELS, HINTED), (ALWAYS, TOLERATIONS), (HINTED,))
+    ]
+)
+
+
+def resembles(waiting: Pod, _old: object, new: object) -> Hint:
+    """A hint that reads labels, and tells a pod's own change from that of another pod."""
+    assert isinstance(new, Pod)
+    is_own = new.uid == waiting.uid
+    return Hint.QUEUE if (new.labels == waiting.labels) != is_own else Hint.SKIP
+
+
 REGISTRATIONS = {
     ALWAYS: [Registration(Resource.NODE, Action.ADD)],
     HINTED: [
@@ -38,6 +54,7 @@ REGISTRATIONS = {
         Registration(Resource.POD, Action.DELETE),
     ],
     TOLERATIONS: [Registration(Resource.POD, Action.UPDATE_POD_TOLERATION)],
+    LABELS: [Registration(Resource.POD, Action.ADD, resembles)],
     "SchedulingGates": [Registration(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)],
 }
 EVENTS = {
@@ -50,213 +67,174 @@ EVENTS = {
 CHANGES = st.tuples(st.sampled_from(sorted(EVENTS)), st.booleans())
 
 
-def helps(plugin: str, label: str, new: object) -> bool:
-    """REGISTRATIONS as prose."""
+def helps(plugin: str, label: str, waiting: Pod, new: object) -> bool:
+    """Return what REGISTRATIONS say, spelled out by event label."""
     return {
         ALWAYS: label in ("NodeAdd", "NodeUpdateNodeTaint"),
         HINTED: (label.startswith("Node") and bool(new)) or label == "AssignedPodDelete",
         TOLERATIONS: label == "UnschedulablePodUpdatePodToleration",
+        LABELS: label == "AssignedPodAdd" and resembles(waiting, None, new) is Hint.QUEUE,
         "SchedulingGates": label == "UnschedulablePodUpdatePodSchedulingGatesEliminated",
     }[plugin]
 
 
 @dataclass(eq=False)
-class ModelPod:
-    """A pod and everything that was ever decided about it."""
+class ReferencePod:
+    """A pod with the history of its attempts."""
 
     pod: Pod
     timestamp_s: float
     arrival: int
-    place: str = "new"
-    failures_in_error: int = 0
+    sub_queue: str = "none"
+    errors: int = 0
     rejections: int = 0
     rejecting: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    missed: list[tuple[str, object, str | None]] = field(default_factory=list)
-    deleted: bool = False
 
-    @property
-    def rejecters(self) -> frozenset[str]:
-        return self.rejecting | self.pending
-
-    def answer(self, label: str, new: object, meant_for: str | None) -> str:
-        if not self.rejecters or meant_for == self.pod.uid:
-            return "backoff"
-        if meant_for is not None:
-            return "skip"
-        if any(helps(plugin, label, new) for plugin in self.pending):
-            return "active"
-        return "backoff" if any(helps(plugin, label, new) for plugin in self.rejecting) else "skip"
+    def is_helped(self, label: str, new: object) -> bool:
+        return any(helps(plugin, label, self.pod, new) for plugin in self.rejecting)
 
 
 class QueueModel(RuleBasedStateMachine):
-    """Random stories told to both."""
+    """Random calls to both."""
 
     uids = Bundle("uids")
-    flying = Bundle("flying")
+    binding = Bundle("binding")
 
-    @initialize(pop_early=st.booleans())
-    def start(self, pop_early):
-        self.pop_early = pop_early
+    @initialize()
+    def start(self):
         self.queue = PodQueue(
             {PROFILE: REGISTRATIONS},
             pre_enqueue={PROFILE: [PreEnqueueCheck("SchedulingGates", lambda pod: not pod.gates)]},
-            pop_from_backoff=pop_early,
         )
         self.now_s = 1000.0
-        self.pods: list[ModelPod] = []
+        self.pods: list[ReferencePod] = []
         self.n_arrivals = 0
         self.n_added = 0
         self.last_flush_s = 1000.0
 
-    # The model's own mechanics
+    # The reference
 
-    def known(self, uid: str) -> ModelPod | None:
+    def known(self, uid: str) -> ReferencePod | None:
         return next((each for each in self.pods if each.pod.uid == uid), None)
 
-    def at(self, *places: str) -> list[ModelPod]:
-        return [each for each in self.pods if each.place in places]
+    def at(self, *sub_queues: str) -> list[ReferencePod]:
+        return [each for each in self.pods if each.sub_queue in sub_queues]
 
-    def stamp(self, each: ModelPod) -> None:
+    def stamp(self, each: ReferencePod) -> None:
         self.n_arrivals += 1
         each.timestamp_s, each.arrival = self.now_s, self.n_arrivals
 
-    def expiry_s(self, each: ModelPod) -> float:
-        failures = each.failures_in_error or each.rejections
-        if not failures:
-            return -inf
-        exact = each.timestamp_s + [1, 2, 4, 8, 10][min(failures, 5) - 1]
-        return floor(exact) if self.pop_early else exact
+    def window_s(self, each: ReferencePod) -> float:
+        failures = each.errors or each.rejections
+        return floor(each.timestamp_s + [1, 2, 4, 8, 10][min(failures, 5) - 1]) if failures else -inf
 
-    def backs_off(self, each: ModelPod) -> bool:
-        expiry_s = self.expiry_s(each)
-        return expiry_s >= floor(self.now_s) if self.pop_early else expiry_s > self.now_s
-
-    def send(self, each: ModelPod, answer: str) -> None:
-        if answer == "skip":
-            return
-        to = "backoff" if answer == "backoff" and self.backs_off(each) else "active"
-        checked = self.pop_early or to == "active"
-        if checked and not (self.pop_early and each.place == "backoff") and each.pod.gates:
+    def send(self, each: ReferencePod, to: str) -> None:
+        if each.sub_queue != "backoff" and each.pod.gates:
             each.rejecting |= {"SchedulingGates"}
             to = "gated"
-        each.place = to
+        each.sub_queue = to
+
+    def requeue(self, each: ReferencePod) -> None:
+        self.send(each, "backoff" if self.window_s(each) >= floor(self.now_s) else "active")
 
     def complete_backoffs(self) -> None:
         for each in self.at("backoff"):
-            if not self.backs_off(each):
+            if self.window_s(each) < floor(self.now_s):
                 self.send(each, "active")
 
-    def record(self, label: str, new: object, meant_for: str | None = None) -> None:
-        for each in self.at("in-flight"):
-            each.missed.append((label, new, meant_for))
-
-    # Stories
+    # Calls
 
     @rule(seconds=st.sampled_from([0.2, 0.5, 1.0, 1.7, 5.0, 310.0]))
     def time_passes(self, seconds):
         self.now_s += seconds
 
-    @rule(target=uids, priority=st.sampled_from([0, 0, 5]), gates=st.sampled_from([[], [], ["a", "b"]]))
-    def add(self, priority, gates):
+    @rule(
+        target=uids,
+        priority=st.sampled_from([0, 0, 5]),
+        gates=st.sampled_from([[], [], ["a", "b"]]),
+        labels=st.sampled_from([{}, {"c": "d"}]),
+    )
+    def add(self, priority, gates, labels):
         self.n_added += 1
-        added = pod(f"p{self.n_added}", priority=priority, gates=gates)
+        added = pod(f"p{self.n_added}", priority=priority, gates=gates, labels=labels)
         self.queue.add(added, self.now_s)
-        each = ModelPod(added, self.now_s, 0)
+        each = ReferencePod(added, self.now_s, 0)
         self.stamp(each)
         self.send(each, "active")
         self.pods.append(each)
         return added.uid
 
-    @rule(target=flying)
-    def pop(self):
+    @rule(rejecting=PLUGINS)
+    def fail(self, rejecting):
+        if popped := self.popped():
+            self.put_back(*popped, rejecting)
+
+    @rule(target=binding)
+    def place(self):
         return self.popped() or multiple()
 
-    @rule(rejecting=PLUGINS, pending=st.just(frozenset()) | PLUGINS, meanwhile=st.lists(CHANGES, max_size=2))
-    def fail(self, rejecting, pending, meanwhile):
-        if queued := self.popped():
-            for label, new in meanwhile:
-                self.event((label, new))
-            self.put_back(queued, rejecting, pending)
+    @rule(popped=consumes(binding), changed=st.booleans())
+    def fail_binding(self, popped, changed):
+        queued, each = popped
+        if changed:
+            queued.pod = each.pod = pod(queued.uid, priority=9, gates=["c"])
+        self.put_back(queued, each, frozenset())
 
-    def popped(self) -> QueuedPod | None:
+    def popped(self) -> tuple[QueuedPod, ReferencePod] | None:
         self.complete_backoffs()
 
-        def active_order(each: ModelPod) -> tuple[float, ...]:
+        def active_order(each: ReferencePod) -> tuple[float, ...]:
             return (-each.pod.priority, each.timestamp_s, each.arrival)
 
         expected = min(self.at("active"), key=active_order, default=None)
-        if expected is None and self.pop_early:
-            rejected = [each for each in self.at("backoff") if each.rejecters]
+        if expected is None:
+            rejected = [each for each in self.at("backoff") if each.rejecting]
             expected = min(
-                rejected, key=lambda each: (self.expiry_s(each), *active_order(each)), default=None
+                rejected, key=lambda each: (self.window_s(each), *active_order(each)), default=None
             )
         queued = self.queue.pop(self.now_s)
         assert (queued and queued.uid) == (expected and expected.pod.uid)
         if queued is None or expected is None:
             return None
-        expected.place = "in-flight"
-        expected.rejecting = expected.pending = frozenset()
-        expected.missed = []
-        return queued
+        self.pods.remove(expected)
+        return queued, expected
 
-    @rule(queued=consumes(flying), rejecting=PLUGINS, pending=st.just(frozenset()) | PLUGINS)
-    def comes_back(self, queued, rejecting, pending):
-        self.put_back(queued, rejecting, pending)
-
-    def put_back(self, queued: QueuedPod, rejecting: frozenset[str], pending: frozenset[str]) -> None:
-        self.queue.put_back(queued, rejecting, pending, self.now_s)
-        each = self.known(queued.uid)
-        assert each is not None
-        if each.deleted:
-            self.pods.remove(each)
-            return
-        each.rejecting, each.pending = rejecting, pending
-        each.failures_in_error = 0 if each.rejecters else each.failures_in_error + 1
-        each.rejections += bool(each.rejecters)
+    def put_back(self, queued: QueuedPod, each: ReferencePod, rejecting: frozenset[str]) -> None:
+        self.queue.put_back(queued, rejecting, self.now_s)
+        each.rejecting = rejecting
+        each.errors = 0 if rejecting else each.errors + 1
+        each.rejections += bool(rejecting)
         self.stamp(each)
-        answers = {each.answer(*event) for event in each.missed}
-        if not each.rejecters:
-            answers = {"backoff"}
-        each.place = "unschedulable"
-        self.send(each, next((a for a in ("active", "backoff") if a in answers), "skip"))
-
-    @rule(queued=consumes(flying))
-    def done(self, queued: QueuedPod):
-        self.queue.done(queued.uid)
-        each = self.known(queued.uid)
-        assert each is not None
-        self.pods.remove(each)
-
-    @rule(queued=consumes(flying))
-    def binding_fails(self, queued: QueuedPod):
-        self.queue.done(queued.uid)
-        each = self.known(queued.uid)
-        assert each is not None
-        if each.deleted:
-            self.pods.remove(each)
-            return
-        self.queue.put_back(queued, frozenset(), frozenset(), self.now_s)
-        each.failures_in_error += 1
-        self.stamp(each)
-        self.send(each, "backoff")
+        self.pods.append(each)
+        each.sub_queue = "unschedulable"
+        if not rejecting:
+            self.requeue(each)
 
     @rule(uid=uids)
     def delete(self, uid):
         self.queue.delete(uid)
         each = self.known(uid)
-        if each and each.place == "in-flight":
-            each.deleted = True
-        elif each:
+        if each:
             self.pods.remove(each)
 
     @rule(change=CHANGES)
     def event(self, change):
         label, new = change
-        self.queue.on_event(EVENTS[label], None, new, self.now_s)
+        self.on_event(EVENTS[label], new, lambda _: True)
+
+    @rule(number=st.integers(0, 3), same_labels=st.booleans(), max_priority=st.sampled_from([0, 9]))
+    def assign(self, number, same_labels, max_priority):
+        """Tell the queue of an assigned pod that is, or resembles, a waiting pod."""
+        waiting = [each.pod for each in self.at("unschedulable")]
+        uid = waiting[number].uid if number < len(waiting) else "stranger"
+        labels = waiting[-1].labels if waiting and same_labels else {"c": "d"}
+        self.on_event(ASSIGNED_POD_ADD, pod(uid, labels=labels), lambda pod: pod.priority <= max_priority)
+
+    def on_event(self, event: ClusterEvent, new: object, only: Callable[[Pod], bool]) -> None:
+        self.queue.on_event(event, None, new, self.now_s, only=only)
         for each in self.at("unschedulable"):
-            self.send(each, each.answer(label, new, None))
-        self.record(label, new)
+            if each.is_helped(event.label, new) and only(each.pod):
+                self.requeue(each)
 
     @rule(
         uid=uids,
@@ -264,7 +242,7 @@ class QueueModel(RuleBasedStateMachine):
     )
     def update(self, uid, change):
         each = self.known(uid)
-        if each is None or each.deleted:
+        if each is None:
             return
         old = each.pod
         new = pod(
@@ -284,19 +262,8 @@ class QueueModel(RuleBasedStateMachine):
         if change == "tolerations":
             actions.append("UpdatePodToleration")
         for label in [f"UnschedulablePod{action}" for action in actions or ["Update"]]:
-            if each.place in ("unschedulable", "gated"):
-                self.send(each, each.answer(label, new, None))
-            elif each.place == "in-flight":
-                self.record(label, new)
-
-    @rule(uid=uids)
-    def activate(self, uid):
-        self.queue.activate([uid], self.now_s)
-        each = self.known(uid)
-        if each and each.place == "in-flight":
-            self.record("ForceActivate", None, uid)
-        elif each and each.place != "active":
-            self.send(each, "active")
+            if each.sub_queue in ("unschedulable", "gated") and each.is_helped(label, new):
+                self.requeue(each)
 
     @rule()
     def flush(self):
@@ -305,32 +272,31 @@ class QueueModel(RuleBasedStateMachine):
         if floor(self.now_s / 30) > floor(self.last_flush_s / 30):
             for each in self.at("unschedulable"):
                 if self.now_s > each.timestamp_s + 300:
-                    self.send(each, "backoff")
+                    self.requeue(each)
         self.last_flush_s = self.now_s
 
-    # Safety
+    # What must hold
 
     @invariant()
-    def every_pod_is_where_the_model_says(self):
+    def every_pod_is_where_the_reference_says(self):
         for each in self.pods:
             queued = self.queue.get(each.pod.uid)
             assert queued is not None
-            assert (queued.place.value, queued.pod) == (each.place, each.pod)
-        places = Counter(each.place for each in self.pods)
+            assert (queued.sub_queue.value, queued.pod) == (each.sub_queue, each.pod)
+        assert len(list(self.queue.pods())) == len(self.pods)
+        counts = Counter(each.sub_queue for each in self.pods)
         depths = self.queue.depths()
-        assert depths == {queue: places[queue] for queue in depths}
+        assert depths == {sub_queue: counts[sub_queue] for sub_queue in depths}
 
     @invariant()
     def rejections_equal_a_recount(self):
-        recount = Counter((plugin, PROFILE) for each in self.pods for plugin in each.rejecters)
-        assert +self.queue.unschedulable_by == recount
-        assert min(self.queue.unschedulable_by.values(), default=0) >= 0
+        recount = Counter((plugin, PROFILE) for each in self.pods for plugin in each.rejecting)
+        assert +self.queue.unschedulable_by_plugin == recount
+        assert min(self.queue.unschedulable_by_plugin.values(), default=0) >= 0
 
     @invariant()
     def the_queue_wakes_when_something_is_due(self):
-        wakes = [
-            self.expiry_s(each) + 1 if self.pop_early else self.expiry_s(each) for each in self.at("backoff")
-        ]
+        wakes = [self.window_s(each) + 1 for each in self.at("backoff")]
         # A pod 300 s after its attempt waits for the next multiple of 30 s, strictly after that.
         wakes += [
             ceil(overdue_s / 30) * 30 if overdue_s % 30 else overdue_s + 30

@@ -12,7 +12,7 @@ import pytest
 from scheduler.model.instructions import Attempted, Bind, Instruction
 from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone
-from scheduler.queueing.steps import STEPS_AT_ONCE
+from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.upkeep import spare_old_objects
@@ -179,13 +179,13 @@ async def test_binds_are_ordered_that_a_row_decided_before_thousands_of_pods_wok
         bench.driver.cycle()
 
     def wake_all_behind_the_first() -> None:
-        if bench.driver.machine.n_binding == 1 and not bench.driver.machine.is_behind:
+        if bench.driver.machine.n_binding == 1 and not bench.driver.machine.has_backlog:
             bench.driver.node("larger", allocatable={"cpu": "65"})
 
     bench.on_asked = wake_all_behind_the_first
     running = asyncio.create_task(bench.loop.run())
     await asyncio.sleep(0)
-    assert bench.driver.machine.is_behind
+    assert bench.driver.machine.has_backlog
     assert bench.kept.bound() == ["a"]
     bench.loop.stop(0.0)
     await running
@@ -302,7 +302,7 @@ async def test_an_event_that_wakes_thousands_of_pods_leaves_others_their_turn() 
         await asyncio.sleep(0)
     steps = sorted(set(awake))
     assert len(steps) >= 8
-    assert max(after - before for before, after in pairwise(steps)) <= STEPS_AT_ONCE
+    assert max(after - before for before, after in pairwise(steps)) <= UNITS_PER_STEP
     assert bench.kept.bound() == ["p1999"]
     bench.loop.stop(0.0)
     await running

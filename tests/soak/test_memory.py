@@ -46,7 +46,7 @@ def test_the_probe_sees_every_room() -> None:
     churn.round(0)
     rooms = {path.partition(".")[0] for path in _held(churn)}
     assert {
-        "PodQueue", "UnschedulablePods", "InFlightPods", "OrderedPods", "RequeueRules",
+        "PodQueue", "UnschedulablePods", "OrderedPods", "QueueingHints",
         "NodeTable", "NodeMasks", "SelectionIndex", "LabelSet", "Selection", "RowCounts", "DeclaredTerms",
         "Workloads", "ClusterState", "KubeletRefusals", "LabelColumn", "RowLog",
         "Machine", "InterPodAffinity", "KeptSums", "PerSpec", "PerRow", "TaintToleration", "ImageLocality",

@@ -1,0 +1,101 @@
+"""
+Which pods an event may help, by the events and hints that plugins registered.
+
+Source: isEventOfInterest and isPodWorthRequeuing in pkg/scheduler/backend/queue/scheduling_queue.go
+(kubernetes 1.36). Different here: a hint returns no error; in doubt it returns QUEUE.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TypeAlias
+
+from scheduler.framework.events import ClusterEvent, Hint, ClusterEventWithHint, with_node_taint_updates
+from scheduler.queueing.queued_pod import QueuedPod
+from scheduler.queueing.unschedulable_pods import EquivalenceClass
+
+#: Profile -> plugin -> the events that the plugin registers.
+QueueingHintMap: TypeAlias = Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]
+
+
+class QueueingHints:
+    """The registered events and hints of all profiles, looked up by incoming event."""
+
+    def __init__(self, events: QueueingHintMap) -> None:
+        self._events = {
+            profile: {plugin: with_node_taint_updates(events) for plugin, events in by_plugin.items()}
+            for profile, by_plugin in events.items()
+        }
+        #: Memo of `_matching`; as many entries as there are resources times actions.
+        self._matching_by_event: dict[ClusterEvent, dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]] = {}
+
+    def interested_plugins(self, event: ClusterEvent) -> frozenset[str]:
+        """Return the plugins that registered `event` in any profile."""
+        return frozenset().union(*self._matching(event).values())
+
+    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> bool:
+        """Return whether `event`, a change from `old` to `new`, may make the rejected pod `queued` schedulable."""
+        return any(
+            event_with_hint.hint is None or event_with_hint.hint(queued.pod, old, new) is Hint.QUEUE
+            for event_with_hint in self._events_to_ask(queued, event)
+        )
+
+    def questions(
+        self,
+        equivalents: EquivalenceClass,
+        own: QueuedPod | None,
+        event: ClusterEvent,
+        old: object,
+        new: object,
+    ) -> Iterator[tuple[QueuedPod, Iterable[QueuedPod]]]:
+        """
+        Yield a pod to ask the hints about, with the pods for which its answer holds.
+
+        These pods may be moved before the next question. `own` is the changed pod if it is in this class: hints tell
+        a pod's own change from that of another pod, so it is asked about alone.
+        """
+        if own is not None:
+            yield own, (own,)
+        groups = list(equivalents.values())
+        first = next(_pods(groups, own), None)
+        if first is None:
+            return
+        reads_labels = self._reads_labels(first, event, old, new)
+        for batch in [[group] for group in groups] if reads_labels else [groups]:
+            pods = _pods(batch, own)
+            asked = next(pods, None)
+            if asked is not None:
+                yield asked, chain((asked,), pods)
+
+    def _reads_labels(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> bool:
+        return any(
+            event_with_hint.hint is not None and event_with_hint.reads_labels(queued.pod, old, new)
+            for event_with_hint in self._events_to_ask(queued, event)
+        )
+
+    def _events_to_ask(self, queued: QueuedPod, event: ClusterEvent) -> Iterator[ClusterEventWithHint]:
+        by_plugin = self._matching(event).get(queued.profile, {})
+        for plugin in queued.unschedulable_plugins:
+            yield from by_plugin.get(plugin, ())
+
+    def _matching(self, event: ClusterEvent) -> dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]:
+        """Return profile -> plugin -> the events that match `event`, of plugins that have any."""
+        found = self._matching_by_event.get(event)
+        if found is None:
+            found = {
+                profile: {
+                    plugin: matching
+                    for plugin, events in by_plugin.items()
+                    if (matching := tuple(r for r in events if r.matches(event)))
+                }
+                for profile, by_plugin in self._events.items()
+            }
+            self._matching_by_event[event] = found
+        return found
+
+
+def _pods(groups: Iterable[Mapping[str, QueuedPod]], but: QueuedPod | None) -> Iterator[QueuedPod]:
+    """Yield the pods of all groups but one pod. Groups may lose pods meanwhile."""
+    for group in groups:
+        for queued in list(group.values()):
+            if queued is not but:
+                yield queued
