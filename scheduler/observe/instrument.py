@@ -4,9 +4,7 @@ Times and counts plugins from outside: they know nothing of it.
 Every cycle is timed per extension point. In one cycle of ten the profile runs with each plugin wrapped, so that single
 calls are timed too. Different from kube-scheduler: a plugin's Filter or Score is one call for all nodes, so there is
 one observation per cycle where upstream has one per node, and Filter's status is always Success, since which nodes
-are refused is in the answer; a cycle's plugin timings are observed at once, without a buffer that can overflow. Where
-a decision is repeated (`core.repeating`) no plugin looks at the pod, so that PreFilter and PreScore have nothing to
-tell, and of the filters those are asked that read pods.
+are refused is in the answer; a cycle's plugin timings are observed at once, without a buffer that can overflow.
 
 Source: framework/runtime/{framework,instrumented_plugins,metrics_recorder}.go (kubernetes 1.36).
 """
@@ -15,31 +13,29 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final, Generic, TypeVar
 
 from scheduler.framework.interface import (
-    Candidate,
     Feasible,
     FilterPlugin,
-    Narrowed,
     NodeFilter,
     NodeScorer,
+    PodContext,
     PreFiltered,
+    PreFilterResult,
     PreScored,
-    Rescored,
     ScorePlugin,
 )
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import Code, Refusals, Skip, Status
+from scheduler.framework.status import Code, NodeStatuses, Skip, Status
 from scheduler.observe.series import Histogram, HistogramSeries
 from scheduler.state.arrays import Mask, Scores
 from scheduler.state.snapshot import Snapshot
 
 _Raw = TypeVar("_Raw")
-_Array = TypeVar("_Array")
 
 #: As upstream's `status` label has it; `Code.value` costs ten times a global.
 _SUCCESS: Final = Code.SUCCESS.value
@@ -106,18 +102,6 @@ class CycleObserver:
     def evaluated(self, plugin: str, point: str) -> None:
         """One more evaluation of the plugin at the point."""
         self._running.evaluations[plugin, point] += 1
-
-    def ask(
-        self, plugin: str, point: str, again: Callable[[Sequence[int]], _Array], rows: Sequence[int]
-    ) -> _Array:
-        """The answer, timed in a sampled cycle; one more evaluation."""
-        self._running.evaluations[plugin, point] += 1
-        if not self._is_sampled:
-            return again(rows)
-        started_s = self._now_s()
-        answer = again(rows)
-        self._stopwatch.stop(plugin, point, started_s)
-        return answer
 
     def end(self) -> None:
         """The decision is made: its duration is observed. Nothing happens between cycles."""
@@ -197,13 +181,13 @@ class _TimedFilterPlugin:
         self._plugin = plugin
         self._stopwatch = stopwatch
 
-    def prefilter(self, candidate: Candidate, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
         started_s = self._stopwatch.now_s()
-        result = self._plugin.prefilter(candidate, snapshot)
+        result = self._plugin.prefilter(context, snapshot)
         self._stopwatch.stop(self.name, "PreFilter", started_s, _status(result))
         if isinstance(result, Skip | Status):
             return result
-        if isinstance(result, Narrowed):
+        if isinstance(result, PreFilterResult):
             timed = _TimedNodeFilter(self.name, result.node_filter, self._stopwatch)
             return replace(result, node_filter=timed)
         return _TimedNodeFilter(self.name, result, self._stopwatch)
@@ -215,14 +199,14 @@ class _TimedNodeFilter:
         self._node_filter = node_filter
         self._stopwatch = stopwatch
 
-    def fits(self) -> Mask:
+    def mask(self) -> Mask:
         started_s = self._stopwatch.now_s()
-        mask = self._node_filter.fits()
+        mask = self._node_filter.mask()
         self._stopwatch.stop(self._name, "Filter", started_s)
         return mask
 
-    def refusals(self) -> Refusals:
-        return self._node_filter.refusals()
+    def statuses(self) -> NodeStatuses:
+        return self._node_filter.statuses()
 
 
 class _TimedScorePlugin:
@@ -233,9 +217,9 @@ class _TimedScorePlugin:
         self._plugin = plugin
         self._stopwatch = stopwatch
 
-    def prescore(self, candidate: Candidate, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         started_s = self._stopwatch.now_s()
-        result = self._plugin.prescore(candidate, snapshot, feasible)
+        result = self._plugin.prescore(context, snapshot, feasible)
         self._stopwatch.stop(self.name, "PreScore", started_s, _status(result))
         if isinstance(result, Skip | Status):
             return result
@@ -261,9 +245,6 @@ class _TimedNodeScorer(Generic[_Raw]):
         if scores is not raw:
             self._stopwatch.stop(self._name, "ScoreExtensionNormalize", started_s)
         return scores
-
-    def again(self, rows: Sequence[int]) -> Rescored:
-        return self._scorer.again(rows)
 
 
 def _status(result: PreFiltered | PreScored) -> str:

@@ -50,7 +50,7 @@ from scheduler.queueing.backoff import Backoff
 from scheduler.queueing.incremental_work import IncrementalWork
 from scheduler.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
-from scheduler.queueing.queueing_hints import QueueingHints, QueueingHintMap
+from scheduler.queueing.queueing_hints import QueueingHintMap, QueueingHints
 from scheduler.queueing.sub_queues import SubQueues
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.

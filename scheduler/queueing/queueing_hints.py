@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from scheduler.framework.events import ClusterEvent, Hint, ClusterEventWithHint, with_node_taint_updates
+from scheduler.framework.events import ClusterEvent, ClusterEventWithHint, Hint, with_node_taint_updates
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.queueing.unschedulable_pods import EquivalenceClass
 
@@ -20,13 +20,15 @@ QueueingHintMap: TypeAlias = Mapping[str, Mapping[str, Sequence[ClusterEventWith
 class QueueingHints:
     """The registered events and hints of all profiles, looked up by incoming event."""
 
-    def __init__(self, events: QueueingHintMap) -> None:
+    def __init__(self, hint_map: QueueingHintMap) -> None:
         self._events = {
             profile: {plugin: with_node_taint_updates(events) for plugin, events in by_plugin.items()}
-            for profile, by_plugin in events.items()
+            for profile, by_plugin in hint_map.items()
         }
         #: Memo of `_matching`; as many entries as there are resources times actions.
-        self._matching_by_event: dict[ClusterEvent, dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]] = {}
+        self._matching_by_event: dict[
+            ClusterEvent, dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]
+        ] = {}
 
     def interested_plugins(self, event: ClusterEvent) -> frozenset[str]:
         """Return the plugins that registered `event` in any profile."""
@@ -35,8 +37,8 @@ class QueueingHints:
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> bool:
         """Return whether `event`, a change from `old` to `new`, may make the rejected pod `queued` schedulable."""
         return any(
-            event_with_hint.hint is None or event_with_hint.hint(queued.pod, old, new) is Hint.QUEUE
-            for event_with_hint in self._events_to_ask(queued, event)
+            registered.hint is None or registered.hint(queued.pod, old, new) is Hint.QUEUE
+            for registered in self._events_to_ask(queued, event)
         )
 
     def questions(
@@ -68,8 +70,8 @@ class QueueingHints:
 
     def _reads_labels(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> bool:
         return any(
-            event_with_hint.hint is not None and event_with_hint.reads_labels(queued.pod, old, new)
-            for event_with_hint in self._events_to_ask(queued, event)
+            registered.hint is not None and registered.reads_labels(queued.pod, old, new)
+            for registered in self._events_to_ask(queued, event)
         )
 
     def _events_to_ask(self, queued: QueuedPod, event: ClusterEvent) -> Iterator[ClusterEventWithHint]:

@@ -44,8 +44,8 @@ from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_fo
 from scheduler.shell.questions import Questions
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
+from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
-from scheduler.state.recounting import Recount
 from scheduler.state.snapshot import Snapshot
 
 #: How long binds in flight may take after SIGTERM; Kubernetes kills after 30 s by default.
@@ -171,12 +171,12 @@ class Scheduler:
             state=self._state,
             queue=self._queue,
             profiles=profiles,
-            chance=random.Random(seed),
+            rng=random.Random(seed),
             observer=metrics.cycle_observer(profiles, seed=seed),
             records_decisions=options.decision_annotations,
         )
         metrics.watch_state(self._queue, self._state)
-        self._recount = Recount(self._state)
+        self._recount = Audit(self._state)
         self._questions = Questions(settings, self._state, self._queue, now_s=now_s)
         self._inbox = Inbox()
         kinds = always_watched()

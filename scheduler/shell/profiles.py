@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
 from scheduler.framework.profile import Profile
-from scheduler.plugins.inter_pod_affinity import NAME as AFFINITY
-from scheduler.plugins.pod_topology_spread import NAME as SPREAD
+from scheduler.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
+from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.plugins.registry import PluginContext, build_profile
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
@@ -30,7 +30,7 @@ def queue_for(
     """The queue for pods of all profiles."""
     return PodQueue(
         {
-            name: {plugin.name: plugin.registrations() for plugin in profile.requeuers()}
+            name: {plugin.name: plugin.events_to_register() for plugin in profile.enqueue_extensions()}
             for name, profile in profiles.items()
         },
         pre_enqueue={
@@ -76,7 +76,7 @@ def _built(
     return build_profile(
         profile.scheduler_name,
         filters=filters,
-        prefilters_alone=[name for name in profile.plugins_by_point["preFilter"] if name not in filters],
+        prefilter_only=[name for name in profile.plugins_by_point["preFilter"] if name not in filters],
         scorers=[(name, profile.weight_by_plugin[name]) for name in profile.plugins_by_point["score"]],
         pre_enqueue=profile.plugins_by_point["preEnqueue"],
         context=PluginContext(

@@ -12,7 +12,7 @@ from scheduler.errors import ApiError, InvariantViolation
 from scheduler.observe.logs import Logger
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer
-from scheduler.state.recounting import Recount
+from scheduler.state.audit import Audit
 
 #: A watch that owes the news of an answered bind and says nothing at all for so long is dead; watches are late by
 #: milliseconds.
@@ -93,7 +93,7 @@ async def audit(
                 log.error("The cache was not what the server lists", kind=informer.kind, n=n_divergent)
 
 
-async def recount(pieces: Recount, log: Logger, *, is_busy: Callable[[], bool]) -> None:
+async def recount(pieces: Audit, log: Logger, *, is_busy: Callable[[], bool]) -> None:
     """
     Compares counts with a recount while nothing else is to do, a piece at a time, until cancelled.
 

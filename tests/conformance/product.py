@@ -6,11 +6,12 @@ from random import Random
 
 import numpy as np
 
-from scheduler.core.decide import Failed, NoFit, Placement, decide
-from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter
+from scheduler.core.decide import CycleError, ScheduleResult, decide
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.interface import Feasible, NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import Code, Skip, Status
+from scheduler.framework.status import Code, Skip, Status
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pods import Pod, PodDecoder
 from scheduler.settings.loading import default_settings, parse_settings
@@ -96,14 +97,14 @@ class ProductSubject:
         snapshot = self.cluster.snapshot()
         decided = self.cluster.pod(pod)
         decision = decide(decided, snapshot, self.profile, Random(0), Unobserved())
-        if isinstance(decision, Failed):
+        if isinstance(decision, CycleError):
             return {"error": decision.message}
-        answer = _answer(Candidate(decided, snapshot.label_set(decided)), snapshot, self.profile)
+        answer = _answer(PodContext(decided, snapshot.label_set(decided)), snapshot, self.profile)
         if "error" in answer:
             # A single feasible node is never scored, but the recorded questions score it all the same.
             return {"error": answer["error"]}
-        if isinstance(decision, NoFit):
-            answer["message"] = decision.error.message()
+        if isinstance(decision, FitError):
+            answer["message"] = decision.message()
         _check_agreement(decision, answer)
         return answer
 
@@ -112,28 +113,28 @@ class ProductSubject:
         return differences(self.cluster.state)
 
 
-def _answer(candidate: Candidate, snapshot: Snapshot, profile: Profile) -> Json:
+def _answer(context: PodContext, snapshot: Snapshot, profile: Profile) -> Json:
     filters: dict[str, NodeFilter] = {}
     narrowed: frozenset[str] | None = None
     for plugin in profile.filters:
-        result = plugin.prefilter(candidate, snapshot)
+        result = plugin.prefilter(context, snapshot)
         if isinstance(result, Status):
             refused = {plugin.name: _as_json(result)}
             return {"prefilter": refused, "filter": {}, "feasible": [], "score": {}, "total": {}}
-        if isinstance(result, Narrowed):
+        if isinstance(result, PreFilterResult):
             narrowed = result.node_names if narrowed is None else narrowed & result.node_names
             filters[plugin.name] = result.node_filter
         elif not isinstance(result, Skip):
             filters[plugin.name] = result
     mask = snapshot.alive.copy()
     for node_filter in filters.values():
-        mask &= node_filter.fits()
+        mask &= node_filter.mask()
     if narrowed is not None:
         mask &= np.array([name in narrowed for name in _names(snapshot)], dtype=np.bool_)
     answer: Json = {
         "filter": {name: by_node for name, f in filters.items() if (by_node := _refused(f, snapshot))},
         "feasible": [name for name, fits in zip(_names(snapshot), mask, strict=True) if fits],
-        **_scores(candidate, snapshot, profile, mask),
+        **_scores(context, snapshot, profile, mask),
     }
     return answer if narrowed is None else {**answer, "prefilterNodes": sorted(narrowed)}
 
@@ -143,23 +144,23 @@ def _names(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _refused(node_filter: NodeFilter, snapshot: Snapshot) -> Json:
-    refusals = node_filter.refusals()
-    statuses = ((row, refusals.status_at(row)) for row in np.flatnonzero(snapshot.alive).tolist())
-    return {snapshot.nodes.name_of(row): _as_json(status) for row, status in statuses if status is not None}
+    statuses = node_filter.statuses()
+    by_row = ((row, statuses.at(row)) for row in np.flatnonzero(snapshot.alive).tolist())
+    return {snapshot.nodes.name_of(row): _as_json(status) for row, status in by_row if status is not None}
 
 
 def _as_json(status: Status) -> Json:
     return {"code": status.code.value, "reasons": list(status.reasons)}
 
 
-def _scores(candidate: Candidate, snapshot: Snapshot, profile: Profile, mask: Mask) -> Json:
+def _scores(context: PodContext, snapshot: Snapshot, profile: Profile, mask: Mask) -> Json:
     feasible = Feasible(mask)
     rows = np.flatnonzero(mask)
     names = [snapshot.nodes.name_of(row) for row in rows.tolist()]
     score: dict[str, dict[str, int]] = {}
     total = dict.fromkeys(names, 0)
     for weighted in profile.scorers if names else ():
-        scorer = weighted.plugin.prescore(candidate, snapshot, feasible)
+        scorer = weighted.plugin.prescore(context, snapshot, feasible)
         if isinstance(scorer, Skip):
             continue
         if isinstance(scorer, Status):
@@ -171,12 +172,12 @@ def _scores(candidate: Candidate, snapshot: Snapshot, profile: Profile, mask: Ma
     return {"score": score, "total": total}
 
 
-def _check_agreement(decision: Placement | NoFit, answer: Json) -> None:
+def _check_agreement(decision: ScheduleResult | FitError, answer: Json) -> None:
     """The decision as a whole is what its parts, asked one by one, add up to."""
     total = answer["total"]
-    if isinstance(decision, NoFit):
+    if isinstance(decision, FitError):
         assert answer["feasible"] == []
-        assert decision.error.prefilter is None or decision.error.prefilter.code is not Code.ERROR
+        assert decision.prefilter is None or decision.prefilter.code is not Code.ERROR
         return
     assert decision.n_feasible == len(answer["feasible"])
     assert decision.node_name in answer["feasible"]
