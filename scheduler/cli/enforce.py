@@ -11,7 +11,7 @@ from typing import Final
 
 from scheduler.cli import server_flags, serving_flags
 from scheduler.cli.asking.columns import aligned
-from scheduler.enforcing.limiting import Limits
+from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
@@ -22,7 +22,7 @@ from scheduler.shell.enforcer import BrokenRule, Options, look_once, serve
 #: Beside the scheduler's 10259.
 _PORT: Final = 10260
 _NAMESPACE: Final = "kube-system"
-_LIMITS: Final = Limits()
+_LIMITS: Final = EvictionLimits()
 _HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD GO")
 
 
@@ -107,10 +107,10 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
     rows = [
         (
             each.pod.key,
-            "yes" if each.telling.enforced else "no",
-            each.telling.rule,
-            each.telling.domain,
-            "-" if each.telling.other is None else each.telling.other.key,
+            "yes" if each.report.enforced else "no",
+            each.report.rule,
+            each.report.domain,
+            "-" if each.report.other is None else each.report.other.key,
             ", ".join(pod.key for pod in each.going) or "-",
         )
         for each in broken
@@ -139,7 +139,7 @@ def _options(args: argparse.Namespace) -> Options:
     )
 
 
-def _limits(args: argparse.Namespace) -> Limits:
+def _limits(args: argparse.Namespace) -> EvictionLimits:
     for flag in ("max_evictions_per_minute", "max_evictions_per_namespace", "max_evictions_per_node"):
         if getattr(args, flag) < 1:
             name = f"--{flag.replace('_', '-')}"
@@ -147,7 +147,7 @@ def _limits(args: argparse.Namespace) -> Limits:
     grace_ns = parse_duration_ns(args.grace)
     if grace_ns is None or grace_ns < 0:
         raise SettingsError("--grace", "", args.grace, "a duration such as 60s")
-    return Limits(
+    return EvictionLimits(
         evictions=args.max_evictions_per_minute,
         evictions_per_namespace=args.max_evictions_per_namespace,
         evictions_per_node=args.max_evictions_per_node,

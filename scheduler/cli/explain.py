@@ -2,7 +2,7 @@
 `affinity-scheduler explain POD`: why a pod is pending, pod by pod and node by node, and what would let it schedule.
 
 Also `kubectl affinity explain POD`. Reads the cluster once, decides with the scheduler's own core, and writes nothing.
-JSON: one object for a pod, a list of objects for a manifest; `scheduler.explain.answers` documents their fields.
+JSON: one object for a pod, a list of objects for a manifest; `scheduler.explain.explanation` documents their fields.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from scheduler.cli.asking.sources import (
 from scheduler.cli.asking.world import World
 from scheduler.core.recording import DecisionRecord
 from scheduler.errors import SettingsError
-from scheduler.explain.answers import Explanation
-from scheduler.explain.creating import Plan
-from scheduler.explain.explaining import Question, explained
+from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.explain.explanation import Explanation
+from scheduler.explain.manifests import Manifest
 from scheduler.model.pods import MalformedObjectError, Pod, PodDecoder
 from scheduler.shell.profiles import exempt_of
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             return 2
         answers = [answer]
     _print(answers, args.output, as_list=args.pod is None)
-    return 0 if all(answer.is_well for answer in answers) else 1
+    return 0 if all(answer.is_ok for answer in answers) else 1
 
 
 def explain_asked(world: World, asked: Asked) -> Explanation | None:
@@ -88,7 +88,7 @@ def explain_asked(world: World, asked: Asked) -> Explanation | None:
     return None if pod is None else explain_pod(world, pod, recorded)
 
 
-def explain_plan(world: World, plan: Plan) -> Explanation:
+def explain_plan(world: World, plan: Manifest) -> Explanation:
     """The answer about the first pod that a manifest would create now. Raises SettingsError."""
     try:
         pod = world.pod_of(plan, 0)
@@ -100,15 +100,15 @@ def explain_plan(world: World, plan: Plan) -> Explanation:
 def explain_pod(world: World, pod: Pod, recorded: DecisionRecord | None) -> Explanation:
     """The answer about one pod of, or for, the cluster."""
     profile, notes = world.profile_for(pod)
-    return explained(
-        Question(
+    return explain(
+        ExplainRequest(
             pod=pod,
             state=world.state,
             new_profile=lambda snapshot: world.built(profile, snapshot),
-            chance=random.Random(_SEED),
+            rng=random.Random(_SEED),
             new_state=world.new_state,
-            pending=world.pending(),
-            exempt=exempt_of(profile),
+            pending_pods=world.pending(),
+            exempt_namespaces=exempt_of(profile),
             recorded=recorded,
             notes=(*notes, *world.refusals_of(pod), *world.notes()),
         )

@@ -2,7 +2,7 @@
 `affinity-scheduler simulate -f FILE --replicas N`: how many replicas fit, where they go, and what stops the next.
 
 The replicas are placed one after another by the scheduler's own core on a copy of the cluster that nobody else sees;
-several documents are placed in turn, each beside those before it. JSON: a list of `scheduler.explain.simulating`'s
+several documents are placed in turn, each beside those before it. JSON: a list of `scheduler.explain.simulation`'s
 Simulation, one for each document.
 """
 
@@ -25,8 +25,8 @@ from scheduler.cli.asking.world import World
 from scheduler.cli.explain import explain_pod
 from scheduler.core.standings import Chance
 from scheduler.errors import SettingsError
-from scheduler.explain.creating import Plan
-from scheduler.explain.simulating import Simulation, node_shares, placed_in_turn, zone_shares
+from scheduler.explain.manifests import Manifest
+from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
 from scheduler.model.pods import MalformedObjectError
 from scheduler.state.snapshot import Snapshot
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
-def simulate_plan(world: World, plan: Plan, n_replicas: int | None, chance: Chance) -> Simulation:
+def simulate_plan(world: World, plan: Manifest, n_replicas: int | None, chance: Chance) -> Simulation:
     """The plan's replicas are part of the world afterwards, as many as fit. Raises SettingsError."""
     wanted = plan.n_replicas if n_replicas is None else n_replicas
     if wanted > _MOST_REPLICAS:
@@ -86,8 +86,8 @@ def simulate_plan(world: World, plan: Plan, n_replicas: int | None, chance: Chan
     stopped = None
     if pods:
         profile, _ = world.profile_for(pods[0])
-        placed = placed_in_turn(pods, world.state, world.built(profile, Snapshot(world.state)), chance)
-        node_names, stopped = [node_name for _, node_name in placed.pods], placed.stopped
+        placed = place_replicas(pods, world.state, world.built(profile, Snapshot(world.state)), chance)
+        node_names, stopped = [node_name for _, node_name in placed.pods], placed.first_unplaced
     shares, n_more = node_shares(world.state, node_names)
     return Simulation(
         manifest_kind=plan.kind,

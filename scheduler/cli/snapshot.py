@@ -1,8 +1,8 @@
 """
 `affinity-scheduler snapshot -o FILE`: what scheduling reads of a cluster, in a file that `--on` reads.
 
-Labels, the scheduling fields of specs, and nothing else: see `scheduler.explain.keeping`. The file is written beside
-its place and moved there when it is complete.
+`scheduler.explain.snapshot_file` lists the fields. The file is written beside its final place and moved there when it
+is complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scheduler.cli.asking.listing import connected, listed
 from scheduler.cli.asking.paint import Counting
 from scheduler.cli.asking.sources import add_cluster_arguments
 from scheduler.errors import SettingsError
-from scheduler.explain.keeping import SECTIONS, header, kept
+from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
 from scheduler.shell.informers import always_watched, watched_for_default_spreading
 
@@ -78,7 +78,7 @@ async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
 
 
 def _kept(kind: str, raw: msgspec.Raw) -> bytes:
-    return msgspec.json.encode(kept(kind, nesting.read(_JSON.decode, raw)))
+    return msgspec.json.encode(scheduling_fields(kind, nesting.read(_JSON.decode, raw)))
 
 
 def _write(path: Path, body: bytes) -> None:

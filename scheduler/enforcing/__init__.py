@@ -1,6 +1,6 @@
 """
-Which affinity rules of running pods do not hold, and which pods have to go until those that are enforced do.
+Finds required affinity rules of running pods that do not hold, and the pods to evict until every enforced one does.
 
-Pure: the state is fed by stimuli, the seconds are an argument, and what follows is returned as orders. The shell's
-enforcer carries them out; nobody else imports this room. It never decides where a pod runs.
+The room is pure: stimuli and seconds go in, instructions come out, and the shell's enforcer carries them out. It never
+decides where a pod runs.
 """

@@ -1,15 +1,15 @@
 """
-The enforcer without its surroundings: what watches saw in, orders out.
+The enforcer as a pure machine: stimuli in, instructions out.
 
-    take_in(stimulus)     the state moves, and the index of rules with it; nothing else happens
-    look(now_s)           broken rules -> how long each has been -> who goes -> at most one Evict
-    answered(uid, ended)  the pod counts as leaving, or is tried again later
+    apply(stimulus)                    update the state and the index of rules
+    check(now_s)                       broken rules -> how long each is broken -> pods to evict -> at most one Evict
+    on_eviction_result(uid, result)    count the pod as terminating, or try again later
 
-House rules:
- 1. One eviction at a time: the next look sees what the last one changed.
- 2. An evicted pod counts as terminating from the answer on, whatever an older watch event says.
- 3. Times are of a clock that never goes back, and of this process alone; `lost_since` carries them over a restart.
- 4. A look without the right to act keeps time and orders nothing.
+Invariants:
+ 1. One eviction at a time, so that each check sees what the last eviction changed.
+ 2. An evicted pod counts as terminating from the result on, even if an older watch event says otherwise.
+ 3. Times are of this process's monotonic clock. `lost_since` and `restore` carry them over a restart.
+ 4. A check without leadership keeps time and returns no instructions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from scheduler.enforcing.detecting import Detector, Violation
-from scheduler.enforcing.limiting import Backoff, Evictions, Limits
-from scheduler.enforcing.orders import Ended, Evict, Found, Order, Origin, Refused, Telling
-from scheduler.enforcing.planning import Departure, Plan, Planner
-from scheduler.enforcing.rules import Question, Rule, RuleIndex, Side
-from scheduler.enforcing.wording import told
+from scheduler.enforcing.eviction_limits import EvictionBackoff, EvictionLimits, RecentEvictions
+from scheduler.enforcing.eviction_plan import EvictionPlan, EvictionPlanner, PlannedEviction
+from scheduler.enforcing.instructions import (
+    EnforcerInstruction,
+    Evict,
+    EvictionResult,
+    ReportTooManyEvictions,
+    ReportViolation,
+    ViolationCause,
+    ViolationReport,
+)
+from scheduler.enforcing.rules import Rule, RuleIndex, RuleSpec, Side
+from scheduler.enforcing.violation_report import violation_report
+from scheduler.enforcing.violations import Violation, ViolationDetector
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     NamespaceGone,
@@ -37,97 +45,99 @@ from scheduler.model.stimuli import (
 )
 from scheduler.state.cluster import ClusterState
 
-#: Findings of one look, at 50 µs each to be put into words; the next look goes on.
-_FINDINGS_AT_ONCE: Final = 200
+#: A report costs 50 µs. The next check goes on with the rest.
+_MAX_REPORTS_PER_CHECK: Final = 200
 
 
 @dataclass(slots=True)
-class Standing:
-    """How things stood at the last look: what gauges show."""
+class EnforcementStatus:
+    """The result of the last check, for gauges and `--once`."""
 
-    #: Broken rules by side: those that are enforced, and those that only had to hold at scheduling.
+    #: Broken rules by side: enforced ones, and ones that only had to hold at scheduling.
     enforced: Counter[str] = field(default_factory=Counter)
-    ordinary: Counter[str] = field(default_factory=Counter)
-    #: Pods that would go by what they wait for, and rules that no eviction would mend.
+    not_enforced: Counter[str] = field(default_factory=Counter)
+    #: Pods due for eviction by the reason why they still run, and rules that no eviction would mend.
     waiting: Counter[str] = field(default_factory=Counter)
     n_enforced_pods: int = 0
-    #: Broken rules, enforced first, and who goes for them: what `--once` prints.
-    broken: list[Violation] = field(default_factory=list)
-    departures: tuple[Departure, ...] = ()
+    #: Broken rules, enforced ones first, and the evictions planned for them.
+    violations: list[Violation] = field(default_factory=list)
+    evictions: tuple[PlannedEviction, ...] = ()
 
 
 @dataclass(slots=True)
-class _Spell:
-    """Since when a rule of a pod is broken, and whether that was told."""
+class _BrokenPeriod:
+    """The time since when a rule of a pod is broken, and whether that was reported."""
 
     since_s: float
-    origin: Origin
-    told: bool = False
+    cause: ViolationCause
+    reported: bool = False
 
 
 class Enforcer:
-    """One enforcer. Not thread-safe: one caller, no awaits inside."""
+    """Decides which pods to evict. Not thread-safe; nothing inside awaits."""
 
     def __init__(
         self,
-        limits: Limits,
+        limits: EvictionLimits,
         *,
         is_movable: Callable[[Pod], bool],
         acts: bool,
         exempt_namespaces: frozenset[str] = frozenset(),
     ) -> None:
         """
-        Nothing is known yet.
+        Start with an empty state.
 
         Args:
-            limits: how fast and how far it goes.
-            is_movable: whether an eviction would move a pod.
-            acts: whether orders to evict are carried out; else each is given once and not waited for.
+            limits: limits the number and the rate of evictions.
+            is_movable: returns whether a pod may be evicted and would then be placed anew.
+            acts: whether evictions are carried out. Otherwise each is returned once, and no result is expected.
             exempt_namespaces: as in the scheduler's configuration.
         """
         self.state = ClusterState(exempt_namespaces, max_counted=None)
         self.index = RuleIndex(self.state, exempt_namespaces)
-        self.standing = Standing()
-        self._detector = Detector(self.state, self.index)
-        self._planner = Planner(self.state, self.index, is_movable)
+        self.status = EnforcementStatus()
+        self._detector = ViolationDetector(self.state, self.index)
+        self._planner = EvictionPlanner(self.state, self.index, is_movable)
         self._limits = limits
         self._acts = acts
-        self._evictions = Evictions(limits)
-        self._spells: dict[tuple[str, Rule], _Spell] = {}
-        #: Since when enforced affinity of a pod has no match, whatever became of its labels meanwhile.
+        self._evictions = RecentEvictions(limits)
+        self._periods: dict[tuple[str, Rule], _BrokenPeriod] = {}
+        #: Since when a pod's enforced affinity has no match, by UID. A change of the pod's labels does not reset it.
         self._lost_s: dict[str, float] = {}
-        #: What these pods asked for by then: a pod that asks anew has a grace period anew. Unknown after a restart.
-        self._lost_question: dict[str, Question] = {}
-        #: Of these pods, those whose match was gone at the first look: since when is not known here.
-        self._lost_unseen: set[str] = set()
-        #: What was told of a pod, for as long as it lives.
-        self._told: dict[str, set[Question]] = {}
-        self._backoffs: dict[str, Backoff] = {}
-        self._asked: Pod | None = None
-        #: Evicted, and not seen gone yet.
-        self._leaving: set[str] = set()
+        #: The affinity that lost its match. Changed affinity starts a new grace period. Unknown after a restart.
+        self._lost_spec: dict[str, RuleSpec] = {}
+        #: Pods without a match at the first check already: `restore` may know an earlier time.
+        self._lost_at_start: set[str] = set()
+        #: Rules reported per pod, by UID.
+        self._reported: dict[str, set[RuleSpec]] = {}
+        self._backoffs: dict[str, EvictionBackoff] = {}
+        #: The pod whose eviction has no result yet.
+        self._in_flight: Pod | None = None
+        #: Pods evicted and not yet seen to be deleted.
+        self._evicted_uids: set[str] = set()
+        #: In a dry run, pods whose eviction was returned.
         self._announced: set[str] = set()
-        #: Pods placed since the last look; None before the first.
-        self._newcomers: set[str] | None = None
-        self._refusing = False
+        #: Pods placed since the last check; None before the first.
+        self._placed_since_check: set[str] | None = None
+        self._exceeds_share = False
         self._wake_s: float | None = None
 
-    # What watches see.
+    # Stimuli.
 
-    def take_in(self, stimulus: Stimulus) -> None:
-        """The state is as the stimulus says."""
+    def apply(self, stimulus: Stimulus) -> None:
+        """Update the state and the index of rules."""
         match stimulus:
             case PodSeen(pod) if pod.node_name and not pod.is_terminal:
-                if self._newcomers is not None and pod.uid not in self.state.placed:
-                    self._newcomers.add(pod.uid)
-                if pod.uid in self._leaving and not pod.terminating:
+                if self._placed_since_check is not None and pod.uid not in self.state.placed:
+                    self._placed_since_check.add(pod.uid)
+                if pod.uid in self._evicted_uids and not pod.terminating:
                     pod = replace(pod, terminating=True)
                 self.state.upsert_pod(pod)
-                self.index.follow(pod.uid)
+                self.index.sync_pod(pod.uid)
             case PodSeen(pod) if pod.is_terminal:
-                self._lose(pod.uid)
+                self._remove_pod(pod.uid)
             case PodGone(uid):
-                self._lose(uid)
+                self._remove_pod(uid)
             case NodeSeen(node):
                 self.state.upsert_node(node)
             case NodeGone(name):
@@ -137,206 +147,213 @@ class Enforcer:
             case NamespaceGone(name):
                 self.state.remove_namespace(name)
             case _:
-                pass  # pods without a node, and what only schedulers read
+                pass  # pods without a node, and kinds that only the scheduler reads
 
-    def _lose(self, uid: str) -> None:
+    def _remove_pod(self, uid: str) -> None:
         self.state.remove_pod(uid)
-        self.index.follow(uid)
-        for kept in (self._told, self._backoffs):
-            kept.pop(uid, None)
-        self._leaving.discard(uid)
+        self.index.sync_pod(uid)
+        for by_uid in (self._reported, self._backoffs):
+            by_uid.pop(uid, None)
+        self._evicted_uids.discard(uid)
         self._announced.discard(uid)
 
     def sweep(self) -> None:
-        """What no pod uses any more is dropped. O(rules + selections + label sets)."""
-        self.index.keep_selections()
+        """Drop what no pod uses any more. O(rules + selections + label sets)."""
+        self.index.touch_selections()
         self.state.sweep()
 
-    # Across restarts.
+    # Restarts.
 
     def lost_since(self) -> Mapping[str, float]:
-        """Since when the enforced affinity of which pod has no match, by uid."""
+        """Return the time since when a pod's enforced affinity has no match, by UID."""
         return self._lost_s
 
     def restore(self, lost_since: Mapping[str, float]) -> None:
         """
-        These pods had lost their match by then: the next look drops those that have one.
+        Set the times from a record of another process. The next check drops pods that have a match.
 
-        What was seen to begin here stands: a match that was lost again, or a pod that asked anew, after the record.
+        A loss that this process saw happen keeps its time: it is newer than the record.
         """
         for uid, since_s in lost_since.items():
-            if self._newcomers is None or uid in self._lost_unseen:
+            if self._placed_since_check is None or uid in self._lost_at_start:
                 self._lost_s[uid] = min(since_s, self._lost_s.get(uid, since_s))
 
-    # The look.
+    # Checks.
 
     def next_wake_s(self) -> float | None:
-        """When the next look has something to do even if nothing changes; None if never."""
+        """Return when to check next even if nothing changes; None if never."""
         return self._wake_s
 
-    def look(self, now_s: float, *, leads: bool = True) -> list[Order]:
+    def check(self, now_s: float, *, leads: bool = True) -> list[EnforcerInstruction]:
         """
-        What is to be told and done now.
+        Return what to report and to evict now.
 
-        Cost: O(rules + broken rules), and for those due also the pods in their domains.
+        Cost: O(rules + broken rules + pods in the domains of rules that are due).
         """
         self._wake_s = None
-        broken = self._detector.broken()
-        self._keep_time(broken, now_s)
-        enforced = [each for each in broken if each.rule.question.enforced]
+        violations = self._detector.violations()
+        self._update_times(violations, now_s)
+        enforced = [each for each in violations if each.rule.spec.enforced]
         plan = self._planner.plan([each for each in enforced if self._is_due(each, now_s)])
-        self._stand(broken, enforced, plan)
+        self._update_status(violations, enforced, plan)
         if not leads:
             return []
-        return [*self._findings(broken, now_s), *self._evicting(plan, now_s)]
+        return [*self._reports(violations, now_s), *self._eviction_instructions(plan, now_s)]
 
-    def _keep_time(self, broken: Iterable[Violation], now_s: float) -> None:
-        spells: dict[tuple[str, Rule], _Spell] = {}
+    def _update_times(self, violations: Iterable[Violation], now_s: float) -> None:
+        periods: dict[tuple[str, Rule], _BrokenPeriod] = {}
         lost_s: dict[str, float] = {}
-        questions: dict[str, Question] = {}
-        unseen: set[str] = set()
-        is_first = self._newcomers is None
-        for violation in broken:
-            uid, question = violation.uid, violation.rule.question
+        specs: dict[str, RuleSpec] = {}
+        lost_at_start: set[str] = set()
+        is_first = self._placed_since_check is None
+        for violation in violations:
+            uid, spec = violation.uid, violation.rule.spec
             key = (uid, violation.rule)
-            spells[key] = self._spells.get(key) or _Spell(now_s, self._origin(violation))
-            if _is_affinity(violation) and question.enforced:
-                is_same = self._lost_question.get(uid, question) == question
+            periods[key] = self._periods.get(key) or _BrokenPeriod(now_s, self._cause(violation))
+            if _is_affinity(violation) and spec.enforced:
+                is_same = self._lost_spec.get(uid, spec) == spec
                 lost_s[uid] = self._lost_s.get(uid, now_s) if is_same else now_s
-                questions[uid] = question
-                if is_same and (is_first or uid in self._lost_unseen):
-                    unseen.add(uid)
-        self._spells, self._lost_s, self._lost_question = spells, lost_s, questions
-        self._lost_unseen = unseen
-        self._newcomers = set()
+                specs[uid] = spec
+                if is_same and (is_first or uid in self._lost_at_start):
+                    lost_at_start.add(uid)
+        self._periods, self._lost_s, self._lost_spec = periods, lost_s, specs
+        self._lost_at_start = lost_at_start
+        self._placed_since_check = set()
 
-    def _origin(self, violation: Violation) -> Origin:
-        if self._newcomers is None:
-            return Origin.UNKNOWN
-        if violation.uid in self._newcomers:
-            return Origin.PLACEMENT
+    def _cause(self, violation: Violation) -> ViolationCause:
+        if self._placed_since_check is None:
+            return ViolationCause.UNKNOWN
+        if violation.uid in self._placed_since_check:
+            return ViolationCause.PLACEMENT
         if _is_affinity(violation):
-            return Origin.CHANGE
+            return ViolationCause.CHANGE
         rule = violation.rule
-        ids = self.state.nodes.column(rule.question.keys[0]).ids
-        came = (self.state.placed[uid] for uid in self._newcomers if uid in self.state.placed)
-        joined = any(
-            ids[each.row] == ids[violation.row] and each.label_set in rule.selection.label_sets
-            for each in came
+        ids = self.state.nodes.column(rule.spec.keys[0]).ids
+        newly_placed = (
+            self.state.placed[uid] for uid in self._placed_since_check if uid in self.state.placed
         )
-        return Origin.PLACEMENT if joined else Origin.CHANGE
+        breaks_rule = any(
+            ids[each.row] == ids[violation.row] and each.label_set in rule.selection.label_sets
+            for each in newly_placed
+        )
+        return ViolationCause.PLACEMENT if breaks_rule else ViolationCause.CHANGE
 
     def _is_due(self, violation: Violation, now_s: float) -> bool:
-        """Whether it was broken for long enough to act; remembers when it will be."""
-        due_s = self._spells[violation.uid, violation.rule].since_s + self._limits.settle_s
+        """Return whether the rule is broken for long enough to act; otherwise note when it will be."""
+        due_s = self._periods[violation.uid, violation.rule].since_s + self._limits.settle_s
         if _is_affinity(violation):
-            grace_s = self.state.placed[violation.uid].pod.affinity_grace_s
-            own = grace_s if isinstance(grace_s, (int, float)) else self._limits.grace_s
-            due_s = self._lost_s[violation.uid] + own
-        return self._reached(due_s, now_s)
+            own_s = self.state.placed[violation.uid].pod.affinity_grace_s
+            grace_s = own_s if isinstance(own_s, (int, float)) else self._limits.grace_s
+            due_s = self._lost_s[violation.uid] + grace_s
+        return self._is_time(due_s, now_s)
 
-    def _reached(self, at_s: float, now_s: float) -> bool:
+    def _is_time(self, at_s: float, now_s: float) -> bool:
+        """Return whether `at_s` has come; otherwise the next check is then at the latest."""
         if at_s > now_s:
             self._wake_s = at_s if self._wake_s is None else min(self._wake_s, at_s)
         return at_s <= now_s
 
-    def _stand(self, broken: list[Violation], enforced: list[Violation], plan: Plan) -> None:
-        ordinary = [each for each in broken if not each.rule.question.enforced]
-        goes = {each.pod.uid for each in plan.departures}
-        n_patient = sum(_is_affinity(each) and each.uid not in goes for each in enforced)
-        n_patient -= sum(_is_affinity(each) for each in plan.beyond_help)
-        self.standing = Standing(
-            enforced=Counter(each.rule.question.side.value for each in enforced),
-            ordinary=Counter(each.rule.question.side.value for each in ordinary),
-            waiting=Counter({"grace": n_patient, "beyond help": len(plan.beyond_help)}),
+    def _update_status(
+        self, violations: list[Violation], enforced: list[Violation], plan: EvictionPlan
+    ) -> None:
+        not_enforced = [each for each in violations if not each.rule.spec.enforced]
+        planned_uids = {each.pod.uid for each in plan.evictions}
+        n_in_grace = sum(_is_affinity(each) and each.uid not in planned_uids for each in enforced)
+        n_in_grace -= sum(_is_affinity(each) for each in plan.unfixable)
+        self.status = EnforcementStatus(
+            enforced=Counter(each.rule.spec.side.value for each in enforced),
+            not_enforced=Counter(each.rule.spec.side.value for each in not_enforced),
+            waiting=Counter({"grace": n_in_grace, "beyond help": len(plan.unfixable)}),
             n_enforced_pods=self.index.n_enforced_pods,
-            broken=[*enforced, *ordinary],
-            departures=plan.departures,
+            violations=[*enforced, *not_enforced],
+            evictions=plan.evictions,
         )
 
-    def _findings(self, broken: Iterable[Violation], now_s: float) -> list[Order]:
-        """Broken rules that were not told yet. Ordinary affinity has the grace period too: peers are restarted."""
-        found: list[Order] = []
-        for violation in broken:
-            spell, question = self._spells[violation.uid, violation.rule], violation.rule.question
-            is_patient = _is_affinity(violation) and not question.enforced
-            wait_s = self._limits.grace_s if is_patient else self._limits.settle_s
-            if spell.told or not self._reached(spell.since_s + wait_s, now_s):
+    def _reports(self, violations: Iterable[Violation], now_s: float) -> list[EnforcerInstruction]:
+        """Return reports of violations not reported yet, affinity after its grace period: peers may just restart."""
+        reports: list[EnforcerInstruction] = []
+        for violation in violations:
+            period, spec = self._periods[violation.uid, violation.rule], violation.rule.spec
+            has_grace = _is_affinity(violation) and not spec.enforced
+            wait_s = self._limits.grace_s if has_grace else self._limits.settle_s
+            if period.reported or not self._is_time(period.since_s + wait_s, now_s):
                 continue
-            if len(found) == _FINDINGS_AT_ONCE:
+            if len(reports) == _MAX_REPORTS_PER_CHECK:
                 self._wake_s = now_s
                 break
-            spell.told = True
-            known = self._told.setdefault(violation.uid, set())
-            if question not in known:
-                known.add(question)
+            period.reported = True
+            reported = self._reported.setdefault(violation.uid, set())
+            if spec not in reported:
+                reported.add(spec)
                 pod = self.state.placed[violation.uid].pod
-                telling = told(self.state, self.index, violation, pod.uid, None)
-                found.append(Found(pod, telling, spell.origin))
-        return found
+                report = violation_report(self.state, self.index, violation, pod.uid, None)
+                reports.append(ReportViolation(pod, report, period.cause))
+        return reports
 
-    def _evicting(self, plan: Plan, now_s: float) -> list[Order]:
-        going = {each.pod.uid for each in plan.departures}
-        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in going}
-        self._announced &= going
-        n_would_go, n_enforced = len(going) + self.standing.waiting["grace"], self.index.n_enforced_pods
+    def _eviction_instructions(self, plan: EvictionPlan, now_s: float) -> list[EnforcerInstruction]:
+        uids = {each.pod.uid for each in plan.evictions}
+        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in uids}
+        self._announced &= uids
+        n_would_go, n_enforced = len(uids) + self.status.waiting["grace"], self.index.n_enforced_pods
         n_allowed = self._limits.allowed_at_once(n_enforced)
-        was_refusing, self._refusing = self._refusing, bool(going) and n_would_go > n_allowed
-        if self._refusing:
-            self.standing.waiting["share"] = len(going)
-            return [] if was_refusing else [Refused(n_would_go, n_enforced, n_allowed)]
-        orders: list[Order] = []
-        for departure in plan.departures:
+        did_exceed, self._exceeds_share = self._exceeds_share, bool(uids) and n_would_go > n_allowed
+        if self._exceeds_share:
+            self.status.waiting["share"] = len(uids)
+            return [] if did_exceed else [ReportTooManyEvictions(n_would_go, n_enforced, n_allowed)]
+        instructions: list[EnforcerInstruction] = []
+        for planned in plan.evictions:
             if not self._acts:
-                orders += self._announce(departure)
-            elif self._may_ask(departure.pod, now_s):
-                self._asked = departure.pod
-                orders.append(Evict(departure.pod, self._telling(departure)))
-        return orders
+                instructions += self._announce(planned)
+            elif self._may_evict(planned.pod, now_s):
+                self._in_flight = planned.pod
+                instructions.append(Evict(planned.pod, self._report_of(planned)))
+        return instructions
 
-    def _announce(self, departure: Departure) -> list[Order]:
-        if departure.pod.uid in self._announced:
+    def _announce(self, planned: PlannedEviction) -> list[EnforcerInstruction]:
+        if planned.pod.uid in self._announced:
             return []
-        self._announced.add(departure.pod.uid)
-        return [Evict(departure.pod, self._telling(departure))]
+        self._announced.add(planned.pod.uid)
+        return [Evict(planned.pod, self._report_of(planned))]
 
-    def _may_ask(self, pod: Pod, now_s: float) -> bool:
+    def _may_evict(self, pod: Pod, now_s: float) -> bool:
         backoff = self._backoffs.get(pod.uid)
-        if backoff is not None and not self._reached(backoff.at_s, now_s):
-            self.standing.waiting["budget"] += 1
+        if backoff is not None and not self._is_time(backoff.at_s, now_s):
+            self.status.waiting["budget"] += 1
             return False
-        if self._asked is not None:
-            self.standing.waiting["turn"] += self._asked.uid != pod.uid
+        if self._in_flight is not None:
+            self.status.waiting["turn"] += self._in_flight.uid != pod.uid
             return False
         if self._evictions.allow(pod.namespace, pod.node_name, now_s):
             return True
-        self.standing.waiting["limit"] += 1
+        self.status.waiting["limit"] += 1
         free_s = self._evictions.next_free_s()
         if free_s is not None:
-            self._reached(free_s, now_s)
+            self._is_time(free_s, now_s)
         return False
 
-    def _telling(self, departure: Departure) -> Telling:
-        return told(self.state, self.index, departure.violation, departure.pod.uid, departure.other)
+    def _report_of(self, planned: PlannedEviction) -> ViolationReport:
+        return violation_report(self.state, self.index, planned.violation, planned.pod.uid, planned.other)
 
-    # The answer.
+    # Results.
 
-    def answered(self, uid: str, ended: Ended, now_s: float, *, retry_after_s: float | None = None) -> None:
-        """The eviction that was asked for has ended so."""
-        pod, self._asked = self._asked, None
+    def on_eviction_result(
+        self, uid: str, result: EvictionResult, now_s: float, *, retry_after_s: float | None = None
+    ) -> None:
+        """Take the result of the eviction in flight."""
+        pod, self._in_flight = self._in_flight, None
         if pod is None or pod.uid != uid:
             return
-        if ended in (Ended.BLOCKED, Ended.FAILED):
-            self._backoffs.setdefault(uid, Backoff()).refused(now_s, retry_after_s)
+        if result in (EvictionResult.BLOCKED, EvictionResult.FAILED):
+            self._backoffs.setdefault(uid, EvictionBackoff()).refused(now_s, retry_after_s)
             return
-        if ended is Ended.EVICTED:
+        if result is EvictionResult.EVICTED:
             self._evictions.note(pod.namespace, pod.node_name, now_s)
         placed = self.state.placed.get(uid)
         if placed is not None:
-            self._leaving.add(uid)
+            self._evicted_uids.add(uid)
             self.state.upsert_pod(replace(placed.pod, terminating=True))
-            self.index.follow(uid)
+            self.index.sync_pod(uid)
 
 
 def _is_affinity(violation: Violation) -> bool:
-    return violation.rule.question.side is Side.AFFINITY
+    return violation.rule.spec.side is Side.AFFINITY

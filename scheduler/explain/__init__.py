@@ -1,7 +1,6 @@
 """
-Why a pod is where it is, or nowhere: pure, like the rooms below it.
+Explains why a pod is pending, or why it runs where it does.
 
-Takes a state as it was found and never changes it; what is tried is tried on a copy. Decides with `core.decide` and
-nothing else, so that what it says is what the scheduler does. Imported by commands and by the shell; reads no clock,
-speaks to no server and prints nothing.
+The room is pure: no IO, no clock, no output. It never changes the state that it gets; changes are tried on a copy. It
+decides with `core.decide`, so an explanation cannot differ from the scheduler. Imported by commands and the shell.
 """

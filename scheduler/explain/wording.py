@@ -1,4 +1,4 @@
-"""Selectors, namespaces, taints and amounts in the words that kubectl and manifests use."""
+"""Writes selectors, namespaces, taints and amounts as kubectl and manifests do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPARISONS: Final = {"Gt": ">", "Lt": "<"}
 
 
 def selector_text(selector: Selector) -> str:
-    """As `kubectl -l` reads it; a selector that is absent or empty in words."""
+    """Return the selector as `kubectl -l` reads it; a missing or empty one in words."""
     if selector.is_nothing:
         return "no pod (there is no labelSelector)"
     if selector.is_empty:
@@ -24,7 +24,7 @@ def selector_text(selector: Selector) -> str:
 
 
 def requirement_text(requirement: Requirement | NodeRequirement) -> str:
-    """One requirement on a label."""
+    """Return the label requirement as `kubectl -l` reads it."""
     key, values = requirement.key, requirement.values
     match requirement.operator:
         case "In" if len(values) == 1:
@@ -42,7 +42,7 @@ def requirement_text(requirement: Requirement | NodeRequirement) -> str:
 
 
 def namespaces_text(rule: NamespaceRule) -> str:
-    """Which namespaces a term covers, to stand after `in`."""
+    """Return the namespaces that a term covers, to follow the word `in`."""
     named = sorted(rule.names)
     parts = [f"namespace{'s' if len(named) > 1 else ''} {', '.join(named)}"] if named else []
     if rule.selector.is_empty:
@@ -53,12 +53,12 @@ def namespaces_text(rule: NamespaceRule) -> str:
 
 
 def taint_text(key: str, value: str, effect: str) -> str:
-    """As `kubectl taint` takes it."""
+    """Return the taint as `kubectl taint` takes it."""
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
 def amount_text(resource: str, amount: int) -> str:
-    """An amount in scheduler units as a quantity: exact, or rounded up to tenths of a binary unit."""
+    """Return the amount, in scheduler units, as a quantity: exact, or rounded up to tenths of a binary unit."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in _BYTES or resource.startswith("hugepages-"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from scheduler.enforcing.instructions import EvictionResult, ViolationReport
 from scheduler.enforcing.machine import Enforcer
-from scheduler.enforcing.orders import Ended, Telling
 from scheduler.observe.process import InformedMetrics
 from scheduler.observe.series import Family
 
@@ -61,25 +61,25 @@ class EnforcementMetrics(InformedMetrics):
         """How the enforcer's rules stood at its last look is part of every scrape from now on. Call once."""
 
         def broken(*, enforced: bool) -> dict[str, int]:
-            counts = enforcer.standing.enforced if enforced else enforcer.standing.ordinary
+            counts = enforcer.status.enforced if enforced else enforcer.status.not_enforced
             return {side: counts[side] for side in _SIDES}
 
         self._reading(BROKEN_RULES, lambda: broken(enforced=False))
         self._reading(ENFORCED_BROKEN, lambda: broken(enforced=True))
-        self._reading(WAITING, lambda: {reason: enforcer.standing.waiting[reason] for reason in REASONS})
+        self._reading(WAITING, lambda: {reason: enforcer.status.waiting[reason] for reason in REASONS})
 
         def pods() -> dict[tuple[str, ...], int]:
             return {(): enforcer.index.n_enforced_pods}
 
         self._reading(ENFORCED_PODS, pods)
 
-    def on_found(self, telling: Telling) -> None:
+    def on_found(self, report: ViolationReport) -> None:
         """A broken rule was told for the first time."""
-        self._violations.add(telling.side.value, str(telling.enforced).lower())
+        self._violations.add(report.side.value, str(report.enforced).lower())
 
-    def on_evicted(self, telling: Telling, ended: Ended) -> None:
+    def on_evicted(self, report: ViolationReport, ended: EvictionResult) -> None:
         """An eviction has ended so."""
-        self._evictions.add(telling.side.value, ended.value)
+        self._evictions.add(report.side.value, ended.value)
 
     def on_refused(self) -> None:
         """Enforcement has stopped: too many pods would go."""

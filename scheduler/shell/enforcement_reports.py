@@ -9,7 +9,14 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from scheduler.enforcing.orders import Ended, Evict, Found, Origin, Refused, Telling
+from scheduler.enforcing.instructions import (
+    Evict,
+    EvictionResult,
+    ReportTooManyEvictions,
+    ReportViolation,
+    ViolationCause,
+    ViolationReport,
+)
 from scheduler.kube.event_series import EventKey, ObjectReference
 from scheduler.model.pods import Pod
 from scheduler.observe.enforcement import EnforcementMetrics
@@ -38,7 +45,7 @@ class Reports:
         self._metrics, self._log, self._recorder = metrics, log, recorder
         self._instance = f"{NAME}-{socket.gethostname()}"
 
-    def on_found(self, found: Found) -> None:
+    def on_found(self, found: ReportViolation) -> None:
         """
         A rule is broken.
 
@@ -47,37 +54,37 @@ class Reports:
         knows the rule would have made, or a change after which it no longer holds. A pod that came and a label that
         changed between two looks cannot be told apart; neither can anything from before the first.
         """
-        telling = found.telling
-        self._metrics.on_found(telling)
-        message = "Enforced rule is broken" if telling.enforced else "Required rule does not hold"
-        self._log.info(1, message, origin=found.origin.name.lower(), **_pairs(found.pod, telling))
-        any_more = " any more" if found.origin is Origin.CHANGE else ""
-        state = "is broken" if telling.enforced else f"does not hold{any_more} {_NOT_ENFORCED}"
-        note = f"Required {telling.rule}: {state} in {telling.domain}{_beside(telling)}; {found.origin.value}"
-        self._record(found.pod, telling, "Judging", note)
+        report = found.report
+        self._metrics.on_found(report)
+        message = "Enforced rule is broken" if report.enforced else "Required rule does not hold"
+        self._log.info(1, message, origin=found.cause.name.lower(), **_pairs(found.pod, report))
+        any_more = " any more" if found.cause is ViolationCause.CHANGE else ""
+        state = "is broken" if report.enforced else f"does not hold{any_more} {_NOT_ENFORCED}"
+        note = f"Required {report.rule}: {state} in {report.domain}{_beside(report)}; {found.cause.value}"
+        self._record(found.pod, report, "Judging", note)
 
     def on_would_evict(self, order: Evict) -> None:
         """A pod would be evicted."""
-        self._log.info(0, "Would evict", **_pairs(order.pod, order.telling))
+        self._log.info(0, "Would evict", **_pairs(order.pod, order.report))
 
     def on_ended(self, order: Evict, outcome: Outcome) -> None:
         """An eviction has ended."""
-        pod, telling = order.pod, order.telling
-        self._metrics.on_evicted(telling, outcome.ended)
-        pairs = _pairs(pod, telling)
+        pod, report = order.pod, order.report
+        self._metrics.on_evicted(report, outcome.ended)
+        pairs = _pairs(pod, report)
         match outcome.ended:
-            case Ended.EVICTED:
+            case EvictionResult.EVICTED:
                 self._log.info(0, "Evicted", **pairs)
-                note = f"Evicted: required {telling.rule} was broken in {telling.domain}{_beside(telling)}"
-                self._record(pod, telling, "Evicting", note)
-            case Ended.GONE:
+                note = f"Evicted: required {report.rule} was broken in {report.domain}{_beside(report)}"
+                self._record(pod, report, "Evicting", note)
+            case EvictionResult.GONE:
                 self._log.info(2, "The pod to be evicted is gone", **pairs)
-            case Ended.BLOCKED:
+            case EvictionResult.BLOCKED:
                 self._log.info(1, "Eviction not allowed now; retrying later", err=outcome.message, **pairs)
-            case Ended.FAILED:
+            case EvictionResult.FAILED:
                 self._log.error("Eviction failed; retrying later", err=outcome.message, **pairs)
 
-    def on_refused(self, refused: Refused) -> None:
+    def on_refused(self, refused: ReportTooManyEvictions) -> None:
         """Too many pods would go."""
         self._metrics.on_refused()
         self._log.error(
@@ -87,29 +94,29 @@ class Reports:
             allowed=refused.n_allowed,
         )
 
-    def _record(self, pod: Pod, telling: Telling, action: str, note: str) -> None:
+    def _record(self, pod: Pod, report: ViolationReport, action: str, note: str) -> None:
         if self._recorder is None:
             return
         key = EventKey(
             type="Warning",
             action=action,
-            reason=ENFORCED_REASON if telling.enforced else ORDINARY_REASON,
+            reason=ENFORCED_REASON if report.enforced else ORDINARY_REASON,
             reporting_controller=NAME,
             reporting_instance=self._instance,
             regarding=_reference(pod),
-            related=None if telling.other is None else _reference(telling.other),
+            related=None if report.other is None else _reference(report.other),
         )
         self._recorder.record(key, note)
 
 
-def _pairs(pod: Pod, telling: Telling) -> dict[str, object]:
+def _pairs(pod: Pod, report: ViolationReport) -> dict[str, object]:
     """A broken rule for the log."""
-    pairs: dict[str, object] = {"pod": pod.key, "rule": telling.rule, "domain": telling.domain}
-    return pairs if telling.other is None else {**pairs, "other": telling.other.key}
+    pairs: dict[str, object] = {"pod": pod.key, "rule": report.rule, "domain": report.domain}
+    return pairs if report.other is None else {**pairs, "other": report.other.key}
 
 
-def _beside(telling: Telling) -> str:
-    return "" if telling.other is None else f", beside {telling.other.key}"
+def _beside(report: ViolationReport) -> str:
+    return "" if report.other is None else f", beside {report.other.key}"
 
 
 def _reference(pod: Pod) -> ObjectReference:

@@ -21,10 +21,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, assert_never
 
-from scheduler.enforcing.limiting import Limits
+from scheduler.enforcing.eviction_limits import EvictionLimits
+from scheduler.enforcing.instructions import (
+    EnforcerInstruction,
+    Evict,
+    ReportTooManyEvictions,
+    ReportViolation,
+    ViolationReport,
+)
 from scheduler.enforcing.machine import Enforcer
-from scheduler.enforcing.orders import Evict, Found, Order, Refused, Telling
-from scheduler.enforcing.wording import told
+from scheduler.enforcing.violation_report import violation_report
 from scheduler.errors import ApiError, LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.credentials import load_credentials
@@ -71,7 +77,7 @@ class Options:
     #: Where the record of lost matches is kept, and what it is called.
     namespace: str
     name: str
-    limits: Limits
+    limits: EvictionLimits
     #: Namespaces whose pods are never evicted.
     protected: frozenset[str]
     dry_run: bool
@@ -86,7 +92,7 @@ class BrokenRule:
     """One line of what `--once` finds."""
 
     pod: Pod
-    telling: Telling
+    report: ViolationReport
     #: Pods that would go for it now.
     going: tuple[Pod, ...]
 
@@ -212,17 +218,17 @@ class _Daemon:
                     await self._inbox.wait(1.0)
             for task in watching:
                 task.cancel()
-        self._enforcer.look(time.monotonic())
+        self._enforcer.check(time.monotonic())
         return self._broken_rules()
 
     def _broken_rules(self) -> list[BrokenRule]:
-        standing, state = self._enforcer.standing, self._enforcer.state
+        status, state = self._enforcer.status, self._enforcer.state
         rules: list[BrokenRule] = []
-        for violation in standing.broken:
+        for violation in status.violations:
             pod = state.placed[violation.uid].pod
-            telling = told(state, self._enforcer.index, violation, pod.uid, None)
-            going = tuple(each.pod for each in standing.departures if each.violation == violation)
-            rules.append(BrokenRule(pod, telling, going))
+            report = violation_report(state, self._enforcer.index, violation, pod.uid, None)
+            going = tuple(each.pod for each in status.evictions if each.violation == violation)
+            rules.append(BrokenRule(pod, report, going))
         return rules
 
     async def _enforce(self, group: asyncio.TaskGroup) -> None:
@@ -260,7 +266,7 @@ class _Daemon:
 
     def _take_in(self) -> None:
         for stimulus in self._inbox.take(_STIMULI_AT_ONCE):
-            self._enforcer.take_in(stimulus)
+            self._enforcer.apply(stimulus)
             self._stale = True
         if time.monotonic() >= self._sweep_at_s:
             self._sweep_at_s = time.monotonic() + _SWEEP_PERIOD_S
@@ -275,7 +281,7 @@ class _Daemon:
         may_act = self._may_act(now_s)
         # What was not acted upon is looked at again when acting is allowed.
         self._stale = not may_act
-        for order in self._enforcer.look(now_s, leads=may_act):
+        for order in self._enforcer.check(now_s, leads=may_act):
             self._carry_out(order, group)
         took_s = time.monotonic() - now_s
         self._look_at_s = now_s + max(_LOOK_PERIOD_S, _LOOK_SHARE * took_s)
@@ -335,16 +341,16 @@ class _Daemon:
 
     # Acting.
 
-    def _carry_out(self, order: Order, group: asyncio.TaskGroup) -> None:
+    def _carry_out(self, order: EnforcerInstruction, group: asyncio.TaskGroup) -> None:
         match order:
-            case Found():
+            case ReportViolation():
                 self._reports.on_found(order)
             case Evict() if self._options.dry_run:
                 self._reports.on_would_evict(order)
             case Evict():
                 name = f"evict {order.pod.key}"
                 self._in_flight = group.create_task(self._evict(order), name=name)
-            case Refused():
+            case ReportTooManyEvictions():
                 self._reports.on_refused(order)
             case _:
                 assert_never(order)
@@ -352,7 +358,7 @@ class _Daemon:
     async def _evict(self, order: Evict) -> None:
         outcome = await evicted(self._client, order.pod)
         self._reports.on_ended(order, outcome)
-        self._enforcer.answered(
+        self._enforcer.on_eviction_result(
             order.pod.uid, outcome.ended, time.monotonic(), retry_after_s=outcome.retry_after_s
         )
         self._in_flight = None

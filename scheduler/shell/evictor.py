@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.enforcing.orders import Ended
+from scheduler.enforcing.instructions import EvictionResult
 from scheduler.errors import ApiError, Conflict, NotFound, Throttled
 from scheduler.kube.client import KubeClient
 from scheduler.kube.evicting import evict, is_leaving
@@ -30,7 +30,7 @@ TIMEOUT_S: Final = 15.0
 class Outcome:
     """How an eviction ended, why where it did not succeed, and the pause that the server asked for."""
 
-    ended: Ended
+    ended: EvictionResult
     message: str = ""
     retry_after_s: float | None = None
 
@@ -40,25 +40,29 @@ async def evicted(client: KubeClient, pod: Pod) -> Outcome:
     try:
         await client.request(evict(pod.namespace, pod.name, pod.uid), timeout_s=TIMEOUT_S)
     except NotFound:
-        return Outcome(Ended.GONE)
+        return Outcome(EvictionResult.GONE)
     except Throttled as error:
-        return Outcome(Ended.BLOCKED, error.message, error.retry_after_s)
+        return Outcome(EvictionResult.BLOCKED, error.message, error.retry_after_s)
     except ApiError as error:
         if isinstance(error, Conflict) or error.took_effect_unknown:
             return await _settled(client, pod, error)
-        return Outcome(Ended.FAILED, str(error))
-    return Outcome(Ended.EVICTED)
+        return Outcome(EvictionResult.FAILED, str(error))
+    return Outcome(EvictionResult.EVICTED)
 
 
 async def _settled(client: KubeClient, pod: Pod, cause: ApiError) -> Outcome:
-    vanished = Outcome(Ended.EVICTED if cause.took_effect_unknown else Ended.GONE)
+    vanished = Outcome(EvictionResult.EVICTED if cause.took_effect_unknown else EvictionResult.GONE)
     try:
         body = await client.request(get_pod(pod.namespace, pod.name), timeout_s=TIMEOUT_S)
         leaving = is_leaving(body, pod.uid)
     except NotFound:
         return vanished
     except ApiError as error:
-        return Outcome(Ended.FAILED, f"{cause}; then: {error}")
+        return Outcome(EvictionResult.FAILED, f"{cause}; then: {error}")
     if leaving is None:
         return vanished
-    return Outcome(Ended.EVICTED) if leaving else Outcome(Ended.FAILED, str(cause), cause.retry_after_s)
+    return (
+        Outcome(EvictionResult.EVICTED)
+        if leaving
+        else Outcome(EvictionResult.FAILED, str(cause), cause.retry_after_s)
+    )

@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.explain.answers import API_VERSION, Answer, Explanation
-from scheduler.explain.explaining import Question, explained
+from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.model.instructions import Attempted
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
@@ -31,7 +31,7 @@ MAX_MESSAGE: Final = 2048
 _NOTE: Final = "without changes that would help: `affinity-scheduler explain` tries them"
 
 
-class LastAttempt(Answer, frozen=True):
+class LastAttempt(JsonStruct, frozen=True):
     """How the last attempt ended; `message` as in the event, cut to `MAX_MESSAGE` characters."""
 
     result: str
@@ -39,7 +39,7 @@ class LastAttempt(Answer, frozen=True):
     seconds_ago: float
 
 
-class PendingPod(Answer, frozen=True):
+class PendingPod(JsonStruct, frozen=True):
     """A pod in the queue. `queue` as the label of `scheduler_pending_pods`; `last` is null where nothing is kept."""
 
     namespace: str
@@ -49,7 +49,7 @@ class PendingPod(Answer, frozen=True):
     last: LastAttempt | None
 
 
-class PendingPods(Answer, frozen=True, kw_only=True):
+class PendingPods(JsonStruct, frozen=True, kw_only=True):
     """The pods whose last reason is kept, the latest attempt first, and how many more are pending."""
 
     api_version: str = API_VERSION
@@ -58,7 +58,7 @@ class PendingPods(Answer, frozen=True, kw_only=True):
     n_more: int
 
 
-class PendingExplanation(Answer, frozen=True, kw_only=True):
+class PendingExplanation(JsonStruct, frozen=True, kw_only=True):
     """One pending pod, explained."""
 
     api_version: str = API_VERSION
@@ -135,15 +135,15 @@ class Questions:
     def _explained(self, queued: QueuedPod) -> Explanation:
         name = queued.profile
         (profile,) = (each for each in self._settings.profiles if each.scheduler_name == name)
-        return explained(
-            Question(
+        return explain(
+            ExplainRequest(
                 pod=queued.pod,
                 state=self._state,
                 new_profile=lambda snapshot: built_profiles(self._settings, snapshot)[name],
-                chance=random.Random(1),
-                suggests=False,
-                pending=[other.pod for other in self._pending()],
-                exempt=exempt_of(profile),
+                rng=random.Random(1),
+                try_changes=False,
+                pending_pods=[other.pod for other in self._pending()],
+                exempt_namespaces=exempt_of(profile),
                 notes=(_NOTE,),
             )
         )

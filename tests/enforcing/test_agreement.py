@@ -7,15 +7,15 @@ import json
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from scheduler.enforcing.detecting import Violation
 from scheduler.enforcing.machine import Enforcer
 from scheduler.enforcing.rules import Side
+from scheduler.enforcing.violations import Violation
 from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
 from tests.conformance.product import ProductSubject
-from tests.enforcing.driving import FREE
+from tests.enforcing.driver import FREE
 from tests.plugins.lives import NODES, SPACES, pods
 from tests.support.build import Json, configuration
 
@@ -58,10 +58,10 @@ def test_whatever_was_let_in_holds(
     )
     for space in spaces:
         subject.apply(space)
-        enforcer.take_in(NamespaceSeen(decode_namespace(json.dumps(space).encode())))
+        enforcer.apply(NamespaceSeen(decode_namespace(json.dumps(space).encode())))
     for node in nodes:
         subject.apply(node)
-        enforcer.take_in(NodeSeen(decode_node(json.dumps(node).encode())))
+        enforcer.apply(NodeSeen(decode_node(json.dumps(node).encode())))
     n_placed = 0
     for number, pod in enumerate(incoming):
         pod["spec"] = {
@@ -76,12 +76,12 @@ def test_whatever_was_let_in_holds(
         placed = {**pod, "spec": {**pod["spec"], "nodeName": data.draw(st.sampled_from(feasible))}}
         placed["status"] = {"phase": "Running"}
         subject.apply(placed)
-        enforcer.take_in(PodSeen(subject.cluster.pod(placed)))
-        enforcer.look(1000.0 + number)
-        found = [each for each in enforcer.standing.broken if not _was_first(each)]
-        assert [(each.uid, each.rule.question) for each in found] == []
+        enforcer.apply(PodSeen(subject.cluster.pod(placed)))
+        enforcer.check(1000.0 + number)
+        found = [each for each in enforcer.status.violations if not _was_first(each)]
+        assert [(each.uid, each.rule.spec) for each in found] == []
     event(f"{n_placed} placed")
 
 
 def _was_first(violation: Violation) -> bool:
-    return violation.rule.question.side is Side.AFFINITY and violation.rule.selects_itself
+    return violation.rule.spec.side is Side.AFFINITY and violation.rule.selects_itself

@@ -7,10 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.enforcing.limiting import BACKOFF_S, WINDOW_S, Limits
-from scheduler.enforcing.orders import Ended, Evict, Order, Origin, Refused
+from scheduler.enforcing.eviction_limits import BACKOFF_S, WINDOW_S, EvictionLimits
+from scheduler.enforcing.instructions import (
+    EnforcerInstruction,
+    Evict,
+    EvictionResult,
+    ReportTooManyEvictions,
+    ViolationCause,
+)
 from scheduler.model.stimuli import NodeGone
-from tests.enforcing.driving import FREE, REQUIRED, Driver, rules
+from tests.enforcing.driver import FREE, REQUIRED, Driver, rules
 from tests.support.build import HOSTNAME, ZONE, selector, term
 
 WEB, DB = {"app": "web"}, {"app": "db"}
@@ -27,16 +33,16 @@ def cluster() -> Iterator[Driver]:
     driver.audit()
 
 
-def zones(limits: Limits = FREE, **settings: object) -> Driver:
+def zones(limits: EvictionLimits = FREE, **settings: object) -> Driver:
     driver = Driver(limits, **settings)
     for name in ("a1", "a2", "b1", "b2"):
         driver.node(name, labels={ZONE: name[0]})
     driver.namespace("default")
-    driver.look()
+    driver.check()
     return driver
 
 
-def evict_of(orders: list[Order]) -> Evict:
+def evict_of(orders: list[EnforcerInstruction]) -> Evict:
     (found,) = (each for each in orders if isinstance(each, Evict))
     return found
 
@@ -101,9 +107,9 @@ def test_an_eviction_that_mends_a_rule_of_another_pod_changes_nobodys_turn(clust
         "new", "a2", rules(far=[far_from["db"]]), labels=WEB, priority=2, created="2026-01-02T00:00:00Z"
     )
     database = cluster.pod("database", "a1", labels={"app": "db"})
-    assert evict_of(cluster.look()).pod.uid == database
+    assert evict_of(cluster.check()).pod.uid == database
     cluster.evicted(database)
-    assert evict_of(cluster.look()).pod.uid == new
+    assert evict_of(cluster.check()).pod.uid == new
 
 
 def test_a_pod_whose_rules_were_rewritten_does_not_go_for_those_that_it_had(cluster: Driver) -> None:
@@ -112,9 +118,9 @@ def test_a_pod_whose_rules_were_rewritten_does_not_go_for_those_that_it_had(clus
     cluster.pod("plain", "a1", labels=WEB)
     cluster.pod("rewritten", "a1", limited[1], labels=WEB)
     cluster.pod("other", "a2", limited[2], labels=WEB)
-    blocked = evict_of(cluster.look()).pod
+    blocked = evict_of(cluster.check()).pod
     assert blocked.name == "rewritten"
-    cluster.enforcer.answered(blocked.uid, Ended.BLOCKED, cluster.now_s)
+    cluster.enforcer.on_eviction_result(blocked.uid, EvictionResult.BLOCKED, cluster.now_s)
     cluster.pod("rewritten", "a1", limited[3], labels=WEB)
     assert cluster.enforce(BACKOFF_S) == ["other"]
 
@@ -136,17 +142,17 @@ def test_a_terminating_pod_does_not_count(cluster: Driver) -> None:
     cluster.pod("p", "a1", APART, labels=WEB)
     cluster.pod("q", "a2", APART, labels=WEB, terminating=True)
     assert cluster.enforce() == []
-    assert cluster.enforcer.standing.broken == []
+    assert cluster.enforcer.status.violations == []
 
 
 def test_an_evicted_pod_counts_no_more_although_the_watch_is_late(cluster: Driver) -> None:
     for name in "pq":
         cluster.pod(name, "a1", APART, labels=WEB)
-    gone = evict_of(cluster.look()).pod
-    assert cluster.look() == [], "one eviction at a time"
-    cluster.enforcer.answered(gone.uid, Ended.EVICTED, cluster.now_s)
+    gone = evict_of(cluster.check()).pod
+    assert cluster.check() == [], "one eviction at a time"
+    cluster.enforcer.on_eviction_result(gone.uid, EvictionResult.EVICTED, cluster.now_s)
     cluster.see(cluster.pods[gone.uid])
-    assert cluster.look() == []
+    assert cluster.check() == []
 
 
 @pytest.mark.parametrize("what", ["pod", "node", "namespace"])
@@ -172,7 +178,7 @@ def test_what_holds_again_is_left_alone() -> None:
     cluster = zones(replace(FREE, settle_s=2.0))
     cluster.pod("p", "a1", APART, labels=WEB)
     other = cluster.pod("q", "a2", labels=WEB)
-    assert cluster.look() == []
+    assert cluster.check() == []
     assert cluster.enforcer.next_wake_s() == cluster.now_s + 2.0
     cluster.relabel(other, app="db")
     assert cluster.enforce(2.0) == []
@@ -200,7 +206,7 @@ def test_what_an_immovable_pod_declares_counts_against_lower_priorities_alone(
     cluster.pod("daemon", "a1", APART, priority=5)
     cluster.pod("web", "a2", labels=WEB, priority=priority)
     assert cluster.enforce() == gone
-    assert cluster.enforcer.standing.waiting["beyond help"] == (not gone)
+    assert cluster.enforcer.status.waiting["beyond help"] == (not gone)
 
 
 # Affinity.
@@ -262,7 +268,7 @@ def test_a_pod_that_asks_anew_has_a_grace_period_anew(cluster: Driver) -> None:
 
 def test_the_time_without_a_match_survives_a_restart(cluster: Driver) -> None:
     cluster.pod("p", "a1", NEAR_DB)
-    cluster.look()
+    cluster.check()
     successor = Driver()
     successor.now_s = cluster.now_s + 40.0
     successor.enforcer.restore({**cluster.enforcer.lost_since(), "uid-of-one-long-gone": 0.0})
@@ -287,7 +293,7 @@ def test_what_was_lost_before_a_standby_began_to_watch_is_older_than_the_standby
     standby.node("a1", labels={ZONE: "a"})
     standby.pod("p", "a1", NEAR_DB)
     for _ in range(2):
-        standby.enforcer.look(standby.now_s, leads=False)
+        standby.enforcer.check(standby.now_s, leads=False)
     standby.enforcer.restore({"uid-default-p": standby.now_s - 40.0})
     assert standby.enforce() == []
     assert standby.enforce(20.0) == ["p"]
@@ -297,7 +303,7 @@ def test_what_was_lost_before_a_standby_began_to_watch_is_older_than_the_standby
 def test_a_standby_knows_better_than_an_older_record(how: str) -> None:
     """The leader was killed before it could record what both have seen."""
     standby = _standby(lonely=how == "it asked anew")
-    standby.enforcer.look(standby.now_s, leads=False)
+    standby.enforcer.check(standby.now_s, leads=False)
     recorded = {"uid-default-p": standby.now_s - 40.0}
     standby.now_s += 1.0
     if how == "it asked anew":
@@ -305,7 +311,7 @@ def test_a_standby_knows_better_than_an_older_record(how: str) -> None:
     else:
         standby.gone("uid-default-db")
     if how != "only now":
-        standby.enforcer.look(standby.now_s, leads=False)
+        standby.enforcer.check(standby.now_s, leads=False)
     standby.enforcer.restore(recorded)
     assert standby.enforce() == []
     assert standby.enforce(59.9) == []
@@ -338,9 +344,9 @@ def test_of_a_kind_that_was_torn_apart_nobody_waits_for_one_that_is_in_no_domain
     days = {"old": "a1", "new": "b1", "outside": "nowhere"}
     for day, (name, node) in enumerate(days.items(), start=1):
         cluster.pod(name, node, NEAR_WEB, labels=WEB, grace="0", created=f"2026-01-0{day}T00:00:00Z")
-    outside = evict_of(cluster.look()).pod
+    outside = evict_of(cluster.check()).pod
     assert outside.name == "outside"
-    cluster.enforcer.answered(outside.uid, Ended.BLOCKED, cluster.now_s)
+    cluster.enforcer.on_eviction_result(outside.uid, EvictionResult.BLOCKED, cluster.now_s)
     assert cluster.enforce() == ["new"]
 
 
@@ -366,13 +372,13 @@ def test_a_departure_for_affinity_counts_before_anti_affinity_is_judged(cluster:
 def test_a_node_that_vanished_and_returned_leaves_nothing_behind(cluster: Driver) -> None:
     cluster.pod("p", "a1", APART, labels=WEB)
     cluster.pod("q", "a2", APART, labels=WEB)
-    cluster.enforcer.take_in(NodeGone("a1"))
+    cluster.enforcer.apply(NodeGone("a1"))
     assert cluster.enforce() == []
     cluster.node("a1", labels={ZONE: "a"})
     assert len(cluster.enforce()) == 1
 
 
-# Limits.
+# EvictionLimits.
 
 
 def test_so_many_a_minute_and_no_more() -> None:
@@ -380,7 +386,7 @@ def test_so_many_a_minute_and_no_more() -> None:
     for number in range(5):
         cluster.pod(f"w{number}", "a1", APART, labels=WEB)
     assert len(cluster.enforce()) == 2
-    assert cluster.enforcer.standing.waiting["limit"] == 2
+    assert cluster.enforcer.status.waiting["limit"] == 2
     assert cluster.enforcer.next_wake_s() == cluster.now_s + WINDOW_S
     assert cluster.enforce(WINDOW_S - 1.0) == []
     assert len(cluster.enforce(1.0)) == 2
@@ -401,11 +407,13 @@ def test_where_too_many_would_go_nobody_does() -> None:
     uids = [cluster.pod(f"w{number}", "a1", APART, labels=WEB) for number in range(9)]
     for number in range(7):
         cluster.pod(f"other-{number}", "b1", rules(far=[term(ZONE, selector("app=none"))]))
-    orders = cluster.look()
-    assert [each for each in orders if isinstance(each, Refused)] == [Refused(8, 16, 4)]
+    orders = cluster.check()
+    assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
+        ReportTooManyEvictions(8, 16, 4)
+    ]
     assert not any(isinstance(each, Evict) for each in orders)
-    assert cluster.look() == []
-    assert cluster.enforcer.standing.waiting["share"] == 8
+    assert cluster.check() == []
+    assert cluster.enforcer.status.waiting["share"] == 8
     for uid in uids[:5]:
         cluster.gone(uid)
     assert len(cluster.enforce()) == 3
@@ -425,23 +433,23 @@ def test_affinity_that_still_waits_counts_among_those_that_would_go() -> None:
     cluster = zones(replace(FREE, max_share=0.1))
     for number in range(10):
         cluster.pod(f"p{number}", "a1", NEAR_DB, grace=str(number))
-    refused = [each for each in cluster.look() if isinstance(each, Refused)]
-    assert refused == [Refused(10, 10, 3)]
+    refused = [each for each in cluster.check() if isinstance(each, ReportTooManyEvictions)]
+    assert refused == [ReportTooManyEvictions(10, 10, 3)]
 
 
 def test_an_eviction_that_a_budget_forbids_is_tried_again_later_and_others_go_on(cluster: Driver) -> None:
     for zone in "ab":
         cluster.pod(f"picky-{zone}", f"{zone}1", APART)
         cluster.pod(f"web-{zone}", f"{zone}2", labels=WEB)
-    blocked = evict_of(cluster.look()).pod
-    cluster.enforcer.answered(blocked.uid, Ended.BLOCKED, cluster.now_s)
+    blocked = evict_of(cluster.check()).pod
+    cluster.enforcer.on_eviction_result(blocked.uid, EvictionResult.BLOCKED, cluster.now_s)
     (other,) = cluster.enforce()
     assert {blocked.name, other} == {"picky-a", "picky-b"}
-    assert cluster.enforcer.standing.waiting["budget"] == 1
+    assert cluster.enforcer.status.waiting["budget"] == 1
     assert cluster.enforcer.next_wake_s() == cluster.now_s + BACKOFF_S
     cluster.now_s += BACKOFF_S
-    assert evict_of(cluster.look()).pod == blocked
-    cluster.enforcer.answered(blocked.uid, Ended.BLOCKED, cluster.now_s)
+    assert evict_of(cluster.check()).pod == blocked
+    cluster.enforcer.on_eviction_result(blocked.uid, EvictionResult.BLOCKED, cluster.now_s)
     assert cluster.enforce(2 * BACKOFF_S - 1.0) == []
     assert cluster.enforce(1.0) == [blocked.name]
 
@@ -449,8 +457,8 @@ def test_an_eviction_that_a_budget_forbids_is_tried_again_later_and_others_go_on
 def test_the_servers_own_wish_to_wait_counts_where_it_is_longer(cluster: Driver) -> None:
     cluster.pod("p", "a1", APART)
     cluster.pod("w", "a1", labels=WEB)
-    uid = evict_of(cluster.look()).pod.uid
-    cluster.enforcer.answered(uid, Ended.BLOCKED, cluster.now_s, retry_after_s=30.0)
+    uid = evict_of(cluster.check()).pod.uid
+    cluster.enforcer.on_eviction_result(uid, EvictionResult.BLOCKED, cluster.now_s, retry_after_s=30.0)
     assert cluster.enforce(29.0) == []
     assert cluster.enforce(1.0) == ["p"]
 
@@ -459,16 +467,16 @@ def test_without_acting_each_departure_is_told_once_and_nothing_is_waited_for() 
     cluster = zones(acts=False)
     for number in range(3):
         cluster.pod(f"w{number}", "a1", APART, labels=WEB)
-    told = [each.pod.name for each in cluster.look() if isinstance(each, Evict)]
+    told = [each.pod.name for each in cluster.check() if isinstance(each, Evict)]
     assert told == ["w2", "w1"]
-    assert cluster.look() == []
+    assert cluster.check() == []
 
 
 def test_who_does_not_lead_keeps_time_and_orders_nothing(cluster: Driver) -> None:
     cluster.pod("p", "a1", NEAR_DB)
-    assert cluster.enforcer.look(cluster.now_s, leads=False) == []
-    assert cluster.enforcer.look(cluster.now_s + 60.0, leads=False) == []
-    assert evict_of(cluster.look(60.0)).pod.name == "p"
+    assert cluster.enforcer.check(cluster.now_s, leads=False) == []
+    assert cluster.enforcer.check(cluster.now_s + 60.0, leads=False) == []
+    assert evict_of(cluster.check(60.0)).pod.name == "p"
 
 
 # What is told.
@@ -477,17 +485,17 @@ def test_who_does_not_lead_keeps_time_and_orders_nothing(cluster: Driver) -> Non
 def test_a_broken_rule_is_told_once_for_each_pod_with_rule_domain_and_other_pod(cluster: Driver) -> None:
     cluster.pod("p", "a1", APART)
     uid = cluster.pod("w", "a2", labels=WEB)
-    orders = cluster.look()
+    orders = cluster.check()
     (found,) = (each for each in orders if not isinstance(each, Evict))
     evict = evict_of(orders)
-    assert found.pod.name == evict.pod.name == "p"  # type: ignore[union-attr]  # a Refused would fail here, too
-    telling = evict.telling
-    assert telling.rule == f"anti-affinity: no other pod with app=web in namespace default in the same {ZONE}"
-    assert telling.domain == f"{ZONE}=a"
-    assert telling.other is not None
-    assert telling.other.name == "w"
+    assert found.pod.name == evict.pod.name == "p"  # type: ignore[union-attr]  # a ReportTooManyEvictions would fail here, too
+    report = evict.report
+    assert report.rule == f"anti-affinity: no other pod with app=web in namespace default in the same {ZONE}"
+    assert report.domain == f"{ZONE}=a"
+    assert report.other is not None
+    assert report.other.name == "w"
     cluster.relabel(uid, app="db")
-    cluster.look()
+    cluster.check()
     cluster.relabel(uid, app="web")
     assert cluster.found() == []
 
@@ -501,9 +509,9 @@ def test_an_ordinary_rule_is_told_and_nobody_goes(cluster: Driver, which: str) -
     )
     cluster.pod("p", "a1", ordinary)
     cluster.pod("w", "a2", labels=WEB)
-    orders = [*cluster.look(), *cluster.look(60.0)]
-    assert [type(each).__name__ for each in orders] == ["Found"]
-    assert cluster.enforcer.standing.ordinary == {which: 1}
+    orders = [*cluster.check(), *cluster.check(60.0)]
+    assert [type(each).__name__ for each in orders] == ["ReportViolation"]
+    assert cluster.enforcer.status.not_enforced == {which: 1}
     assert cluster.enforce(1000.0) == []
 
 
@@ -511,7 +519,7 @@ def test_terms_of_the_spec_are_ordinary_rules(cluster: Driver) -> None:
     spec = {"podAntiAffinity": {REQUIRED: [term(ZONE, selector("app=web"))]}}
     cluster.pod("p", "a1", affinity=spec)
     cluster.pod("w", "a2", labels=WEB)
-    assert [each.telling.enforced for each in cluster.found()] == [False]
+    assert [each.report.enforced for each in cluster.found()] == [False]
 
 
 @pytest.mark.parametrize(("before", "after", "n_broken"), [("web", "db", 1), ("db", "web", 0)])
@@ -521,30 +529,34 @@ def test_an_ordinary_rule_goes_by_the_labels_that_a_pod_has_now(
     """A pod that its own term selects is not too many for it by itself."""
     spec = {"podAntiAffinity": {REQUIRED: [term(ZONE, selector("app=web"))]}}
     uid = cluster.pod("p", "a1", labels={"app": before}, affinity=spec)
-    cluster.look()
+    cluster.check()
     cluster.relabel(uid, app=after)
     if n_broken:
         cluster.pod("w", "a2", labels=WEB)
-    cluster.look()
-    assert cluster.enforcer.standing.ordinary.total() == n_broken
+    cluster.check()
+    assert cluster.enforcer.status.not_enforced.total() == n_broken
 
 
 @pytest.mark.parametrize(
     ("what", "origin"),
-    [("placed", Origin.PLACEMENT), ("relabelled", Origin.CHANGE), ("first look", Origin.UNKNOWN)],
+    [
+        ("placed", ViolationCause.PLACEMENT),
+        ("relabelled", ViolationCause.CHANGE),
+        ("first look", ViolationCause.UNKNOWN),
+    ],
 )
-def test_a_placement_is_told_from_a_later_change(what: str, origin: Origin) -> None:
+def test_a_placement_is_told_from_a_later_change(what: str, origin: ViolationCause) -> None:
     cluster = Driver()
     cluster.node("a1", labels={ZONE: "a"})
     cluster.namespace("default")
     cluster.pod("p", "a1", rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED))
     if what != "first look":
-        cluster.look()
+        cluster.check()
     uid = cluster.pod("w", "a1", labels=DB if what == "relabelled" else WEB)
     if what == "relabelled":
-        cluster.look()
+        cluster.check()
         cluster.relabel(uid, app="web")
-    assert [each.origin for each in cluster.found()] == [origin]
+    assert [each.cause for each in cluster.found()] == [origin]
 
 
 def test_exempt_namespaces_neither_declare_nor_are_selected() -> None:
@@ -562,7 +574,7 @@ def test_sweeping_forgets_nothing_that_is_in_use(cluster: Driver) -> None:
     cluster.pod("p", "a1", both, grace="0")
     database = cluster.pod("db", "a2", labels={**DB, "rev": "1"})
     for _ in range(5):
-        cluster.look()
+        cluster.check()
         cluster.enforcer.sweep()
     cluster.gone(database)
     cluster.pod("late", "a2", labels={**DB, "rev": "2"})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.enforcing.driving import REQUIRED, rules
+from tests.enforcing.driver import REQUIRED, rules
 from tests.enforcing.process import Shop, enforcing, output, shop, started
 from tests.integration.daemon import Daemon
 from tests.integration.waiting import until
@@ -187,7 +187,7 @@ async def test_a_rule_that_is_not_enforced_is_reported_and_nobody_goes(cluster: 
         await cluster.pod("second", "a2", labels=WEB)
         (event,) = await until(lambda: cluster.events("first", "AffinityRuleBroken"), what="the event")
         assert "does not hold (it is not enforced, so nobody is evicted)" in event["note"]
-        assert "beside shop/second; it was placed so" in event["note"]
+        assert "beside shop/second; a pod was placed here" in event["note"]
         assert await daemon.metric("affinity_scheduler_broken_rules", rule="anti-affinity") == 1
         assert await cluster.names() == {"first", "second"}
 

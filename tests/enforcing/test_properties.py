@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.enforcing.orders import Evict
+from scheduler.enforcing.instructions import Evict
 from scheduler.model.annotations import AFFINITY
-from tests.enforcing.driving import ENFORCED, Driver, rules
+from tests.enforcing.driver import ENFORCED, Driver, rules
 from tests.support.build import ZONE, Json, affinity, selector, term
 
 APPS = ("a", "b", "c")
@@ -155,7 +155,7 @@ def test_enforcement_ends_and_leaves_no_rule_broken(given: tuple[Driver, World])
     names = cluster.enforce(limit=n_pods)
     assert len(set(names)) == len(names)
     assert broken(cluster.pods.values(), world) == []
-    assert cluster.enforcer.standing.broken == []
+    assert cluster.enforcer.status.violations == []
     cluster.audit()
 
 
@@ -163,8 +163,8 @@ def test_enforcement_ends_and_leaves_no_rule_broken(given: tuple[Driver, World])
 @settings(max_examples=120, deadline=None)
 def test_the_detector_finds_what_a_recount_finds(given: tuple[Driver, World]) -> None:
     cluster, world = given
-    cluster.look()
-    found = {cluster.enforcer.state.placed[each.uid].pod.name for each in cluster.enforcer.standing.broken}
+    cluster.check()
+    found = {cluster.enforcer.state.placed[each.uid].pod.name for each in cluster.enforcer.status.violations}
     assert found == set(broken(cluster.pods.values(), world))
 
 
@@ -186,12 +186,12 @@ def test_nobody_went_who_could_have_stayed(given: tuple[Driver, World]) -> None:
 @settings(max_examples=300, deadline=None)
 def test_each_plan_is_the_one_before_it_without_the_pod_that_has_gone(given: tuple[Driver, World]) -> None:
     cluster, _ = given
-    cluster.look()
-    planned = [each.pod.uid for each in cluster.enforcer.standing.departures]
+    cluster.check()
+    planned = [each.pod.uid for each in cluster.enforcer.status.evictions]
     while planned:
         cluster.evicted(planned.pop(0))
-        cluster.look()
-        assert [each.pod.uid for each in cluster.enforcer.standing.departures] == planned
+        cluster.check()
+        assert [each.pod.uid for each in cluster.enforcer.status.evictions] == planned
 
 
 @given(clusters(near=True))
@@ -201,7 +201,7 @@ def test_every_eviction_mends_something_by_itself_or_together_with_those_that_fo
 ) -> None:
     """At each step the pod that goes has part in a broken rule: it declares one, or is too many for one."""
     cluster, world = given
-    while orders := [each for each in cluster.look() if isinstance(each, Evict)]:
+    while orders := [each for each in cluster.check() if isinstance(each, Evict)]:
         (order,) = orders
         pods = list(cluster.pods.values())
         going = cluster.pods[order.pod.uid]
@@ -234,7 +234,7 @@ def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
     """Pods, nodes and namespaces are relabelled, or gone, and looked at in between; the world as it is then."""
     nodes, namespaces = dict(world.nodes), dict(world.namespaces)
     for _ in range(data.draw(st.integers(1, 6))):
-        cluster.look()
+        cluster.check()
         match data.draw(st.sampled_from(["pod", "node", "namespace", "gone"])):
             case "pod" if cluster.pods:
                 uid = data.draw(st.sampled_from(sorted(cluster.pods)))
@@ -250,7 +250,7 @@ def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
             case "gone" if cluster.pods:
                 uid = data.draw(st.sampled_from(sorted(cluster.pods)))
                 cluster.gone(uid)
-    cluster.look()
+    cluster.check()
     return World(nodes, namespaces)
 
 
@@ -263,7 +263,7 @@ def test_whatever_happens_the_kept_answer_equals_a_fresh_one(
     cluster, world = given
     world = changed(cluster, world, data)
     placed = cluster.enforcer.state.placed
-    found = {placed[each.uid].pod.name for each in cluster.enforcer.standing.broken}
+    found = {placed[each.uid].pod.name for each in cluster.enforcer.status.violations}
     assert found == set(broken(cluster.pods.values(), world))
     cluster.audit()
 
@@ -282,8 +282,8 @@ def test_whatever_happens_ordinary_rules_are_told_as_one_that_has_just_started_w
         fresh.namespace(name, **labels)
     for pod in cluster.pods.values():
         fresh.see(pod)
-    fresh.look()
-    living, started = cluster.enforcer.standing, fresh.enforcer.standing
-    assert living.ordinary == started.ordinary
-    assert {each.uid for each in living.broken} == {each.uid for each in started.broken}
+    fresh.check()
+    living, started = cluster.enforcer.status, fresh.enforcer.status
+    assert living.not_enforced == started.not_enforced
+    assert {each.uid for each in living.violations} == {each.uid for each in started.violations}
     cluster.audit()

@@ -15,7 +15,7 @@ from scheduler.cli.asking.paint import Counting, Paint
 from scheduler.cli.asking.report import report
 from scheduler.cli.main import main
 from scheduler.core.recording import DecisionRecord, RankedNode
-from scheduler.explain.answers import Explanation, NodeGroup
+from scheduler.explain.explanation import Explanation, NodeGroup
 
 
 @pytest.mark.parametrize(

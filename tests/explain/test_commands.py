@@ -23,7 +23,7 @@ from scheduler.cli.simulate import simulate_plan
 from scheduler.core.machine import Machine
 from scheduler.devcluster.kinds import NAMESPACE, POD
 from scheduler.devcluster.server import DevCluster
-from scheduler.explain.creating import planned
+from scheduler.explain.manifests import parse_manifest
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import Credentials, Endpoint, Identity
 from scheduler.kube.requests import bind
@@ -35,7 +35,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles, queue_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-from tests.explain.asking import decoded, encoded, zoned
+from tests.explain.cluster import decoded, encoded, zoned
 from tests.support import build
 
 SECRET = "s3cr3t"
@@ -152,7 +152,7 @@ async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
         code, out, _ = await called(capsys, "explain", "other", "--kubeconfig", kubeconfig)
     assert code == 0
     assert "Pod default/other is bound" in out
-    assert "runs on node-0004, one of 6 nodes that would do now" in out
+    assert "runs on node-0004, one of 6 nodes where it fits now" in out
     assert "  4 of 6 nodes fitted\n  refused: 2 node(s) didn't match pod anti-affinity rules\n" in out
     assert out.count("total") == 2
 
@@ -264,7 +264,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
     }
     document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
     nodes = zoned("a1 a2 b1 b2 c1", allocatable={"cpu": "3"})
-    plan = planned(document, namespace="default", gates=DEFAULT_FEATURE_GATES)
+    plan = parse_manifest(document, namespace="default", gates=DEFAULT_FEATURE_GATES)
     world = World(default_settings())
     for node in nodes:
         world.state.upsert_node(decode_node(encoded(node)))

@@ -8,34 +8,34 @@ import msgspec
 import pytest
 
 from scheduler.core.recording import DecisionRecord, RankedNode
-from scheduler.explain import answers
-from scheduler.explain.simulating import NodeShare, Simulation, ZoneShare
-from tests.explain.asking import Cluster, alone_per_zone, as_json, web, zoned
+from scheduler.explain import explanation
+from scheduler.explain.simulation import NodeShare, Simulation, ZoneShare
+from tests.explain.cluster import Cluster, alone_per_zone, as_json, web, zoned
 from tests.support import build
 
 FIELDS = {
-    answers.Explanation: (
+    explanation.Explanation: (
         "apiVersion kind namespace pod node schedulerName profile state message nodes feasible groups moreGroups "
         "rules moreRules suggestions scores recorded notes"
     ),
-    answers.NodeGroup: "plugin reason where nodes examples removable",
-    answers.Rule: (
+    explanation.NodeGroup: "plugin reason where nodes examples removable",
+    explanation.Rule: (
         "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains"
     ),
-    answers.Skew: "maxSkew minDomains domains fewest countsItself",
-    answers.Domain: "domain nodes pods most allowed",
-    answers.Pods: "total shown",
-    answers.PodRef: "namespace name node domain",
-    answers.Suggestion: "changes node",
-    answers.RemovePod: "namespace pod node uid terminating",
-    answers.RunPod: "namespace labels node",
-    answers.AddRoom: "node resource amount",
-    answers.TolerateTaint: "key value effect",
-    answers.RemoveTaint: "node key value effect",
-    answers.Uncordon: "node",
-    answers.LabelNode: "node key value",
-    answers.LabelNamespace: "namespace key value",
-    answers.AllowSkew: "topologyKey maxSkew",
+    explanation.Skew: "maxSkew minDomains domains fewest countsItself",
+    explanation.Domain: "domain nodes pods most allowed",
+    explanation.Pods: "total shown",
+    explanation.PodRef: "namespace name node domain",
+    explanation.Suggestion: "changes node",
+    explanation.RemovePod: "namespace pod node uid terminating",
+    explanation.RunPod: "namespace labels node",
+    explanation.AddRoom: "node resource amount",
+    explanation.TolerateTaint: "key value effect",
+    explanation.RemoveTaint: "node key value effect",
+    explanation.Uncordon: "node",
+    explanation.LabelNode: "node key value",
+    explanation.LabelNamespace: "namespace key value",
+    explanation.AllowSkew: "topologyKey maxSkew",
     RankedNode: "node total scores",
     DecisionRecord: "v evaluated feasible top rejected",
     Simulation: ("apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next"),
@@ -53,7 +53,7 @@ def test_the_fields_of_each_part_keep_their_names(part: type[msgspec.Struct], fi
 def test_an_explanation_as_a_whole() -> None:
     """One example, letter for letter."""
     cluster = Cluster(zoned("a1 a2"), [web("one", "a2")])
-    answer: Any = as_json(cluster.ask(web("p", affinity=alone_per_zone())))
+    answer: Any = as_json(cluster.explain(web("p", affinity=alone_per_zone())))
     one = {"namespace": "default", "name": "one", "node": "a2", "domain": "a"}
     assert answer == {
         "apiVersion": "affinity-scheduler.io/v1",
@@ -120,7 +120,7 @@ def test_scores_of_a_bound_pod_add_up_and_begin_with_its_own_node() -> None:
     """Weighted points by plugin; the best of the other nodes follow."""
     nodes = [build.node(f"n{i}", allocatable={"cpu": str(2 + i)}) for i in range(4)]
     pod = build.pod("p", node="n0", containers=[build.container(requests={"cpu": "1"})])
-    answer = Cluster(nodes, [pod]).ask(pod)
+    answer = Cluster(nodes, [pod]).explain(pod)
     assert [ranked.node for ranked in answer.scores] == ["n0", "n3", "n2", "n1"]
     assert [ranked.total for ranked in answer.scores] == [sum(r.scores.values()) for r in answer.scores]
     assert answer.n_feasible == 4
@@ -129,15 +129,19 @@ def test_scores_of_a_bound_pod_add_up_and_begin_with_its_own_node() -> None:
 def test_a_bound_pod_whose_node_would_not_do_now_says_what_is_against_it() -> None:
     """The taint came after the pod."""
     pod = build.pod("p", node="a")
-    answer = Cluster([build.node("a", taints=["x:NoSchedule"]), build.node("b")], [pod]).ask(pod)
-    assert (answer.state, answer.node, answer.message) == ("bound", "a", "runs on a, which would not do now")
+    answer = Cluster([build.node("a", taints=["x:NoSchedule"]), build.node("b")], [pod]).explain(pod)
+    assert (answer.state, answer.node, answer.message) == (
+        "bound",
+        "a",
+        "runs on a, where it does not fit now",
+    )
     assert answer.notes == ("TaintToleration: node(s) had untolerated taint(s)",)
-    assert answer.is_well
+    assert answer.is_ok
 
 
 def test_a_bound_pod_that_would_fit_nowhere_now_says_so() -> None:
     """It runs all the same: nothing is to be done."""
     pod = build.pod("p", node="a")
-    answer = Cluster([build.node("a", taints=["x:NoSchedule"])], [pod]).ask(pod)
-    assert answer.message.startswith("runs on a; it would fit nowhere now: 0/1 nodes are available:")
-    assert answer.is_well
+    answer = Cluster([build.node("a", taints=["x:NoSchedule"])], [pod]).explain(pod)
+    assert answer.message.startswith("runs on a; it fits on no node now: 0/1 nodes are available:")
+    assert answer.is_ok

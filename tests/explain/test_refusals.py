@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.answers import (
+from scheduler.explain.explanation import (
     AddRoom,
     AllowSkew,
     Change,
@@ -19,7 +19,7 @@ from scheduler.explain.answers import (
     Uncordon,
 )
 from scheduler.model.stimuli import PodSeen
-from tests.explain.asking import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
+from tests.explain.cluster import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
 from tests.support import build
 from tests.support.driving import NAME, condition_of
 
@@ -68,14 +68,14 @@ CASES = [
     pytest.param(
         Cluster([build.node("a"), build.node("b", labels={"disk": "hdd"})]),
         build.pod(node_selector={"disk": "ssd"}),
-        [(2, "NodeAffinity", "asks disk=ssd")],
+        [(2, "NodeAffinity", "needs disk=ssd")],
         [(LabelNode("a", "disk", "ssd"),), (LabelNode("b", "disk", "ssd"),)],
         id="a label that nodeSelector asks for",
     ),
     pytest.param(
         Cluster([build.node("a", labels={"gen": "3", "old": "yes"})]),
         build.pod(affinity=build.affinity(node_required=[build.node_term("gen gt 4", "!old")])),
-        [(1, "NodeAffinity", "asks gen>4, !old")],
+        [(1, "NodeAffinity", "needs gen>4, !old")],
         [(LabelNode("a", "gen", "5"), LabelNode("a", "old", None))],
         id="labels that node affinity compares",
     ),
@@ -90,7 +90,7 @@ CASES = [
             ],
         ),
         asks("2500m"),
-        [(2, "NodeResourcesFit", "asks 2500m cpu, at most 500m free")],
+        [(2, "NodeResourcesFit", "needs 2500m cpu, at most 500m free")],
         [
             (leaves("a2", "a"),),
             (leaves("b1", "b"),),
@@ -112,7 +112,7 @@ CASES = [
             [holds("agent", "a", "1", owner=build.owned_by("DaemonSet", "agent"))],
         ),
         asks("2"),
-        [(1, "NodeResourcesFit", "asks 2 cpu, at most 1 free")],
+        [(1, "NodeResourcesFit", "needs 2 cpu, at most 1 free")],
         [(AddRoom("a", "cpu", 1000),)],
         id="a daemon's pod would come back",
     ),
@@ -210,7 +210,7 @@ def test_a_refusal_is_told_with_its_place_and_what_would_help(
     cluster: Cluster, pod: build.Json, refused: list[tuple[int, str, str]], expected: list[tuple[Change, ...]]
 ) -> None:
     """The groups cover every node, and each expected remedy is there; no other kind is."""
-    answer = cluster.ask(pod)
+    answer = cluster.explain(pod)
     assert answer.state == "unschedulable"
     assert groups(answer) == refused
     found = [suggestion.changes for suggestion in answer.suggestions]
@@ -227,7 +227,7 @@ def test_the_reason_is_the_text_of_the_condition_letter_for_letter(
     del refused, expected
     driver = cluster.driver()
     driver.handle(_seen(pod))
-    assert cluster.ask(pod).message == condition_of(driver.cycle()).message
+    assert cluster.explain(pod).message == condition_of(driver.cycle()).message
 
 
 def _seen(pod: build.Json) -> PodSeen:
@@ -239,7 +239,7 @@ def test_five_thousand_nodes_are_a_few_groups() -> None:
     nodes = [build.node(f"n{i}") for i in range(300)]
     pods = [web(f"w{i}", f"n{i}") for i in range(300)]
     per_host = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=web"))])
-    answer = Cluster(nodes, pods).ask(web("p", affinity=per_host))
+    answer = Cluster(nodes, pods).explain(web("p", affinity=per_host))
     assert groups(answer) == [(300, "InterPodAffinity", build.HOSTNAME)]
     assert answer.groups[0].examples == ("n0", "n1", "n10")
     (rule,) = answer.rules
@@ -255,9 +255,9 @@ def test_five_thousand_nodes_are_a_few_groups() -> None:
             build.pod(spec={"schedulingGates": [{"name": "g"}]}), "gated", "scheduling gates: g", id="gates"
         ),
         pytest.param(
-            build.pod(phase="Succeeded", node="a"), "finished", "run to its end (Succeeded)", id="done"
+            build.pod(phase="Succeeded", node="a"), "finished", "the pod has finished (Succeeded)", id="done"
         ),
-        pytest.param(build.pod(node="a"), "bound", "runs on a, the only node that would do now", id="bound"),
+        pytest.param(build.pod(node="a"), "bound", "runs on a, the only node where it fits now", id="bound"),
         pytest.param(
             build.pod(spread=[build.spread(build.ZONE, {"matchLabels": {"a": "-"}})]),
             "failed",
@@ -276,7 +276,7 @@ def test_a_pod_that_is_not_refused_is_told_as_it_is(pod: build.Json, state: str,
     """One word for the state, a sentence for the rest, and nothing to mend."""
     is_bound = bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Pending"
     cluster = Cluster([build.node("a")], [pod] if is_bound else [])
-    answer = cluster.ask(pod)
+    answer = cluster.explain(pod)
     assert (answer.state, answer.suggestions) == (state, ())
     assert words in answer.message
 
@@ -284,7 +284,7 @@ def test_a_pod_that_is_not_refused_is_told_as_it_is(pod: build.Json, state: str,
 def test_a_pod_that_is_refused_as_a_whole_is_one_group() -> None:
     """No node has anything to do with it, so no change to one is proposed."""
     broken = build.affinity(required=[build.term(build.ZONE, {"matchLabels": {"a": "-"}})])
-    answer = Cluster([build.node("a"), build.node("b")]).ask(build.pod(affinity=broken))
+    answer = Cluster([build.node("a"), build.node("b")]).explain(build.pod(affinity=broken))
     (group,) = answer.groups
     assert (group.n_nodes, group.plugin, group.removable) == (2, "InterPodAffinity", False)
     assert group.reason.startswith("parsing pod: requiredAffinityTerms")
@@ -297,8 +297,10 @@ def test_nobody_is_told_to_give_a_node_another_name_or_zone(key: str) -> None:
     cluster = Cluster(
         [build.node("a", labels={build.ZONE: "za"}), build.node("b", labels={build.ZONE: "zb"})]
     )
-    assert cluster.ask(build.pod(node_selector={key: "nowhere"})).suggestions == ()
-    (suggestion,) = Cluster([build.node("bare")]).ask(build.pod(node_selector={build.ZONE: "za"})).suggestions
+    assert cluster.explain(build.pod(node_selector={key: "nowhere"})).suggestions == ()
+    (suggestion,) = (
+        Cluster([build.node("bare")]).explain(build.pod(node_selector={build.ZONE: "za"})).suggestions
+    )
     assert suggestion.changes == (LabelNode("bare", build.ZONE, "za"),)
 
 
@@ -323,7 +325,7 @@ def test_nobody_is_told_to_remove_a_pod_that_its_daemon_set_puts_back(asked: bui
     owner = build.owned_by("DaemonSet", "exporter") if stays else None
     holder = web("x", "a", owner=owner, containers=[build.container(host_ports=["9100"])])
     asked["metadata"]["labels"] = {"app": "web"}
-    answer = Cluster([build.node("a")], [holder]).ask(asked)
+    answer = Cluster([build.node("a")], [holder]).explain(asked)
     removed = [change for changes_ in answer.suggestions for change in changes_.changes]
     assert any(isinstance(change, RemovePod) for change in removed) is not stays
 
@@ -331,16 +333,16 @@ def test_nobody_is_told_to_remove_a_pod_that_its_daemon_set_puts_back(asked: bui
 def test_a_pod_that_is_being_deleted_says_so() -> None:
     """Nobody would wait for it."""
     cluster = Cluster([build.node("a")])
-    assert cluster.ask(build.pod(terminating=True)).notes == (
-        "it is being deleted; no scheduler tries it any more",
+    assert cluster.explain(build.pod(terminating=True)).notes == (
+        "the pod is being deleted; no scheduler will place it",
     )
     bound = build.pod(terminating=True, node="a")
-    assert Cluster([build.node("a")], [bound]).ask(bound).notes == ("it is being deleted",)
+    assert Cluster([build.node("a")], [bound]).explain(bound).notes == ("the pod is being deleted",)
 
 
 def test_a_cluster_without_nodes_has_nothing_to_say() -> None:
     """The scheduler's own words."""
-    answer = Cluster([]).ask(build.pod())
+    answer = Cluster([]).explain(build.pod())
     assert (answer.state, answer.message, answer.n_nodes) == (
         "failed",
         "no nodes available to schedule pods",

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.devcluster.faults import FAULTS_PATH, Action
 from tests.devcluster.contract.client import Api
-from tests.enforcing.driving import REQUIRED, rules
+from tests.enforcing.driver import REQUIRED, rules
 from tests.enforcing.process import enforcing, shop
 from tests.integration.conftest import embedded
 from tests.integration.daemon import running

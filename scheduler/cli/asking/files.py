@@ -14,9 +14,9 @@ import msgspec
 
 from scheduler.cli.asking.world import World
 from scheduler.errors import SettingsError
-from scheduler.explain.answers import API_VERSION
-from scheduler.explain.creating import KINDS, ManifestError, Plan, planned
-from scheduler.explain.keeping import KIND, SECTIONS
+from scheduler.explain.explanation import API_VERSION
+from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_manifest
+from scheduler.explain.snapshot_file import KIND, SECTIONS
 from scheduler.settings.documents import read_document
 from scheduler.settings.problems import Problems, described
 
@@ -37,7 +37,7 @@ class _Head(msgspec.Struct, frozen=True, rename="camel"):
 class Manifests:
     """What the documents of a file would create: pods, and whatever else, as an application has it in its file."""
 
-    plans: list[Plan]
+    plans: list[Manifest]
     beside: list[Mapping[str, object]]
 
     def add_beside(self, world: World) -> None:
@@ -63,7 +63,7 @@ def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> M
         raise SettingsError(source, "", "nothing", "at least one manifest")
     if len(documents) > _MOST_DOCUMENTS:
         raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MOST_DOCUMENTS}")
-    plans: list[Plan] = []
+    plans: list[Manifest] = []
     beside: list[Mapping[str, object]] = []
     for number, document in enumerate(documents, 1):
         if _makes_no_pods(document):
@@ -71,7 +71,7 @@ def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> M
             continue
         where = source if len(documents) == 1 else f"{source}: document {number}"
         try:
-            plans.append(planned(document, namespace=namespace, gates=gates))
+            plans.append(parse_manifest(document, namespace=namespace, gates=gates))
         except ManifestError as error:
             raise SettingsError(where, error.field, error.found, error.expected) from error
     if not plans:
@@ -86,7 +86,7 @@ def _makes_no_pods(document: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(kind, str) and bool(kind) and kind not in KINDS
 
 
-def _no_object_twice(plans: Sequence[Plan], source: str) -> None:
+def _no_object_twice(plans: Sequence[Manifest], source: str) -> None:
     named = Counter((plan.kind, plan.namespace, plan.name) for plan in plans)
     for (kind, namespace, name), count in named.items():
         if count > 1:

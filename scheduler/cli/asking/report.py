@@ -13,7 +13,7 @@ from scheduler.cli.asking.columns import aligned
 from scheduler.cli.asking.paint import Paint, harmless
 from scheduler.cli.asking.sentences import change_text, rule_text
 from scheduler.core.recording import DecisionRecord, RankedNode
-from scheduler.explain.answers import Change, Explanation, NodeGroup, PodRef, Pods, RemovePod, Rule
+from scheduler.explain.explanation import Change, Explanation, NodeGroup, PodRef, Pods, RemovePod, Rule
 
 #: In a table that is not wide.
 _DOMAINS: Final = 8
@@ -35,7 +35,7 @@ _HEADLINES: Final = {
 
 def report(answer: Explanation, paint: Paint, *, wide: bool) -> list[str]:
     """The lines to print."""
-    colour = paint.good if answer.is_well else paint.bad
+    colour = paint.good if answer.is_ok else paint.bad
     name = harmless(f"{answer.namespace}/{answer.pod}")
     headline = paint.head(f"Pod {name} {colour(_HEADLINES[answer.state])}")
     lines = [headline + paint.faint(f" (profile {answer.profile})"), f"  {harmless(answer.message)}"]

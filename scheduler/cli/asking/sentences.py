@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from scheduler.explain.answers import (
+from scheduler.explain.explanation import (
     AddRoom,
     AllowSkew,
     Change,

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.explain.creating import Plan
+from scheduler.explain.manifests import Manifest
 from scheduler.framework.profile import Profile
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pods import MalformedObjectError, Pod, PodDecoder
@@ -79,7 +79,7 @@ class World:
         """Pods without a node."""
         return [pod for pod in self.pods.values() if not pod.node_name]
 
-    def pod_of(self, plan: Plan, number: int) -> Pod:
+    def pod_of(self, plan: Manifest, number: int) -> Pod:
         """
         The pod that the plan would create; its controller is part of the cluster from then on.
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from scheduler.explain.answers import Explanation
-from scheduler.explain.explaining import Question, explained
+from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.explain.explanation import Explanation
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pods import Pod, PodDecoder
 from scheduler.settings.loading import default_settings
@@ -47,23 +47,23 @@ class Cluster:
                 state.upsert_pod(decoded(pod))
         return state
 
-    def ask(self, pod: build.Json, **more: Any) -> Explanation:
+    def explain(self, pod: build.Json, **more: Any) -> Explanation:
         """What `explain` says of the pod; the state is as before afterwards."""
         state = self.state()
-        answer = explained(self.question(pod, state, **more))
+        answer = explain(self.request(pod, state, **more))
         assert differences(state) == []
         assert sorted(state.placed) == sorted(
             p["metadata"]["uid"] for p in self.pods if p["spec"].get("nodeName")
         )
         return answer
 
-    def question(self, pod: build.Json, state: ClusterState, **more: Any) -> Question:
-        return Question(
+    def request(self, pod: build.Json, state: ClusterState, **more: Any) -> ExplainRequest:
+        return ExplainRequest(
             pod=decoded(pod),
             state=state,
             new_profile=lambda snapshot: built_profiles(SETTINGS, snapshot)[NAME],
-            chance=random.Random(1),
-            pending=[decoded(p) for p in self.pods if not p["spec"].get("nodeName")],
+            rng=random.Random(1),
+            pending_pods=[decoded(p) for p in self.pods if not p["spec"].get("nodeName")],
             **more,
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
-from scheduler.explain.creating import ManifestError, planned
+from scheduler.explain.manifests import ManifestError, parse_manifest
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from tests.support import build
 
@@ -26,7 +26,7 @@ def workload(kind: str, spec: build.Json, *, api_version: str = "apps/v1", **tem
 
 
 def plan(document: object, namespace: str = "default") -> Any:
-    return planned(document, namespace=namespace, gates=DEFAULT_FEATURE_GATES)
+    return parse_manifest(document, namespace=namespace, gates=DEFAULT_FEATURE_GATES)
 
 
 def test_a_deployments_pods_belong_to_a_new_revision() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.enforcing.orders import Ended
+from scheduler.enforcing.instructions import EvictionResult
 from scheduler.model.pods import PodDecoder
 from scheduler.shell import enforcer
 from scheduler.shell.evictor import TIMEOUT_S, Outcome, evicted
@@ -28,32 +28,45 @@ def found(uid: str = "u1", *, leaving: bool = False) -> Any:
 @pytest.mark.parametrize(
     ("answers", "outcome"),
     [
-        pytest.param([reply(status=201)], Outcome(Ended.EVICTED), id="accepted"),
-        pytest.param([refusal(404)], Outcome(Ended.GONE), id="no such pod"),
+        pytest.param([reply(status=201)], Outcome(EvictionResult.EVICTED), id="accepted"),
+        pytest.param([refusal(404)], Outcome(EvictionResult.GONE), id="no such pod"),
         pytest.param(
             [refusal(429, "budget", **{"Retry-After": "10"})],
-            Outcome(Ended.BLOCKED, "budget", 10.0),
+            Outcome(EvictionResult.BLOCKED, "budget", 10.0),
             id="a disruption budget forbids it",
         ),
-        pytest.param([refusal(403, "rbac")], Outcome(Ended.FAILED, "403 X: rbac"), id="not allowed to"),
-        pytest.param([refusal(409), found("u2")], Outcome(Ended.GONE), id="another pod of that name"),
-        pytest.param([refusal(409), refusal(404)], Outcome(Ended.GONE), id="gone before we asked"),
-        pytest.param([refusal(409), found()], Outcome(Ended.FAILED, "409 X: no"), id="conflict, still there"),
-        pytest.param([lost(), found(leaving=True)], Outcome(Ended.EVICTED), id="answer lost, but done"),
-        pytest.param([lost(), refusal(404)], Outcome(Ended.EVICTED), id="answer lost, and the pod with it"),
+        pytest.param(
+            [refusal(403, "rbac")], Outcome(EvictionResult.FAILED, "403 X: rbac"), id="not allowed to"
+        ),
+        pytest.param(
+            [refusal(409), found("u2")], Outcome(EvictionResult.GONE), id="another pod of that name"
+        ),
+        pytest.param([refusal(409), refusal(404)], Outcome(EvictionResult.GONE), id="gone before we asked"),
+        pytest.param(
+            [refusal(409), found()], Outcome(EvictionResult.FAILED, "409 X: no"), id="conflict, still there"
+        ),
+        pytest.param(
+            [lost(), found(leaving=True)], Outcome(EvictionResult.EVICTED), id="answer lost, but done"
+        ),
+        pytest.param(
+            [lost(), refusal(404)], Outcome(EvictionResult.EVICTED), id="answer lost, and the pod with it"
+        ),
         pytest.param(
             [refusal(500, "two budgets"), found()],
-            Outcome(Ended.FAILED, "500 X: two budgets"),
+            Outcome(EvictionResult.FAILED, "500 X: two budgets"),
             id="more than one budget",
         ),
         pytest.param(
             [refusal(500, "a"), refusal(503, "b")],
-            Outcome(Ended.FAILED, "500 X: a; then: 503 X: b"),
+            Outcome(EvictionResult.FAILED, "500 X: a; then: 503 X: b"),
             id="nothing can be asked",
         ),
         pytest.param(
             [refusal(500, "a"), reply(b"[]")],
-            Outcome(Ended.FAILED, "500 X: a; then: 200 BadAnswer: not a Pod: Expected `object`, got `array`"),
+            Outcome(
+                EvictionResult.FAILED,
+                "500 X: a; then: 200 BadAnswer: not a Pod: Expected `object`, got `array`",
+            ),
             id="an unreadable answer",
         ),
     ],

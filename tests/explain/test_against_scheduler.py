@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scheduler.explain.affinity import affinity_findings
-from scheduler.explain.answers import Explanation
-from scheduler.explain.explaining import Question, explained
-from scheduler.explain.looking import Case, looked
-from scheduler.explain.spread import hard_constraints, spread_findings
+from scheduler.explain.affinity_rules import affinity_rules
+from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.explain.explanation import Explanation
+from scheduler.explain.inspection import Inspection, inspect_pod
+from scheduler.explain.spread_rules import hard_constraints, spread_rules
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
@@ -26,8 +26,8 @@ from scheduler.shell.profiles import built_profiles
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
-from tests.explain.asking import SETTINGS, Cluster, as_json, decoded
-from tests.explain.drawing import drawn
+from tests.explain.cluster import SETTINGS, Cluster, as_json, decoded
+from tests.explain.random_clusters import random_cluster
 from tests.support import build
 from tests.support.driving import NAME
 
@@ -49,8 +49,8 @@ def test_every_suggestion_carried_out_for_real_makes_the_pod_schedulable(block: 
     """Changes are made on the API objects, not by the code under test; and none of them can be left out."""
     n_refused = n_suggested = 0
     for seed in range(block * 50, block * 50 + 50):
-        cluster, pod = drawn(seed)
-        answer = cluster.ask(pod)
+        cluster, pod = random_cluster(seed)
+        answer = cluster.explain(pod)
         real = node_for_real(cluster, pod)
         assert (answer.state == "schedulable") == (real is not None), seed
         if answer.state != "unschedulable":
@@ -93,7 +93,7 @@ def test_what_only_another_change_made_necessary_is_left_out_with_it() -> None:
         spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=1, affinity_policy="Ignore")],
     )
     cluster = Cluster(nodes, pods)
-    for suggestion in as_json(cluster.ask(subject))["suggestions"]:
+    for suggestion in as_json(cluster.explain(subject))["suggestions"]:
         changes = suggestion["changes"]
         for left_out in range(len(changes)) if len(changes) > 1 else ():
             fewer = changes[:left_out] + changes[left_out + 1 :]
@@ -105,21 +105,24 @@ def test_the_rules_found_refuse_exactly_the_nodes_that_the_plugins_refuse(block:
     """Two ways to the same rule: the plugin's over arrays, and the explanation's term by term."""
     n_compared = 0
     for seed in range(1000 + block * 150, 1150 + block * 150):
-        cluster, pod = drawn(seed)
+        cluster, pod = random_cluster(seed)
         state = cluster.state()
         profile = built_profiles(SETTINGS, Snapshot(state))[NAME]
-        case = looked(decoded(pod), state, profile)
-        assert isinstance(case, Case)
-        findings = [*spread_findings(case, hard_constraints(case.pod, profile)), *affinity_findings(case)]
+        inspection = inspect_pod(decoded(pod), state, profile)
+        assert isinstance(inspection, Inspection)
+        rules = [
+            *spread_rules(inspection, hard_constraints(inspection.pod, profile)),
+            *affinity_rules(inspection),
+        ]
         for plugin in ("PodTopologySpread", "InterPodAffinity"):
-            refusals = [refusals for name, refusals in case.refusals if name == plugin]
+            refusals = [refusals for name, refusals in inspection.refusals if name == plugin]
             refused = (
                 (refusals[0].codes != 0) & state.nodes.alive if refusals else np.zeros_like(state.nodes.alive)
             )
             found = np.zeros_like(refused)
-            for finding in findings:
-                if finding.plugin == plugin:
-                    found |= finding.broken
+            for rule in rules:
+                if rule.plugin == plugin:
+                    found |= rule.refused
             assert found.tolist() == refused.tolist(), (seed, plugin)
             n_compared += bool(refused.any())
     assert n_compared >= 40
@@ -129,8 +132,8 @@ def test_the_rules_found_refuse_exactly_the_nodes_that_the_plugins_refuse(block:
 def test_groups_count_what_the_message_counts(block: int) -> None:
     """Added up by reason, the groups are the numbers of the event's text; no node is in two."""
     for seed in range(2000 + block * 100, 2100 + block * 100):
-        cluster, pod = drawn(seed)
-        answer = cluster.ask(pod)
+        cluster, pod = random_cluster(seed)
+        answer = cluster.explain(pod)
         if answer.state != "unschedulable":
             continue
         assert answer.n_more_groups == 0
@@ -160,8 +163,8 @@ def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
                 cluster.delete(kind, namespace, name)
             case Evaluate(object=obj):
                 pod, chance = cluster.pod(obj), random.Random(1)
-                question = Question(pod=pod, state=cluster.state, new_profile=new_profile, chance=chance)
-                yield next(expected), explained(question)
+                request = ExplainRequest(pod=pod, state=cluster.state, new_profile=new_profile, rng=chance)
+                yield next(expected), explain(request)
 
 
 @pytest.mark.parametrize("name", ["affinity", "spread", "node", "mixed"])
@@ -208,9 +211,9 @@ def test_five_thousand_nodes_are_explained_in_seconds() -> None:
     asked = build.pod(
         "p", labels={"app": "web"}, affinity=per_zone, containers=[build.container(requests={"cpu": "1"})]
     )
-    question = cluster.question(asked, state)
+    request = cluster.request(asked, state)
     started_s = time.process_time()
-    answer = explained(question)
+    answer = explain(request)
     assert time.process_time() - started_s < 10
     assert answer.state == "unschedulable"
     assert len(answer.groups) <= 30

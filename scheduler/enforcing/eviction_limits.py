@@ -1,4 +1,4 @@
-"""How fast and how far enforcement may go."""
+"""Limits the number and the rate of evictions."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from dataclasses import dataclass
 from typing import Final
 
 WINDOW_S: Final = 60.0
-#: So many pods may always go: a share of a small cluster would be less than one pod.
+#: This many evictions are always allowed, since a share of a small cluster is less than one pod.
 ALWAYS_ALLOWED: Final = 3
 
 _UNLIMITED: Final = 1 << 62
 
-#: Pause after a first refusal by a disruption budget, doubled with each further one up to the cap.
+#: Pause after the first refusal by a disruption budget. Each further refusal doubles it, up to the cap.
 BACKOFF_S: Final = 5.0
 BACKOFF_CAP_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Settings of an enforcer. Numbers of evictions are per 60 s."""
+class EvictionLimits:
+    """The limits of one enforcer. Numbers of evictions are per 60 s."""
 
     evictions: int = 30
     evictions_per_namespace: int = 10
     evictions_per_node: int = 10
-    #: Of the pods that declare enforced rules; where more would go, nobody does. 1 and more: no limit.
+    #: If more than this share of the pods with enforced rules would be evicted, none is. 1 or more: no limit.
     max_share: float = 0.1
-    #: How long affinity may lack its match, where the pod does not say.
+    #: How long affinity may lack a match, unless the pod has its own grace period.
     grace_s: float = 60.0
-    #: How long anti-affinity has to be broken before anything follows: what watches show is not one moment's state.
+    #: How long anti-affinity has to be broken before the enforcer acts, since watches arrive at different times.
     settle_s: float = 1.0
 
     def allowed_at_once(self, n_enforced_pods: int) -> int:
-        """How many pods may be about to go. A share of 1 is no limit: those that go need not be those that declare."""
+        """Return how many pods may be due for eviction. A share of 1 is no limit, as evicted pods need no rule."""
         if self.max_share >= 1.0:
             return _UNLIMITED
         return max(ALWAYS_ALLOWED, int(self.max_share * n_enforced_pods))
 
 
-class Evictions:
-    """The evictions of the last 60 s."""
+class RecentEvictions:
+    """Counts the evictions of the last 60 s, in total, per namespace and per node."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: EvictionLimits) -> None:
         self._limits = limits
         self._past: deque[tuple[float, str, str]] = deque()
         self._by_namespace: Counter[str] = Counter()
         self._by_node: Counter[str] = Counter()
 
     def note(self, namespace: str, node_name: str, now_s: float) -> None:
-        """One more, now."""
+        """Count an eviction."""
         self._past.append((now_s, namespace, node_name))
         self._by_namespace[namespace] += 1
         self._by_node[node_name] += 1
 
     def allow(self, namespace: str, node_name: str, now_s: float) -> bool:
-        """Whether one more is within all limits."""
+        """Return whether one more eviction is within all limits."""
         self._forget(now_s)
         return (
             len(self._past) < self._limits.evictions
@@ -63,7 +63,7 @@ class Evictions:
         )
 
     def next_free_s(self) -> float | None:
-        """When the oldest of them counts no more; None where there is none."""
+        """Return when the oldest eviction stops counting; None if there is none."""
         return self._past[0][0] + WINDOW_S if self._past else None
 
     def _forget(self, now_s: float) -> None:
@@ -74,14 +74,14 @@ class Evictions:
 
 
 @dataclass(slots=True)
-class Backoff:
-    """A pod whose eviction was refused: how often in a row, and when it is tried again."""
+class EvictionBackoff:
+    """The refused evictions of one pod in a row, and when to try again."""
 
     tries: int = 0
     at_s: float = 0.0
 
     def refused(self, now_s: float, retry_after_s: float | None) -> None:
-        """Once more; the server's own wish counts where it is longer."""
+        """Count a refusal. A longer Retry-After of the server replaces the pause."""
         pause_s = min(BACKOFF_S * 2.0 ** min(self.tries, 16), BACKOFF_CAP_S)
         self.tries += 1
         self.at_s = now_s + max(pause_s, min(retry_after_s or 0.0, BACKOFF_CAP_S))

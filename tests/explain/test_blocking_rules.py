@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from scheduler.cli.asking.sentences import rule_text
-from scheduler.explain.answers import Domain, Rule
+from scheduler.explain.explanation import Domain, Rule
 from scheduler.explain.wording import amount_text, namespaces_text, selector_text
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.labels import EVERYTHING, NOTHING, parse_selector
 from scheduler.state.matching import NamespaceRule
-from tests.explain.asking import Cluster, alone_per_zone, web, zoned
+from tests.explain.cluster import Cluster, alone_per_zone, web, zoned
 from tests.support import build
 
 
 def rules(cluster: Cluster, pod: build.Json) -> list[Rule]:
-    return list(cluster.ask(pod).rules)
+    return list(cluster.explain(pod).rules)
 
 
 def names(rule: Rule) -> list[tuple[str, str, str]]:
@@ -144,7 +144,7 @@ def test_a_limit_per_domain_tells_how_many_have_to_go(running: int, open_again: 
         pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(annotation)}
         return pod
 
-    answer = Cluster(zoned("a1"), [limited(f"w{i}", "a1") for i in range(running)]).ask(limited("p"))
+    answer = Cluster(zoned("a1"), [limited(f"w{i}", "a1") for i in range(running)]).explain(limited("p"))
     assert (answer.state == "schedulable") == open_again
     if not open_again:
         own = next(rule for rule in answer.rules if rule.kind == "requiredAntiAffinity")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.keeping import SECTIONS, kept
+from scheduler.explain.snapshot_file import SECTIONS, scheduling_fields
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.shell.informers import always_watched, watched_for_default_spreading
-from tests.explain.asking import decoded
-from tests.explain.drawing import drawn
+from tests.explain.cluster import decoded
+from tests.explain.random_clusters import random_cluster
 from tests.support import build
 
 #: Stands wherever a secret, or the name of one, could be.
@@ -92,7 +92,7 @@ FULL_POD: dict[str, Any] = {
 def test_no_secret_of_a_pod_is_kept_wherever_it_stands() -> None:
     """A pod with a secret in every place that has one."""
     before = copy.deepcopy(FULL_POD)
-    found = kept("Pod", FULL_POD)
+    found = scheduling_fields("Pod", FULL_POD)
     assert before == FULL_POD
     assert SECRET not in json.dumps(found)
     assert found["spec"]["volumes"] == [  # type: ignore[index]  # JSON
@@ -137,16 +137,16 @@ def test_no_secret_of_a_pod_is_kept_wherever_it_stands() -> None:
 )
 def test_no_secret_of_another_object_is_kept(kind: str, document: build.Json) -> None:
     """Templates of workloads have the same places."""
-    assert SECRET not in json.dumps(kept(kind, document))
+    assert SECRET not in json.dumps(scheduling_fields(kind, document))
 
 
 def test_every_kind_that_is_written_has_its_list_of_fields() -> None:
     """Each can be reduced, an empty object included."""
-    assert [kept(kind, {}) for kind in SECTIONS] == [{}] * len(SECTIONS)
+    assert [scheduling_fields(kind, {}) for kind in SECTIONS] == [{}] * len(SECTIONS)
 
 
 def test_every_kind_that_the_scheduler_watches_is_in_a_snapshot() -> None:
-    """A kind that is watched and not kept would make a snapshot answer differently from the cluster."""
+    """A kind that is watched and not reduced would make a snapshot answer differently from the cluster."""
     watched = {one.kind for one in (*always_watched(), *watched_for_default_spreading())}
     assert watched == set(SECTIONS)
 
@@ -154,14 +154,16 @@ def test_every_kind_that_the_scheduler_watches_is_in_a_snapshot() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_kept_is_all_that_scheduling_reads(seed: int) -> None:
     """The reduced object decodes to the same as the whole one."""
-    cluster, subject = drawn(seed)
+    cluster, subject = random_cluster(seed)
     for pod in [*cluster.pods, subject]:
-        whole, reduced = decoded(pod), decoded(kept("Pod", pod))
+        whole, reduced = decoded(pod), decoded(scheduling_fields("Pod", pod))
         assert _facts(reduced) == _facts(whole)
     for node in cluster.nodes:
-        assert decode_node(_bytes(kept("Node", node))) == decode_node(_bytes(node))
+        assert decode_node(_bytes(scheduling_fields("Node", node))) == decode_node(_bytes(node))
     for namespace in cluster.namespaces:
-        assert decode_namespace(_bytes(kept("Namespace", namespace))) == decode_namespace(_bytes(namespace))
+        assert decode_namespace(_bytes(scheduling_fields("Namespace", namespace))) == decode_namespace(
+            _bytes(namespace)
+        )
 
 
 def test_selectors_of_workloads_are_kept() -> None:
@@ -171,7 +173,9 @@ def test_selectors_of_workloads_are_kept() -> None:
         ("ReplicaSet", build.replica_set("s", build.selector("app=web", "tier in a,b"))),
         ("StatefulSet", build.stateful_set("s", build.selector("app=web"))),
     ):
-        assert decode_workload(kind, _bytes(kept(kind, document))) == decode_workload(kind, _bytes(document))
+        assert decode_workload(kind, _bytes(scheduling_fields(kind, document))) == decode_workload(
+            kind, _bytes(document)
+        )
 
 
 def _facts(pod: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.explain.asking import Cluster
+from tests.explain.cluster import Cluster
 from tests.support import build
 
 RACK = "rack"
@@ -14,7 +14,7 @@ APPS = ("web", "db", "cache")
 NAMESPACES = ("default", "shared")
 
 
-def drawn(seed: int) -> tuple[Cluster, build.Json]:
+def random_cluster(seed: int) -> tuple[Cluster, build.Json]:
     """A cluster of a few nodes and pods, and a pod whose constraints often fit nowhere."""
     chance = random.Random(seed)
     nodes = [_node(chance, number) for number in range(chance.randint(1, 6))]

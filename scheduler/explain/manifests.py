@@ -1,8 +1,8 @@
 """
-From a manifest to the pods that it would create, as the API server and the controllers would make them now.
+Makes the pods that a manifest would create, as the API server and the controllers would.
 
-Label keys are merged, limits become requests, host ports and tolerations are filled in; a Deployment's pods belong to
-a new revision. What needs more than the manifest is not known here: limit ranges, priority and runtime classes.
+Label keys are merged, limits become requests, host ports and tolerations are filled in, and a Deployment's pods belong
+to a new revision. Limit ranges, priority classes and runtime classes are not applied: they need more than the manifest.
 
 Source: pkg/apis/core/v1/defaults.go, DefaultTolerationSeconds, pkg/controller/{deployment,statefulset,job} (1.36).
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 from scheduler.model.merging import Json, merged_affinity, merged_spread
 
-#: Kinds that make pods, and the apiVersion of each.
+#: The kinds that create pods, and their apiVersions.
 KINDS: Final = {
     "Pod": "v1",
     "Deployment": "apps/v1",
@@ -24,7 +24,7 @@ KINDS: Final = {
     "Job": "batch/v1",
     "CronJob": "batch/v1",
 }
-#: The revision that a Deployment's new pods are labelled with; the real hash is not known before.
+#: Stands in for the pod-template-hash of a Deployment's new pods.
 NEW_REVISION: Final = "new-revision"
 
 _HASH_LABEL: Final = "pod-template-hash"
@@ -33,7 +33,7 @@ _EVICTION_AFTER_S: Final = 300
 
 
 class ManifestError(ValueError):
-    """A document from which no pod can be made. Caught by commands, which name the file."""
+    """The document cannot create pods. Commands catch it and name the file."""
 
     def __init__(self, field: str, found: str, expected: str) -> None:
         self.field, self.found, self.expected = field, found, expected
@@ -41,11 +41,11 @@ class ManifestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Manifest:
     """
-    What one document would create.
+    One document that creates pods.
 
-    `owner`: the controller of the pods as JSON, whose selector default spreading uses; None for a bare Pod.
+    `owner`: the pods' controller as JSON, whose selector default spreading uses; None for a bare Pod.
     """
 
     kind: str
@@ -59,10 +59,10 @@ class Plan:
     gates: Mapping[str, bool]
 
     def pod(self, number: int) -> Json:
-        """The pod of this ordinal, counted from 0, as JSON that the API server could have stored."""
+        """Return the pod with this ordinal, from 0, as JSON that the API server could have stored."""
         is_first = self.kind == "Pod" and not number
         name = self.name if is_first else f"{self.name.removesuffix('-')}-{number}"
-        labels = {**self.labels, **self._own_labels(name, number)}
+        labels = {**self.labels, **self._ordinal_labels(name, number)}
         metadata: dict[str, object] = {
             "name": name,
             "namespace": self.namespace,
@@ -80,8 +80,8 @@ class Plan:
             "status": {"phase": "Pending"},
         }
 
-    def _own_labels(self, name: str, number: int) -> dict[str, str]:
-        """Labels that differ from one pod of a controller to the next."""
+    def _ordinal_labels(self, name: str, number: int) -> dict[str, str]:
+        """Return the labels that a StatefulSet gives each pod."""
         if self.kind != "StatefulSet":
             return {}
         return {
@@ -90,11 +90,14 @@ class Plan:
         }
 
 
-def planned(document: object, *, namespace: str, gates: Mapping[str, bool]) -> Plan:
+def parse_manifest(document: object, *, namespace: str, gates: Mapping[str, bool]) -> Manifest:
     """
-    What the document would create; `namespace` counts where it names none. Raises ManifestError.
+    Return the document as a Manifest. Raises ManifestError.
 
-    `gates`: feature gates by upstream's name.
+    Args:
+        document: the decoded YAML or JSON.
+        namespace: used where the document names none.
+        gates: feature gates by upstream's name.
     """
     whole = _mapping(document, "")
     kind = whole.get("kind")
@@ -118,12 +121,12 @@ def planned(document: object, *, namespace: str, gates: Mapping[str, bool]) -> P
     own = _mapping(template.get("metadata") or {}, f"{path}metadata")
     labels = _mapping(own.get("labels") or {}, f"{path}metadata.labels")
     namespace = str(metadata.get("namespace") or namespace)
-    return Plan(
+    return Manifest(
         kind=kind,
         namespace=namespace,
         name=name,
         n_replicas=1 if is_pod else _replicas(spec, "parallelism" if kind == "Job" else "replicas"),
-        labels={**labels, **_controllers_labels(kind, name)},
+        labels={**labels, **_controller_labels(kind, name)},
         annotations=_mapping(own.get("annotations") or {}, f"{path}metadata.annotations"),
         spec=_mapping(template.get("spec"), f"{path}spec"),
         owner=None if is_pod else _owner(kind, namespace, name, spec),
@@ -131,8 +134,8 @@ def planned(document: object, *, namespace: str, gates: Mapping[str, bool]) -> P
     )
 
 
-def _controllers_labels(kind: str, name: str) -> dict[str, str]:
-    """Labels that the controller gives all its pods."""
+def _controller_labels(kind: str, name: str) -> dict[str, str]:
+    """Return the labels that the controller gives all its pods."""
     if kind == "Deployment":
         return {_HASH_LABEL: NEW_REVISION}
     return {"batch.kubernetes.io/job-name": name, "job-name": name} if kind == "Job" else {}
@@ -146,7 +149,7 @@ def _replicas(spec: Json, field: str) -> int:
 
 
 def _owner(kind: str, namespace: str, name: str, spec: Json) -> Json:
-    """The object that controls the pods: a Deployment's is its new ReplicaSet."""
+    """Return the pods' controller; for a Deployment, its new ReplicaSet."""
     selector = spec.get("selector") or {}
     if kind == "Deployment":
         name, kind = f"{name}-{NEW_REVISION}", "ReplicaSet"
@@ -173,8 +176,8 @@ def _reference(owner: Json) -> Json:
 
 
 def _stored_spec(spec: Json, labels: Json, gates: Mapping[str, bool]) -> Json:
-    """The spec of a pod as the API server stores it, as far as a scheduler reads it."""
-    # A pod that was saved from a cluster has its node: what is asked is where another one would go.
+    """Return the pod's spec as the API server stores it, as far as a scheduler reads it."""
+    # A pod saved from a cluster names its node; the question is where a new one would go.
     stored: dict[str, object] = {field: value for field, value in spec.items() if field != "nodeName"}
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
     if isinstance(affinity, Mapping):
@@ -204,11 +207,11 @@ def _stored_spec(spec: Json, labels: Json, gates: Mapping[str, bool]) -> Json:
 
 def _stored_container(container: object, *, on_host: bool) -> object:
     if not isinstance(container, Mapping):
-        return container  # what is wrong with it is for the decoder to say
+        return container  # the decoder reports it
     stored = dict(container)
     resources = container.get("resources")
     if isinstance(resources, Mapping) and isinstance(resources.get("limits"), Mapping):
-        # A limit without a request is the request.
+        # A limit without a request becomes the request.
         stored["resources"] = {
             **resources,
             "requests": {**resources["limits"], **(resources.get("requests") or {})},
@@ -223,7 +226,7 @@ def _stored_container(container: object, *, on_host: bool) -> object:
 
 
 def _with_default_tolerations(tolerations: object) -> object:
-    """A pod stays five minutes on a node that is not ready or unreachable, unless it says otherwise."""
+    """Add the tolerations that let a pod stay five minutes on a node that is not ready or unreachable."""
     if not isinstance(tolerations, list) or not all(isinstance(one, Mapping) for one in tolerations):
         return tolerations
     added = [
@@ -244,7 +247,7 @@ def _mapping(value: object, field: str) -> Json:
 
 
 def _shown(value: object) -> str:
-    """A value in at most a few words."""
+    """Return the value in a few words."""
     if value is None:
         return "nothing"
     if isinstance(value, (list, Mapping)):

@@ -1,12 +1,12 @@
 """
-A cluster in a file: what scheduling reads of it, and nothing else.
+The format of a cluster snapshot file, which has only what scheduling reads.
 
     {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot",
      "nodes": [...], "namespaces": [...], "pods": [...], "services": [...], ...}
 
-Objects stand as API JSON, reduced to the fields named here: a list of what is kept, never of what is left out, so that
-a field nobody thought of is not in the file. No environment, no commands, no volumes but claims and images, no names
-of secrets; of annotations only those that are affinity rules.
+Objects are API JSON with only the fields listed here, so that a field that nobody thought of stays out of the file. It
+has no environment variables, no commands, no names of secrets, no volumes but claims and images, and no annotations but
+affinity rules.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.explain.answers import API_VERSION
+from scheduler.explain.explanation import API_VERSION
 from scheduler.model.annotations import AFFINITY, MODE
 
 KIND: Final = "ClusterSnapshot"
 
-#: Kind of object -> its list's name in the file, in the order in which they are written.
+#: The name of each kind's list in the file, in the order of the file.
 SECTIONS: Final = {
     "Node": "nodes",
     "Namespace": "namespaces",
@@ -30,15 +30,15 @@ SECTIONS: Final = {
     "Pod": "pods",
 }
 
-#: A field to keep: True for all of its value, a mapping for some fields of an object or of each object of a list.
-Kept = Mapping[str, "Kept | bool"]
+#: Fields to keep: True keeps the whole value, a mapping keeps these fields of an object or of each item of a list.
+FieldTree = Mapping[str, "FieldTree | bool"]
 
-_META: Final[Kept] = {"name": True, "namespace": True, "uid": True, "labels": True}
-_SELECTOR: Final[Kept] = {
+_META: Final[FieldTree] = {"name": True, "namespace": True, "uid": True, "labels": True}
+_SELECTOR: Final[FieldTree] = {
     "matchLabels": True,
     "matchExpressions": {"key": True, "operator": True, "values": True},
 }
-_TERM: Final[Kept] = {
+_TERM: Final[FieldTree] = {
     "topologyKey": True,
     "labelSelector": _SELECTOR,
     "namespaces": True,
@@ -46,14 +46,14 @@ _TERM: Final[Kept] = {
     "matchLabelKeys": True,
     "mismatchLabelKeys": True,
 }
-_NODE_TERM: Final[Kept] = {
+_NODE_TERM: Final[FieldTree] = {
     "matchExpressions": {"key": True, "operator": True, "values": True},
     "matchFields": {"key": True, "operator": True, "values": True},
 }
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_BETWEEN_PODS: Final[Kept] = {_REQUIRED: _TERM, _PREFERRED: {"weight": True, "podAffinityTerm": _TERM}}
-_AFFINITY: Final[Kept] = {
+_BETWEEN_PODS: Final[FieldTree] = {_REQUIRED: _TERM, _PREFERRED: {"weight": True, "podAffinityTerm": _TERM}}
+_AFFINITY: Final[FieldTree] = {
     "nodeAffinity": {
         _REQUIRED: {"nodeSelectorTerms": _NODE_TERM},
         _PREFERRED: {"weight": True, "preference": _NODE_TERM},
@@ -61,8 +61,8 @@ _AFFINITY: Final[Kept] = {
     "podAffinity": _BETWEEN_PODS,
     "podAntiAffinity": _BETWEEN_PODS,
 }
-_RESOURCES: Final[Kept] = {"requests": True}
-_CONTAINER: Final[Kept] = {
+_RESOURCES: Final[FieldTree] = {"requests": True}
+_CONTAINER: Final[FieldTree] = {
     "name": True,
     "image": True,
     "resources": _RESOURCES,
@@ -70,8 +70,8 @@ _CONTAINER: Final[Kept] = {
     "restartPolicy": True,
     "restartPolicyRules": {"action": True},
 }
-_CONTAINER_STATUS: Final[Kept] = {"name": True, "resources": _RESOURCES, "allocatedResources": True}
-_POD: Final[Kept] = {
+_CONTAINER_STATUS: Final[FieldTree] = {"name": True, "resources": _RESOURCES, "allocatedResources": True}
+_POD: Final[FieldTree] = {
     "metadata": {
         **_META,
         "deletionTimestamp": True,
@@ -122,7 +122,7 @@ _POD: Final[Kept] = {
         "allocatedResources": True,
     },
 }
-_SHAPES: Final[Mapping[str, Kept]] = {
+_FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "Node": {
         "metadata": _META,
         "spec": {"unschedulable": True, "taints": {"key": True, "value": True, "effect": True}},
@@ -139,13 +139,13 @@ _SHAPES: Final[Mapping[str, Kept]] = {
     "StatefulSet": {"metadata": _META, "spec": {"selector": _SELECTOR}},
     "Pod": _POD,
 }
-#: A volume is kept for one of these sources alone: the name of any other tells what it shows.
+#: Volumes without one of these sources are left out: their names would name secrets.
 _READ_VOLUMES: Final = ("persistentVolumeClaim", "ephemeral", "image")
 
 
-def kept(kind: str, document: Mapping[str, object]) -> dict[str, object]:
-    """What a snapshot keeps of an object of the kind; the document is not changed. O(size of what is kept)."""
-    found = _kept(document, _SHAPES[kind])
+def scheduling_fields(kind: str, document: Mapping[str, object]) -> dict[str, object]:
+    """Return a copy of the object with only the fields that scheduling reads."""
+    found = _select(document, _FIELDS_BY_KIND[kind])
     spec = found.get("spec")
     if kind == "Pod" and isinstance(spec, dict) and isinstance(spec.get("volumes"), list):
         spec["volumes"] = [v for v in spec["volumes"] if any(source in v for source in _READ_VOLUMES)]
@@ -153,11 +153,11 @@ def kept(kind: str, document: Mapping[str, object]) -> dict[str, object]:
 
 
 def header() -> dict[str, str]:
-    """What a snapshot begins with."""
+    """Return the first fields of a snapshot file."""
     return {"apiVersion": API_VERSION, "kind": KIND}
 
 
-def _kept(document: Mapping[str, object], shape: Kept) -> dict[str, object]:
+def _select(document: Mapping[str, object], shape: FieldTree) -> dict[str, object]:
     found: dict[str, object] = {}
     for field, inner in shape.items():
         value = document.get(field)
@@ -166,7 +166,7 @@ def _kept(document: Mapping[str, object], shape: Kept) -> dict[str, object]:
         if isinstance(inner, bool):
             found[field] = value
         elif isinstance(value, Mapping):
-            found[field] = _kept(value, inner)
+            found[field] = _select(value, inner)
         elif isinstance(value, list):
-            found[field] = [_kept(one, inner) for one in value if isinstance(one, Mapping)]
+            found[field] = [_select(one, inner) for one in value if isinstance(one, Mapping)]
     return found

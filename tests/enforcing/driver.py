@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scheduler.enforcing.limiting import Limits
+from scheduler.enforcing.eviction_limits import EvictionLimits
+from scheduler.enforcing.instructions import EnforcerInstruction, Evict, EvictionResult, ReportViolation
 from scheduler.enforcing.machine import Enforcer
-from scheduler.enforcing.orders import Ended, Evict, Found, Order
 from scheduler.model.annotations import AFFINITY, GRACE
 from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.pods import PodDecoder
@@ -20,7 +20,7 @@ ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 #: No limit that a test does not ask for; anti-affinity is acted upon at once.
-FREE = Limits(
+FREE = EvictionLimits(
     evictions=10_000, evictions_per_namespace=10_000, evictions_per_node=10_000, max_share=1.0, settle_s=0.0
 )
 
@@ -40,7 +40,7 @@ def rules(
 class Driver:
     """Stimuli from JSON, a clock that moves by hand."""
 
-    def __init__(self, limits: Limits = FREE, **settings: Any) -> None:
+    def __init__(self, limits: EvictionLimits = FREE, **settings: Any) -> None:
         settings = {"is_movable": lambda _: True, "acts": True, **settings}
         self.enforcer = Enforcer(limits, **settings)
         self.now_s = 1000.0
@@ -55,11 +55,11 @@ class Driver:
         return "\n".join(json.dumps({key: each.get(key) for key in told}) for each in metadata)
 
     def node(self, name: str, **keywords: Any) -> None:
-        self.enforcer.take_in(NodeSeen(decode_node(json.dumps(build.node(name, **keywords)).encode())))
+        self.enforcer.apply(NodeSeen(decode_node(json.dumps(build.node(name, **keywords)).encode())))
 
     def namespace(self, name: str, **labels: str) -> None:
         document = json.dumps(build.namespace(name, labels=labels)).encode()
-        self.enforcer.take_in(NamespaceSeen(decode_namespace(document)))
+        self.enforcer.apply(NamespaceSeen(decode_namespace(document)))
 
     def pod(
         self,
@@ -91,7 +91,7 @@ class Driver:
         uid = document["metadata"]["uid"]
         if not document["metadata"].get("deletionTimestamp"):
             self.pods[uid] = document
-        self.enforcer.take_in(PodSeen(self._decoder.decode(json.dumps(document).encode())))
+        self.enforcer.apply(PodSeen(self._decoder.decode(json.dumps(document).encode())))
 
     def relabel(self, uid: str, **labels: str) -> None:
         document = self.pods[uid]
@@ -100,32 +100,32 @@ class Driver:
 
     def gone(self, uid: str) -> None:
         self.pods.pop(uid, None)
-        self.enforcer.take_in(PodGone(uid))
+        self.enforcer.apply(PodGone(uid))
 
-    def look(self, after_s: float = 0.0) -> list[Order]:
+    def check(self, after_s: float = 0.0) -> list[EnforcerInstruction]:
         self.now_s += after_s
-        return self.enforcer.look(self.now_s)
+        return self.enforcer.check(self.now_s)
 
     def evicted(self, uid: str) -> None:
         """The server has evicted the pod, and its containers have ended."""
-        self.enforcer.answered(uid, Ended.EVICTED, self.now_s)
+        self.enforcer.on_eviction_result(uid, EvictionResult.EVICTED, self.now_s)
         self.gone(uid)
 
     def enforce(self, after_s: float = 0.0, *, limit: int = 1000) -> list[str]:
         """Names of the pods that go, in order, until nobody does."""
         names: list[str] = []
-        orders = self.look(after_s)
+        orders = self.check(after_s)
         while orders := [each for each in orders if isinstance(each, Evict)]:
             (order,) = orders
             assert isinstance(order, Evict)
             names.append(order.pod.name)
             assert len(names) <= limit, "enforcement does not end"
             self.evicted(order.pod.uid)
-            orders = self.look()
+            orders = self.check()
         return names
 
-    def found(self, after_s: float = 0.0) -> list[Found]:
-        return [each for each in self.look(after_s) if isinstance(each, Found)]
+    def found(self, after_s: float = 0.0) -> list[ReportViolation]:
+        return [each for each in self.check(after_s) if isinstance(each, ReportViolation)]
 
     def audit(self) -> None:
         assert differences(self.enforcer.state) == []

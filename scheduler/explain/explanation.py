@@ -1,25 +1,25 @@
 """
-What an explanation says, as values; their JSON is the stable form that `-o json` prints.
+The values of an explanation. Their JSON is what `-o json` prints, and is stable.
 
-Field names are camelCase without the `n_` that marks numbers here: `n_nodes` is `nodes`. Fields are never left out and
-never change their meaning within `affinity-scheduler.io/v1`; new ones may come. Lists of pods, groups, rules and
-domains are bounded, with the full number beside them.
+JSON names are camelCase without the prefix `n_`: `n_nodes` is `nodes`. Within `affinity-scheduler.io/v1`, no field is
+ever left out or changes its meaning; new fields may come. Lists of pods, groups, rules and domains are bounded; a field
+beside each has the total or the number left out.
 
     {"apiVersion": "affinity-scheduler.io/v1", "kind": "Explanation",
      "namespace", "pod", "node" ("" while it has none), "schedulerName", "profile",
      "state": "unschedulable" | "schedulable" | "bound" | "gated" | "failed" | "finished",
-     "message": the text of the event, "nodes": live nodes, "feasible": those that fit,
+     "message": the text of the event, "nodes": live nodes, "feasible": nodes that fit,
      "groups": [{"plugin", "reason", "where", "nodes", "examples": [node names], "removable"}], "moreGroups",
      "rules": [{"kind": "requiredAffinity" | "requiredAntiAffinity" | "existingAntiAffinity" | "topologySpread",
                 "declaredBy": Pods or null for the pod itself, "topologyKey", "selects", "namespaces",
-                "nodes": refused by it, "pods": Pods, "pending": Pods, "skew": null or {...},
+                "nodes": nodes that it refuses, "pods": Pods, "pending": Pods, "skew": null or {...},
                 "domains": [{"domain", "nodes", "pods", "most", "allowed"}], "moreDomains"}], "moreRules",
-     "suggestions": [{"changes": [{"change": ..., ...}], "node": where the pod would go}],
+     "suggestions": [{"changes": [{"change": ..., ...}], "node": the node that the pod would get}],
      "scores": [{"node", "total", "scores": {plugin: weighted points}}],
      "recorded": the annotation's record or null, "notes": [texts]}
 
     Pods: {"total", "shown": [{"namespace", "name", "node", "domain"}]}
-    most: pods that a domain may have for the pod to be let in; null where the rule asks for pods.
+    most: pods that a domain may already have; null for required affinity.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ RuleKind = Literal["requiredAffinity", "requiredAntiAffinity", "existingAntiAffi
 
 
 def json_name(field: str) -> str:
-    """The JSON name of a field: camelCase, numbers without their `n_`."""
+    """Return the JSON name of a field: camelCase, without the prefix `n_`."""
     first, *rest = field.removeprefix("n_").split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
-class Answer(msgspec.Struct, frozen=True, rename=json_name):
-    """A part of an explanation."""
+class JsonStruct(msgspec.Struct, frozen=True, rename=json_name):
+    """A struct whose JSON fields are named by `json_name`."""
 
 
-class PodRef(Answer, frozen=True):
-    """A pod by name, the node it is on, and that node's value of the topology key in question."""
+class PodRef(JsonStruct, frozen=True):
+    """A pod, its node, and its domain of the rule's topology key."""
 
     namespace: str
     name: str
@@ -60,27 +60,27 @@ class PodRef(Answer, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Pods(Answer, frozen=True):
-    """Some pods by name, and how many there are."""
+class Pods(JsonStruct, frozen=True):
+    """A total, and some of the pods by name."""
 
     n_total: int = 0
     shown: tuple[PodRef, ...] = ()
 
 
-class NodeGroup(Answer, frozen=True):
-    """Nodes that the same plugin refuses first, for the same reason, in the same place."""
+class NodeGroup(JsonStruct, frozen=True):
+    """Nodes that the same plugin refuses first, for the same reason and in the same place."""
 
     plugin: str
     reason: str
     where: str
     n_nodes: int
     examples: tuple[str, ...]
-    #: Whether removing pods could lift the refusal.
+    #: Whether the node could fit once other pods are removed.
     removable: bool
 
 
-class Domain(Answer, frozen=True):
-    """One domain of a rule: its nodes that count, the pods that the rule counts there, and whether it is open."""
+class Domain(JsonStruct, frozen=True):
+    """A domain of a rule: its eligible nodes, the pods that the rule counts there, and whether it admits the pod."""
 
     domain: str
     n_nodes: int
@@ -89,8 +89,8 @@ class Domain(Answer, frozen=True):
     allowed: bool
 
 
-class Skew(Answer, frozen=True):
-    """The numbers of a spread constraint: `fewest` pods in any domain, 0 where there are too few domains."""
+class Skew(JsonStruct, frozen=True):
+    """The numbers of a spread constraint. `fewest`: pods in the emptiest domain; 0 below minDomains."""
 
     max_skew: int
     min_domains: int
@@ -99,8 +99,8 @@ class Skew(Answer, frozen=True):
     counts_itself: bool
 
 
-class Rule(Answer, frozen=True):
-    """An affinity term or spread constraint that refuses nodes, whose it is, and the pods that matter to it."""
+class Rule(JsonStruct, frozen=True):
+    """An affinity term or spread constraint that refuses nodes."""
 
     kind: RuleKind
     declared_by: Pods | None
@@ -108,17 +108,17 @@ class Rule(Answer, frozen=True):
     selects: str
     namespaces: str
     n_nodes: int
-    #: The blocking pods; of required affinity and spread those that the rule counts.
+    #: The blocking pods; for required affinity and spread, the pods that the rule counts.
     pods: Pods
-    #: Pods that a required affinity asks for, and that have no node themselves.
+    #: Pods without a node that a required affinity selects.
     pending: Pods
     skew: Skew | None
     domains: tuple[Domain, ...]
     n_more_domains: int
 
 
-class _Change(Answer, frozen=True, tag_field="change", tag=lambda name: name[0].lower() + name[1:]):
-    """One thing that would have to be otherwise."""
+class _Change(JsonStruct, frozen=True, tag_field="change", tag=lambda name: name[0].lower() + name[1:]):
+    """One change to the cluster or the pod."""
 
 
 class RemovePod(_Change, frozen=True):
@@ -132,7 +132,7 @@ class RemovePod(_Change, frozen=True):
 
 
 class RunPod(_Change, frozen=True):
-    """A pod of these labels runs on the node, or in its domain."""
+    """A pod with these labels runs on the node, or in its domain."""
 
     namespace: str
     labels: dict[str, str]
@@ -143,7 +143,7 @@ class RunPod(_Change, frozen=True):
 
 
 class AddRoom(_Change, frozen=True):
-    """The node has that much more of a resource; milli-units of cpu, whole units of all else."""
+    """The node has this much more of a resource: milli-units of cpu, whole units of the others."""
 
     node: str
     resource: str
@@ -174,7 +174,7 @@ class Uncordon(_Change, frozen=True):
 
 
 class LabelNode(_Change, frozen=True):
-    """The node has the label; None takes it away."""
+    """The node has the label; None removes it."""
 
     node: str
     key: str
@@ -190,7 +190,7 @@ class LabelNamespace(_Change, frozen=True):
 
 
 class AllowSkew(_Change, frozen=True):
-    """The pod's spread constraint over the key allows that skew."""
+    """The pod's spread constraint on the key has this maxSkew."""
 
     topology_key: str
     max_skew: int
@@ -209,15 +209,15 @@ Change = (
 )
 
 
-class Suggestion(Answer, frozen=True):
-    """Changes that, all made, let the pod onto `node`: tried, and none of them can be left out."""
+class Suggestion(JsonStruct, frozen=True):
+    """Changes that together let the pod schedule to `node`. A decision confirmed it, and each change is needed."""
 
     changes: tuple[Change, ...]
     node: str
 
 
-class Explanation(Answer, frozen=True, kw_only=True):
-    """Everything; see the module."""
+class Explanation(JsonStruct, frozen=True, kw_only=True):
+    """The explanation of one pod; the module describes its fields."""
 
     api_version: str = API_VERSION
     kind: str = "Explanation"
@@ -240,6 +240,6 @@ class Explanation(Answer, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     @property
-    def is_well(self) -> bool:
-        """Whether there is nothing to mend: the pod has a node, could have one, or needs none any more."""
+    def is_ok(self) -> bool:
+        """Whether the pod has a node, could have one, or has finished."""
         return self.state in ("schedulable", "bound", "finished")

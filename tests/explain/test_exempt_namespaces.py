@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from scheduler.explain.answers import Explanation
-from scheduler.explain.explaining import Question, explained
+from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.explain.explanation import Explanation
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, exempt_of
 from scheduler.state.cluster import ClusterState
-from tests.explain.asking import Cluster, decoded, web, zoned
+from tests.explain.cluster import Cluster, decoded, web, zoned
 from tests.support import build
 
 EVERYBODY = build.affinity(
@@ -26,14 +26,14 @@ def asked(cluster: Cluster, pod: build.Json) -> Explanation:
     settings = parse_settings(json.dumps(config), "test")
     (profile,) = settings.profiles
     state = cluster.state(ClusterState(exempt_namespaces(settings)))
-    return explained(
-        Question(
+    return explain(
+        ExplainRequest(
             pod=decoded(pod),
             state=state,
             new_profile=lambda snapshot: built_profiles(settings, snapshot)[profile.scheduler_name],
-            chance=random.Random(1),
+            rng=random.Random(1),
             new_state=lambda: ClusterState(exempt_namespaces(settings)),
-            exempt=exempt_of(profile),
+            exempt_namespaces=exempt_of(profile),
         )
     )
 

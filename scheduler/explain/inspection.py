@@ -1,4 +1,4 @@
-"""A closer look than a decision takes: what every filter says of every node, and which pods are where."""
+"""Runs every filter on every node for one pod, where a decision stops at a node's first refusal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from scheduler.explain.answers import PodRef, Pods
+from scheduler.explain.explanation import PodRef, Pods
 from scheduler.framework.interface import Candidate, Narrowed
 from scheduler.framework.profile import Profile
 from scheduler.framework.verdicts import Refusals, Skip, Status
@@ -18,17 +18,16 @@ from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.matching import PodMatcher
 from scheduler.state.snapshot import Snapshot
 
-#: Pods named in one list; the rest is a number.
+#: Pods named in one list; the rest are only counted.
 _SHOWN_PODS: Final = 5
 
 
 @dataclass(frozen=True)
-class Case:
+class Inspection:
     """
-    A pod before a state, and what each filter of its profile says of all nodes.
+    A pod, a cluster, and the nodes that each filter of the pod's profile refuses.
 
-    A decision stops at the first refusal of a node; here later filters are asked about it too. Filters that skip the
-    pod are left out.
+    `refusals` leaves out filters that skip the pod.
     """
 
     pod: Pod
@@ -36,27 +35,27 @@ class Case:
     snapshot: Snapshot
     refusals: Sequence[tuple[str, Refusals]]
     #: Pods without a node, of any scheduler.
-    pending: Sequence[Pod]
-    #: Namespaces whose pods required anti-affinity does not see.
-    exempt: frozenset[str]
+    pending_pods: Sequence[Pod]
+    #: Namespaces whose pods required anti-affinity ignores.
+    exempt_namespaces: frozenset[str]
 
     @cached_property
     def pods_by_row(self) -> dict[int, list[Pod]]:
-        """Placed pods by node row. O(placed pods), once."""
+        """The placed pods by node row. O(placed pods) on first use."""
         found: dict[int, list[Pod]] = {}
         for placed in self.state.placed.values():
             found.setdefault(placed.row, []).append(placed.pod)
         return found
 
     def selected_pods(self, matcher: PodMatcher) -> Iterable[tuple[Pod, int]]:
-        """Placed pods that the matcher selects, and their rows. O(placed pods)."""
+        """Return the placed pods that the matcher selects, and their rows. O(placed pods)."""
         label_sets = self.state.selections.selection(matcher).label_sets
         return ((p.pod, p.row) for p in self.state.placed.values() if p.label_set in label_sets)
 
-    def listed(
+    def first_pods(
         self, pods: Iterable[tuple[Pod, int]], column: LabelColumn, order: Callable[[Pod, int], object]
     ) -> Pods:
-        """The first few of the pods by `order`, each with its node and its domain in `column`."""
+        """Return the first few pods by `order`, each with its node and its domain in `column`, and the total."""
         found = list(pods)
 
         def key(entry: tuple[Pod, int]) -> tuple[object, str, str]:
@@ -69,13 +68,13 @@ class Case:
             ),
         )
 
-    def waiting(self, matcher: PodMatcher) -> Pods:
-        """Pods without a node that the matcher selects, the pod itself left out. O(pending pods)."""
+    def pending_matching(self, matcher: PodMatcher) -> Pods:
+        """Return the other pending pods that the matcher selects. O(pending pods)."""
         labels_of = self.snapshot.namespace_labels
         found = sorted(
             (
                 pod
-                for pod in self.pending
+                for pod in self.pending_pods
                 if pod.uid != self.pod.uid
                 and matcher.matches(pod.namespace, pod.labels, labels_of(pod.namespace))
             ),
@@ -88,15 +87,15 @@ class Case:
         return PodRef(pod.namespace, pod.name, self.snapshot.nodes.name_of(row), domain or "")
 
 
-def looked(
+def inspect_pod(
     pod: Pod,
     state: ClusterState,
     profile: Profile,
     *,
-    pending: Sequence[Pod] = (),
-    exempt: frozenset[str] = frozenset(),
-) -> Case | tuple[str, Status]:
-    """The case; or the plugin that refuses the pod as a whole, or fails on it, and its status."""
+    pending_pods: Sequence[Pod] = (),
+    exempt_namespaces: frozenset[str] = frozenset(),
+) -> Inspection | tuple[str, Status]:
+    """Return the inspection; or a plugin and its status, if its PreFilter refuses the pod or fails."""
     snapshot = Snapshot(state)
     candidate = Candidate(pod, snapshot.label_set(pod))
     refusals: list[tuple[str, Refusals]] = []
@@ -108,10 +107,10 @@ def looked(
             return plugin.name, result
         node_filter = result.node_filter if isinstance(result, Narrowed) else result
         refusals.append((plugin.name, node_filter.refusals()))
-    return Case(pod, state, snapshot, refusals, pending, exempt)
+    return Inspection(pod, state, snapshot, refusals, pending_pods, exempt_namespaces)
 
 
 def domain_of(column: LabelColumn, row: int) -> str | None:
-    """The row's value of the label, None where the node lacks it."""
+    """Return the row's value of the label; None if the node lacks it."""
     domain = int(column.ids[row])
     return None if domain == ABSENT else column.value_of(domain)

@@ -1,0 +1,75 @@
+"""What the enforcer tells the shell to do, and the result of an eviction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from scheduler.enforcing.rules import Side
+from scheduler.model.pods import Pod
+
+
+class ViolationCause(Enum):
+    """How a rule came to be broken, as far as the enforcer saw it. The values are part of events."""
+
+    #: The declaring pod, or a pod that the rule selects, was placed since the last check.
+    PLACEMENT = "a pod was placed here by a scheduler that does not know the rule, or in a race with one"
+    #: A label of a pod, a namespace or a node changed, a pod left, or a match was placed in another domain.
+    CHANGE = "the rule held before; since then a label changed, a pod left, or a match was placed elsewhere"
+    #: The rule was broken at the first check.
+    UNKNOWN = "the rule was broken when the enforcer started"
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationReport:
+    """A broken rule as text."""
+
+    side: Side
+    enforced: bool
+    #: What the rule requires.
+    rule: str
+    #: `key=value` of the domain; for a node without the key, its name.
+    domain: str
+    #: A pod that breaks an anti-affinity rule; None for affinity.
+    other: Pod | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportViolation:
+    """Report that a rule of this pod is broken. Given once per pod and rule."""
+
+    pod: Pod
+    report: ViolationReport
+    cause: ViolationCause
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict the pod, then call `Enforcer.on_eviction_result`. In a dry run, only report it."""
+
+    pod: Pod
+    report: ViolationReport
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTooManyEvictions:
+    """Report that nothing is evicted because too many pods would be. Given once until fewer would be."""
+
+    n_would_go: int
+    n_enforced: int
+    n_allowed: int
+
+
+EnforcerInstruction: TypeAlias = ReportViolation | Evict | ReportTooManyEvictions
+
+
+class EvictionResult(Enum):
+    """The result of an eviction."""
+
+    EVICTED = "evicted"
+    #: The pod was already gone.
+    GONE = "gone"
+    #: A disruption budget forbids it for now.
+    BLOCKED = "blocked"
+    FAILED = "failed"

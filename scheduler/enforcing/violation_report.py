@@ -1,0 +1,58 @@
+"""Writes broken rules as text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler.enforcing.instructions import ViolationReport
+from scheduler.enforcing.rules import RuleIndex, RuleSpec, Side
+from scheduler.enforcing.violations import Violation, counts_of
+from scheduler.explain.wording import namespaces_text, selector_text
+from scheduler.model.pods import Pod
+from scheduler.state.cluster import ClusterState
+from scheduler.state.columns import ABSENT
+
+
+def violation_report(
+    state: ClusterState, index: RuleIndex, violation: Violation, about: str, other: Pod | None
+) -> ViolationReport:
+    """Return the violation as text, for an event about the pod with UID `about`. O(nodes + pods of the domain)."""
+    spec = violation.rule.spec
+    if other is None and spec.side is Side.ANTI_AFFINITY:
+        other = _other_pod(state, index, violation, about)
+    domains = ", ".join(_domain_text(state, violation.row, key) for key in spec.keys)
+    return ViolationReport(spec.side, spec.enforced, rule_text(spec), domains, other)
+
+
+def rule_text(spec: RuleSpec) -> str:
+    """Return what the rule requires."""
+    which = " and ".join(
+        f"{selector_text(selector)} in {namespaces_text(rule)}" for rule, selector in spec.matcher.parts
+    )
+    keys = ", ".join(spec.keys)
+    if spec.side is Side.AFFINITY:
+        return f"affinity: one more pod with {which} in the same {keys}"
+    n_others = spec.max_pods - 1
+    limit = "no other pod" if n_others == 0 else f"at most {n_others} other pod{'s' if n_others > 1 else ''}"
+    return f"anti-affinity: {limit} with {which} in the same {keys}"
+
+
+def _domain_text(state: ClusterState, row: int, key: str) -> str:
+    column = state.nodes.column(key)
+    domain_id = int(column.ids[row])
+    if domain_id == ABSENT:
+        return f"node {state.nodes.name_of(row)} without {key}"
+    return f"{key}={column.value_of(domain_id)}"
+
+
+def _other_pod(state: ClusterState, index: RuleIndex, violation: Violation, about: str) -> Pod | None:
+    """Return a pod that the rule selects in the domain, other than the declaring pod and `about`."""
+    rule = violation.rule
+    ids = state.nodes.column(rule.spec.keys[0]).ids[: state.nodes.n_rows]
+    live = counts_of(rule)[1].rows(state.nodes.n_rows)
+    for row in np.flatnonzero((ids == ids[violation.row]) & (live > 0)).tolist():
+        for placed in index.pods_on_row(row):
+            uid = placed.pod.uid
+            if placed.label_set in rule.selection.label_sets and uid not in (about, violation.uid):
+                return placed.pod
+    return None

@@ -1,0 +1,128 @@
+"""
+Finds rules that do not hold, from the counts that the state keeps.
+
+    anti-affinity   broken if the domain of the pod's node has more other pods that the term selects than it allows.
+                    Terminating pods do not count, since they leave already.
+    affinity        broken if some key's domain has no other pod that all terms select, unless the pod is the first of
+                    its kind. Terminating pods count until they are gone.
+
+A pod is the first of its kind if it matches its own terms, its node has all keys, and no other matching pod that is
+not terminating runs anywhere (interpodaffinity/filtering.go, satisfyPodAffinity, 1.36).
+
+Rules of pods on unknown nodes hold, and so does anti-affinity on a node without the topology key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from scheduler.enforcing.rules import Rule, RuleIndex, Side
+from scheduler.state.arrays import Mask, Rows
+from scheduler.state.cluster import ClusterState
+from scheduler.state.columns import ABSENT
+from scheduler.state.row_counts import RowCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule of one pod."""
+
+    uid: str
+    row: int
+    rule: Rule
+
+
+#: Versions of everything that a rule's violations depend on. `Rule.selects_itself` needs none: when it changes, the
+#: counts change too.
+_Stamp = tuple[int, int, int, int]
+
+
+class ViolationDetector:
+    """Finds broken rules. A rule is checked again only after its inputs changed."""
+
+    def __init__(self, state: ClusterState, index: RuleIndex) -> None:
+        self._state = state
+        self._index = index
+        self._violations: WeakKeyDictionary[Rule, tuple[_Stamp, tuple[Violation, ...]]] = WeakKeyDictionary()
+
+    def violations(self) -> list[Violation]:
+        """
+        Return every violation of every rule.
+
+        Cost: 1 µs for an unchanged rule, else O(nodes).
+        """
+        return [violation for rule in self._index.rules() for violation in self._cached(rule)]
+
+    def _cached(self, rule: Rule) -> tuple[Violation, ...]:
+        every, live = counts_of(rule)
+        stamp = (
+            rule.version,
+            every.version,
+            live.version,
+            self._state.nodes.version,
+        )
+        cached = self._violations.get(rule)
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
+        found = tuple(self._violations_of(rule, every, live))
+        self._violations[rule] = (stamp, found)
+        return found
+
+    def _violations_of(self, rule: Rule, every: RowCounts, live: RowCounts) -> Iterator[Violation]:
+        rows = np.fromiter(rule.uids_by_row, dtype=np.intp)
+        broken = self._exceeds_limit(rule, rows, live)
+        if rule.spec.side is Side.AFFINITY:
+            broken = self._lacks_match(rule, rows, every, live)
+        for row in rows[broken & self._state.nodes.alive[rows]].tolist():
+            for uid in rule.uids_by_row[row]:
+                yield Violation(uid, row, rule)
+
+    def _exceeds_limit(self, rule: Rule, rows: Rows, live: RowCounts) -> Mask:
+        nodes = self._state.nodes
+        (key, *_) = rule.spec.keys
+        selected = live.per_node(nodes.column(key), nodes.n_rows)[rows]
+        exceeds: Mask = selected - int(rule.selects_itself) >= rule.spec.max_pods
+        return exceeds
+
+    def _lacks_match(self, rule: Rule, rows: Rows, every: RowCounts, live: RowCounts) -> Mask:
+        nodes = self._state.nodes
+        lonely = np.zeros(len(rows), dtype=np.bool_)
+        has_keys = np.ones(len(rows), dtype=np.bool_)
+        for key in rule.spec.keys:
+            column = nodes.column(key)
+            lonely |= every.per_node(column, nodes.n_rows)[rows] <= int(rule.selects_itself)
+            has_keys &= column.ids[rows] != ABSENT
+        if rule.selects_itself and n_staying(self._state, rule, live) <= 1:
+            lonely &= ~has_keys
+        return lonely
+
+
+def counts_of(rule: Rule) -> tuple[RowCounts, RowCounts]:
+    """Return the counts of pods that the rule selects: all, and only those not terminating."""
+    every, live = rule.selection.counts, rule.selection.live_counts
+    if every is None or live is None:
+        raise AssertionError("the selection of a rule has no counts")
+    return every, live
+
+
+def n_staying(state: ClusterState, rule: Rule, live: RowCounts, gone: Sequence[int] = ()) -> int:
+    """
+    Return how many selected pods are not terminating and are on nodes with a key; the largest number of any key.
+
+    Args:
+        state: the cluster.
+        rule: the rule.
+        live: its counts of pods that are not terminating.
+        gone: the rows of pods not to count.
+
+    Cost: O(nodes).
+    """
+    nodes = state.nodes
+    counts = live.rows(nodes.n_rows)
+    if gone:
+        counts = counts - np.bincount(gone, minlength=nodes.n_rows)
+    return max(int(counts[nodes.column(key).ids[: nodes.n_rows] != ABSENT].sum()) for key in rule.spec.keys)
