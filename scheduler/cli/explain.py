@@ -29,7 +29,7 @@ from scheduler.cli.asking.sources import (
     settings_of,
 )
 from scheduler.cli.asking.world import World
-from scheduler.core.recording import DecisionRecord
+from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation

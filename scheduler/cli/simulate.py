@@ -23,7 +23,7 @@ from scheduler.cli.asking.report import report
 from scheduler.cli.asking.sources import add_source_arguments, manifests_of, read_world, settings_of
 from scheduler.cli.asking.world import World
 from scheduler.cli.explain import explain_pod
-from scheduler.core.standings import Chance
+from scheduler.core.node_scores import Rng
 from scheduler.errors import SettingsError
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
-def simulate_plan(world: World, plan: Manifest, n_replicas: int | None, chance: Chance) -> Simulation:
+def simulate_plan(world: World, plan: Manifest, n_replicas: int | None, chance: Rng) -> Simulation:
     """The plan's replicas are part of the world afterwards, as many as fit. Raises SettingsError."""
     wanted = plan.n_replicas if n_replicas is None else n_replicas
     if wanted > _MOST_REPLICAS:

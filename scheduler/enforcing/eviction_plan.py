@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduler.enforcing.rules import RuleIndex, Side
+from scheduler.enforcing.rules import Side
 from scheduler.enforcing.violations import Violation, counts_of, n_staying
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.state.cluster import ClusterState, PlacedPod
-from scheduler.state.selection import Selection
+from scheduler.state.matching import PodMatcher
 
 #: More than any domain has.
 _UNLIMITED = 1 << 62
@@ -83,13 +83,11 @@ class EvictionPlanner:
 
     Args:
         state: the cluster.
-        index: the rules of its pods.
         is_movable: returns whether a pod may be evicted and would then be placed anew.
     """
 
-    def __init__(self, state: ClusterState, index: RuleIndex, is_movable: Callable[[Pod], bool]) -> None:
+    def __init__(self, state: ClusterState, is_movable: Callable[[Pod], bool]) -> None:
         self._state = state
-        self._index = index
         self._is_movable = is_movable
         #: The pod spec and the tightest broken rule of each participant, since it became one.
         self._tightest: dict[str, tuple[PodSpec, int]] = {}
@@ -112,20 +110,20 @@ class EvictionPlanner:
     def _for_affinity(self, due: Iterable[Violation]) -> EvictionPlan:
         evictions: list[PlannedEviction] = []
         unfixable: list[Violation] = []
-        #: Rows of the pods to evict, by each selection that selects them.
-        gone: dict[Selection, list[int]] = {}
+        #: Rows of the pods to evict, by each matcher that selects them.
+        gone: dict[PodMatcher, list[int]] = {}
         declaring = [(self._state.placed[each.uid], each) for each in due]
-        selections = {each.rule.selection for _, each in declaring}
+        rules = {each.rule.spec.matcher: each.rule for _, each in declaring}
         for placed, violation in sorted(declaring, key=lambda each: _seniority(each[0].pod), reverse=True):
-            selection = violation.rule.selection
+            matcher = violation.rule.spec.matcher
             if not self._is_movable(placed.pod):
                 unfixable.append(violation)
                 continue
-            if self._would_be_first(placed, violation, gone.get(selection, ())):
+            if self._would_be_first(placed, violation, gone.get(matcher, ())):
                 continue
             evictions.append(PlannedEviction(placed.pod, violation, None))
-            for other in selections:
-                if placed.label_set in other.label_sets:
+            for other, rule in rules.items():
+                if rule.selects(placed.label_set):
                     gone.setdefault(other, []).append(placed.row)
         return EvictionPlan(tuple(evictions), tuple(unfixable))
 
@@ -136,7 +134,7 @@ class EvictionPlanner:
         if not rule.selects_itself or node is None:
             return False
         has_keys = all(key in node.labels for key in rule.spec.keys)
-        return has_keys and n_staying(self._state, rule, counts_of(rule)[1], gone) <= 1
+        return has_keys and n_staying(self._state, rule, counts_of(self._state, rule)[1], gone) <= 1
 
     def _for_anti_affinity(self, due: Iterable[Violation], leaving: set[str]) -> EvictionPlan:
         violations = [each for each in due if each.uid not in leaving]
@@ -174,15 +172,15 @@ class EvictionPlanner:
     def _participants(self, violations: Iterable[Violation], leaving: set[str]) -> dict[str, _Participant]:
         """Return every pod that declares one of the broken rules or is selected by one in its domain, by UID."""
         participants: dict[str, _Participant] = {}
-        domains: dict[tuple[Selection, str, int], _Domain] = {}
+        domains: dict[tuple[PodMatcher, str, int], _Domain] = {}
         for violation in violations:
             (key,) = violation.rule.spec.keys
-            selection = violation.rule.selection
+            matcher = violation.rule.spec.matcher
             domain_id = int(self._state.nodes.column(key).ids[violation.row])
-            domain = domains.get((selection, key, domain_id))
+            domain = domains.get((matcher, key, domain_id))
             if domain is None:
                 members = self._members(violation, key, domain_id, leaving)
-                domain = domains[selection, key, domain_id] = _Domain(members)
+                domain = domains[matcher, key, domain_id] = _Domain(members)
                 for uid, placed in members.items():
                     participants.setdefault(uid, _Participant(placed)).member_of.append(domain)
             declaring = participants.setdefault(
@@ -195,14 +193,15 @@ class EvictionPlanner:
         self, violation: Violation, key: str, domain_id: int, leaving: set[str]
     ) -> dict[str, PlacedPod]:
         nodes = self._state.nodes
-        live = counts_of(violation.rule)[1].rows(nodes.n_rows)
+        live = counts_of(self._state, violation.rule)[1].by_row
         ids = nodes.column(key).ids[: nodes.n_rows]
-        label_sets = violation.rule.selection.label_sets
         return {
             placed.pod.uid: placed
             for row in np.flatnonzero((ids == domain_id) & (live > 0)).tolist()
-            for placed in self._index.pods_on_row(row)
-            if placed.label_set in label_sets and not placed.pod.terminating and placed.pod.uid not in leaving
+            for placed in self._state.placed_on(row)
+            if violation.rule.selects(placed.label_set)
+            and not placed.pod.terminating
+            and placed.pod.uid not in leaving
         }
 
 

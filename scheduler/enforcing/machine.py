@@ -93,11 +93,11 @@ class Enforcer:
             acts: whether evictions are carried out. Otherwise each is returned once, and no result is expected.
             exempt_namespaces: as in the scheduler's configuration.
         """
-        self.state = ClusterState(exempt_namespaces, max_counted=None)
+        self.state = ClusterState(exempt_namespaces, max_derived_bytes=None)
         self.index = RuleIndex(self.state, exempt_namespaces)
         self.status = EnforcementStatus()
         self._detector = ViolationDetector(self.state, self.index)
-        self._planner = EvictionPlanner(self.state, self.index, is_movable)
+        self._planner = EvictionPlanner(self.state, is_movable)
         self._limits = limits
         self._acts = acts
         self._evictions = RecentEvictions(limits)
@@ -158,8 +158,7 @@ class Enforcer:
         self._announced.discard(uid)
 
     def sweep(self) -> None:
-        """Drop what no pod uses any more. O(rules + selections + label sets)."""
-        self.index.touch_selections()
+        """Drop what no pod uses any more. O(derived values + label sets)."""
         self.state.sweep()
 
     # Restarts.
@@ -233,8 +232,7 @@ class Enforcer:
             self.state.placed[uid] for uid in self._placed_since_check if uid in self.state.placed
         )
         breaks_rule = any(
-            ids[each.row] == ids[violation.row] and each.label_set in rule.selection.label_sets
-            for each in newly_placed
+            ids[each.row] == ids[violation.row] and rule.selects(each.label_set) for each in newly_placed
         )
         return ViolationCause.PLACEMENT if breaks_rule else ViolationCause.CHANGE
 
@@ -286,7 +284,7 @@ class Enforcer:
             if spec not in reported:
                 reported.add(spec)
                 pod = self.state.placed[violation.uid].pod
-                report = violation_report(self.state, self.index, violation, pod.uid, None)
+                report = violation_report(self.state, violation, pod.uid, None)
                 reports.append(ReportViolation(pod, report, period.cause))
         return reports
 
@@ -332,7 +330,7 @@ class Enforcer:
         return False
 
     def _report_of(self, planned: PlannedEviction) -> ViolationReport:
-        return violation_report(self.state, self.index, planned.violation, planned.pod.uid, planned.other)
+        return violation_report(self.state, planned.violation, planned.pod.uid, planned.other)
 
     # Results.
 

@@ -7,17 +7,17 @@ state's selections, which the state counts per node row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from scheduler.framework.caching import PerSpec
+from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.cluster import ClusterState, PlacedPod
-from scheduler.state.declared import declared_matcher
+from scheduler.state.existing_terms import declared_matcher
+from scheduler.state.label_sets import LabelSet, LabelSets
 from scheduler.state.matching import PodMatcher, incoming_rule
-from scheduler.state.selection import LabelSet, Selection
 
 
 class Side(Enum):
@@ -52,7 +52,7 @@ class Rule:
 
     spec: RuleSpec
     label_set: LabelSet
-    selection: Selection
+    label_sets: LabelSets
     #: UIDs of the declaring pods by row, without terminating pods.
     uids_by_row: dict[int, dict[str, None]] = field(default_factory=dict)
     #: Changes whenever a declaring pod comes or goes.
@@ -61,7 +61,11 @@ class Rule:
     @property
     def selects_itself(self) -> bool:
         """Whether the rule selects the pods that declare it. A namespace's labels can change that."""
-        return self.label_set in self.selection.label_sets
+        return self.selects(self.label_set)
+
+    def selects(self, label_set: LabelSet) -> bool:
+        """Return whether the rule selects the pods with these labels."""
+        return self.label_sets.matches(self.spec.matcher, label_set)
 
 
 class RuleIndex:
@@ -70,11 +74,10 @@ class RuleIndex:
     def __init__(self, state: ClusterState, exempt_namespaces: frozenset[str] = frozenset()) -> None:
         self._state = state
         self._exempt_namespaces = exempt_namespaces
-        self._specs_by_pod_spec = PerSpec(self._specs_of)
+        self._specs_by_pod_spec = MemoBySpec(self._specs_of)
         self._rules: dict[tuple[RuleSpec, LabelSet], Rule] = {}
         #: What `_add` indexed for each pod, for `_remove`.
         self._indexed: dict[str, tuple[PlacedPod, LabelSet, tuple[Rule, ...]]] = {}
-        self._uids_by_row: dict[int, dict[str, None]] = {}
         #: Pods with an enforced rule that are not terminating.
         self.n_enforced_pods = 0
 
@@ -95,18 +98,7 @@ class RuleIndex:
         """Return the rules of all placed pods."""
         return self._rules.values()
 
-    def pods_on_row(self, row: int) -> Iterator[PlacedPod]:
-        """Yield the pods on a row."""
-        placed = self._state.placed
-        return (placed[uid] for uid in self._uids_by_row.get(row, ()))
-
-    def touch_selections(self) -> None:
-        """Mark the rules' selections as used, so that the state's next sweep keeps them. O(rules)."""
-        for rule in self._rules.values():
-            self._state.selections.selection(rule.spec.matcher)
-
     def _add(self, uid: str, placed: PlacedPod) -> None:
-        self._uids_by_row.setdefault(placed.row, {})[uid] = None
         specs = () if placed.pod.terminating else self._specs_by_pod_spec.of(placed.pod)
         rules = tuple(self._rule(spec, placed.label_set) for spec in specs)
         self._indexed[uid] = (placed, placed.label_set, rules)
@@ -117,7 +109,6 @@ class RuleIndex:
 
     def _remove(self, uid: str, placed: PlacedPod, rules: tuple[Rule, ...]) -> None:
         del self._indexed[uid]
-        _discard(self._uids_by_row, placed.row, uid)
         for rule in rules:
             _discard(rule.uids_by_row, placed.row, uid)
             rule.version += 1
@@ -129,10 +120,7 @@ class RuleIndex:
         key = (spec, label_set)
         rule = self._rules.get(key)
         if rule is None:
-            self._state.selections.counted(spec.matcher)
-            self._state.selections.counted_live(spec.matcher)
-            selection = self._state.selections.selection(spec.matcher)
-            rule = self._rules[key] = Rule(spec, label_set, selection)
+            rule = self._rules[key] = Rule(spec, label_set, self._state.label_sets)
         return rule
 
     def _specs_of(self, pod: Pod) -> tuple[RuleSpec, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scheduler.enforcing.instructions import ViolationReport
-from scheduler.enforcing.rules import RuleIndex, RuleSpec, Side
+from scheduler.enforcing.rules import RuleSpec, Side
 from scheduler.enforcing.violations import Violation, counts_of
 from scheduler.explain.wording import namespaces_text, selector_text
 from scheduler.model.pods import Pod
@@ -14,12 +14,12 @@ from scheduler.state.columns import ABSENT
 
 
 def violation_report(
-    state: ClusterState, index: RuleIndex, violation: Violation, about: str, other: Pod | None
+    state: ClusterState, violation: Violation, about: str, other: Pod | None
 ) -> ViolationReport:
     """Return the violation as text, for an event about the pod with UID `about`. O(nodes + pods of the domain)."""
     spec = violation.rule.spec
     if other is None and spec.side is Side.ANTI_AFFINITY:
-        other = _other_pod(state, index, violation, about)
+        other = _other_pod(state, violation, about)
     domains = ", ".join(_domain_text(state, violation.row, key) for key in spec.keys)
     return ViolationReport(spec.side, spec.enforced, rule_text(spec), domains, other)
 
@@ -45,14 +45,14 @@ def _domain_text(state: ClusterState, row: int, key: str) -> str:
     return f"{key}={column.value_of(domain_id)}"
 
 
-def _other_pod(state: ClusterState, index: RuleIndex, violation: Violation, about: str) -> Pod | None:
+def _other_pod(state: ClusterState, violation: Violation, about: str) -> Pod | None:
     """Return a pod that the rule selects in the domain, other than the declaring pod and `about`."""
     rule = violation.rule
     ids = state.nodes.column(rule.spec.keys[0]).ids[: state.nodes.n_rows]
-    live = counts_of(rule)[1].rows(state.nodes.n_rows)
+    live = counts_of(state, rule)[1].by_row
     for row in np.flatnonzero((ids == ids[violation.row]) & (live > 0)).tolist():
-        for placed in index.pods_on_row(row):
+        for placed in state.placed_on(row):
             uid = placed.pod.uid
-            if placed.label_set in rule.selection.label_sets and uid not in (about, violation.uid):
+            if rule.selects(placed.label_set) and uid not in (about, violation.uid):
                 return placed.pod
     return None

@@ -24,7 +24,7 @@ from scheduler.enforcing.rules import Rule, RuleIndex, Side
 from scheduler.state.arrays import Mask, Rows
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT
-from scheduler.state.row_counts import RowCounts
+from scheduler.state.counts import PodCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ class ViolationDetector:
         return [violation for rule in self._index.rules() for violation in self._cached(rule)]
 
     def _cached(self, rule: Rule) -> tuple[Violation, ...]:
-        every, live = counts_of(rule)
+        every, live = counts_of(self._state, rule)
         stamp = (
             rule.version,
             every.version,
             live.version,
-            self._state.nodes.version,
+            self._state.log.restarted_at,
         )
         cached = self._violations.get(rule)
         if cached is not None and cached[0] == stamp:
@@ -72,7 +72,7 @@ class ViolationDetector:
         self._violations[rule] = (stamp, found)
         return found
 
-    def _violations_of(self, rule: Rule, every: RowCounts, live: RowCounts) -> Iterator[Violation]:
+    def _violations_of(self, rule: Rule, every: PodCounts, live: PodCounts) -> Iterator[Violation]:
         rows = np.fromiter(rule.uids_by_row, dtype=np.intp)
         broken = self._exceeds_limit(rule, rows, live)
         if rule.spec.side is Side.AFFINITY:
@@ -81,35 +81,33 @@ class ViolationDetector:
             for uid in rule.uids_by_row[row]:
                 yield Violation(uid, row, rule)
 
-    def _exceeds_limit(self, rule: Rule, rows: Rows, live: RowCounts) -> Mask:
+    def _exceeds_limit(self, rule: Rule, rows: Rows, live: PodCounts) -> Mask:
         nodes = self._state.nodes
         (key, *_) = rule.spec.keys
-        selected = live.per_node(nodes.column(key), nodes.n_rows)[rows]
+        selected = nodes.column(key).per_domain(live.by_row).on_nodes()[rows]
         exceeds: Mask = selected - int(rule.selects_itself) >= rule.spec.max_pods
         return exceeds
 
-    def _lacks_match(self, rule: Rule, rows: Rows, every: RowCounts, live: RowCounts) -> Mask:
+    def _lacks_match(self, rule: Rule, rows: Rows, every: PodCounts, live: PodCounts) -> Mask:
         nodes = self._state.nodes
         lonely = np.zeros(len(rows), dtype=np.bool_)
         has_keys = np.ones(len(rows), dtype=np.bool_)
         for key in rule.spec.keys:
             column = nodes.column(key)
-            lonely |= every.per_node(column, nodes.n_rows)[rows] <= int(rule.selects_itself)
+            lonely |= column.per_domain(every.by_row).on_nodes()[rows] <= int(rule.selects_itself)
             has_keys &= column.ids[rows] != ABSENT
         if rule.selects_itself and n_staying(self._state, rule, live) <= 1:
             lonely &= ~has_keys
         return lonely
 
 
-def counts_of(rule: Rule) -> tuple[RowCounts, RowCounts]:
+def counts_of(state: ClusterState, rule: Rule) -> tuple[PodCounts, PodCounts]:
     """Return the counts of pods that the rule selects: all, and only those not terminating."""
-    every, live = rule.selection.counts, rule.selection.live_counts
-    if every is None or live is None:
-        raise AssertionError("the selection of a rule has no counts")
-    return every, live
+    matcher = rule.spec.matcher
+    return state.counts.selected(matcher), state.counts.selected(matcher, live_only=True)
 
 
-def n_staying(state: ClusterState, rule: Rule, live: RowCounts, gone: Sequence[int] = ()) -> int:
+def n_staying(state: ClusterState, rule: Rule, live: PodCounts, gone: Sequence[int] = ()) -> int:
     """
     Return how many selected pods are not terminating and are on nodes with a key; the largest number of any key.
 
@@ -122,7 +120,7 @@ def n_staying(state: ClusterState, rule: Rule, live: RowCounts, gone: Sequence[i
     Cost: O(nodes).
     """
     nodes = state.nodes
-    counts = live.rows(nodes.n_rows)
+    counts = live.by_row
     if gone:
         counts = counts - np.bincount(gone, minlength=nodes.n_rows)
     return max(int(counts[nodes.column(key).ids[: nodes.n_rows] != ABSENT].sum()) for key in rule.spec.keys)

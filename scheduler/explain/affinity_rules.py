@@ -17,12 +17,12 @@ from scheduler.explain.inspection import Inspection
 from scheduler.explain.wording import namespaces_text, selector_text
 from scheduler.model.pods import Pod
 from scheduler.model.terms import AffinityTerm, usable
-from scheduler.plugins.inter_pod_affinity import NAME
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.plugins.inter_pod_affinity.filtering import room
+from scheduler.plugins.inter_pod_affinity.plugin import NAME
+from scheduler.state.arrays import Amounts, Counts, Mask
 from scheduler.state.columns import ABSENT
-from scheduler.state.declared import DeclaredTerm
+from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher, incoming_rule
-from scheduler.state.row_counts import RowCounts
 
 _SEPARATOR: Final = "; and "
 
@@ -53,8 +53,8 @@ def _own_affinity(inspection: Inspection) -> Iterator[BlockingRule]:
         return
     terms = usable(inspection.pod.spec.affinity.required)
     keys = tuple(dict.fromkeys(term.topology_key for term in terms))
-    counts = inspection.snapshot.selected(matcher)
-    matches_by_key = {key: inspection.snapshot.per_node(counts, key) for key in keys}
+    snapshot = inspection.snapshot
+    matches_by_key = {key: snapshot.pods_by_domain(matcher, key).on_nodes() for key in keys}
     has_match = any(bool(matches.any()) for matches in matches_by_key.values())
     pod = inspection.pod
     # The first pod of a group that matches its own terms may go anywhere (filtering.go, satisfyPodAffinity).
@@ -74,7 +74,7 @@ def _own_affinity(inspection: Inspection) -> Iterator[BlockingRule]:
             refused=lacks_key if may_be_first else alive & (matches <= 0),
             lacks_key=lacks_key,
             eligible=alive & ~lacks_key,
-            counts=inspection.snapshot.rows_of(counts).astype(np.int64),
+            counts=snapshot.selected(matcher).by_row.astype(np.int64),
             n_to_remove=np.zeros(n_rows, dtype=np.int64),
             find_pods=lambda: inspection.selected_pods(matcher),
             required_pods=matcher,
@@ -89,8 +89,7 @@ def _own_anti_affinity(inspection: Inspection) -> Iterator[BlockingRule]:
 
 def _own_anti_affinity_term(inspection: Inspection, term: AffinityTerm) -> BlockingRule:
     matcher = PodMatcher(((incoming_rule(term), term.selector),), inspection.exempt_namespaces)
-    counts = inspection.snapshot.selected(matcher)
-    matches = inspection.snapshot.per_node(counts, term.topology_key)
+    matches = inspection.snapshot.pods_by_domain(matcher, term.topology_key).on_nodes()
     alive = inspection.snapshot.alive
     return BlockingRule(
         plugin=NAME,
@@ -101,7 +100,7 @@ def _own_anti_affinity_term(inspection: Inspection, term: AffinityTerm) -> Block
         refused=alive & (matches >= term.max_pods),
         lacks_key=np.zeros(inspection.snapshot.n_rows, dtype=np.bool_),
         eligible=_with_key(inspection, term.topology_key),
-        counts=inspection.snapshot.rows_of(counts).astype(np.int64),
+        counts=inspection.snapshot.selected(matcher).by_row.astype(np.int64),
         n_to_remove=np.where(alive, np.maximum(matches - term.max_pods + 1, 0), 0),
         find_pods=lambda: inspection.selected_pods(matcher),
         max_existing=term.max_pods - 1,
@@ -112,21 +111,24 @@ def _existing_anti_affinity(inspection: Inspection) -> Iterator[BlockingRule]:
     if inspection.pod.namespace in inspection.exempt_namespaces:
         return
     label_set = inspection.snapshot.label_set(inspection.pod)
-    for term in inspection.snapshot.forbidding_terms(label_set):
-        n_declaring = inspection.snapshot.per_node(term.counts, term.topology_key)
-        yield _existing_term(inspection, term, term.counts, n_declaring)
-    for term in inspection.snapshot.limiting_terms(label_set):
-        yield _existing_limit(inspection, term)
+    existing = list(inspection.snapshot.existing_terms(label_set))
+    for term in existing:
+        if term.is_forbidding:
+            declaring = inspection.snapshot.declaring(term)
+            n_declaring = inspection.snapshot.column(term.key.topology_key).per_domain(declaring).on_nodes()
+            yield _existing_term(inspection, term, declaring, n_declaring)
+    for term in existing:
+        if term.is_limiting:
+            yield _existing_limit(inspection, term)
 
 
-def _existing_limit(inspection: Inspection, term: DeclaredTerm) -> BlockingRule:
+def _existing_limit(inspection: Inspection, term: ExistingPodTerm) -> BlockingRule:
     """Return the rule of a term with maxPodsPerDomain above 1; it limits only domains with a pod that declares it."""
-    counts = inspection.snapshot.selected(term.selection.matcher)
-    n_declaring = inspection.snapshot.per_node(term.counts, term.topology_key)
-    n_others = inspection.snapshot.per_node(counts, term.topology_key) - int(term.selects_itself)
-    is_declared = n_declaring > 0
-    n_to_remove = np.where(is_declared, np.maximum(n_others - term.max_pods + 2, 0), 0)
-    rule = _existing_term(inspection, term, counts, n_to_remove)
+    snapshot, key = inspection.snapshot, term.key
+    is_declared = snapshot.column(key.topology_key).per_domain(snapshot.declaring(term)).on_nodes() > 0
+    n_selected = snapshot.pods_by_domain(key.matcher, key.topology_key).on_nodes()
+    n_to_remove = np.where(is_declared, np.maximum(n_selected - room(term) + 1, 0), 0)
+    rule = _existing_term(inspection, term, snapshot.selected(key.matcher).by_row, n_to_remove)
     return replace(
         rule,
         counts=np.where(is_declared, rule.counts, 0),
@@ -135,28 +137,28 @@ def _existing_limit(inspection: Inspection, term: DeclaredTerm) -> BlockingRule:
 
 
 def _existing_term(
-    inspection: Inspection, term: DeclaredTerm, counts: RowCounts, n_to_remove: Amounts
+    inspection: Inspection, term: ExistingPodTerm, counts: Counts, n_to_remove: Amounts
 ) -> BlockingRule:
-    ((namespaces, selector),) = term.selection.matcher.parts
+    ((namespaces, selector),) = term.key.matcher.parts
     # A term without a limit counts the pods that declare it, and any of them refuses the pod.
-    counts_declaring = counts is term.counts
+    counts_declaring = term.is_forbidding
     return BlockingRule(
         plugin=NAME,
         kind="existingAntiAffinity",
-        column=inspection.snapshot.column(term.topology_key),
+        column=inspection.snapshot.column(term.key.topology_key),
         selects=selector_text(selector),
         namespaces=namespaces_text(namespaces),
         refused=inspection.snapshot.alive & (n_to_remove > 0),
         lacks_key=np.zeros(inspection.snapshot.n_rows, dtype=np.bool_),
-        eligible=_with_key(inspection, term.topology_key),
-        counts=inspection.snapshot.rows_of(counts).astype(np.int64),
+        eligible=_with_key(inspection, term.key.topology_key),
+        counts=counts.astype(np.int64),
         n_to_remove=np.where(inspection.snapshot.alive, n_to_remove, 0),
         find_pods=lambda: (
             _declaring_pods(inspection, term)
             if counts_declaring
-            else inspection.selected_pods(term.selection.matcher)
+            else inspection.selected_pods(term.key.matcher)
         ),
-        max_existing=0 if counts_declaring else term.max_pods - 2 + int(term.selects_itself),
+        max_existing=0 if counts_declaring else room(term) - 1,
         find_declaring_pods=lambda: _declaring_pods(inspection, term),
     )
 
@@ -169,8 +171,8 @@ def _with_key(inspection: Inspection, key: str) -> Mask:
     return found
 
 
-def _declaring_pods(inspection: Inspection, term: DeclaredTerm) -> Iterator[tuple[Pod, int]]:
+def _declaring_pods(inspection: Inspection, term: ExistingPodTerm) -> Iterator[tuple[Pod, int]]:
     """Yield the placed pods that declare the term, and their rows. O(placed pods)."""
     for placed in inspection.state.placed.values():
-        if term in placed.declared:
+        if term in placed.terms:
             yield placed.pod, placed.row

@@ -85,7 +85,7 @@ def describe_rule(inspection: Inspection, rule: BlockingRule) -> Rule:
 
 def _order(rule: BlockingRule) -> Callable[[Pod, int], object]:
     """Return a sort key for pods: the fullest domains first, since their pods block most."""
-    in_domain = rule.column.sums(rule.counts)
+    in_domain = rule.column.per_domain(rule.counts).amounts
     ids = rule.column.ids
     return lambda _pod, row: -int(in_domain[ids[row]])
 
@@ -93,8 +93,8 @@ def _order(rule: BlockingRule) -> Callable[[Pod, int], object]:
 def _domains(rule: BlockingRule) -> tuple[tuple[Domain, ...], int]:
     """Return the domains to list and the number left out: sorted by name, or by pods if there are too many."""
     column, n_rows = rule.column, len(rule.refused)
-    n_nodes = column.sums(rule.eligible.astype(np.int64))
-    n_pods = column.sums(rule.counts)
+    n_nodes = column.per_domain(rule.eligible.astype(np.int64)).amounts
+    n_pods = column.per_domain(rule.counts).amounts
     closed = np.zeros(column.n_ids, dtype=np.bool_)
     closed[column.ids[:n_rows][rule.refused & ~rule.lacks_key]] = True
     ids = [domain for domain in column.id_by_value.values() if n_nodes[domain] or n_pods[domain]]

@@ -13,9 +13,9 @@ from typing import Final, assert_never
 import numpy as np
 from msgspec.structs import replace as with_parts
 
-from scheduler.core.decide import Decision, Failed, NoFit, Placement, decide
-from scheduler.core.recording import DecisionRecord, RankedNode, ranked_nodes
-from scheduler.core.standings import Chance
+from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
+from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
+from scheduler.core.node_scores import Rng
 from scheduler.explain.affinity_rules import affinity_rules
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.explanation import Explanation, NodeGroup, State
@@ -27,7 +27,7 @@ from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import Code
+from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -59,7 +59,7 @@ class ExplainRequest:
     pod: Pod
     state: ClusterState
     new_profile: Callable[[Snapshot], Profile]
-    rng: Chance
+    rng: Rng
     new_state: Callable[[], ClusterState] = ClusterState
     pending_pods: Sequence[Pod] = ()
     exempt_namespaces: frozenset[str] = frozenset()
@@ -88,16 +88,16 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
     pod, state = request.pod, request.state
     decision = _decide(request, pod, state)
     match decision:
-        case Placement():
+        case ScheduleResult():
             n_feasible = decision.n_feasible
             message = f"fits on {n_feasible} of {state.nodes.n_live} nodes; {decision.node_name} would be chosen now"
-            scores = ranked_nodes(decision.standings, state.nodes, _SHOWN_SCORES)
+            scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
             explanation = with_parts(
                 _explanation(request, "schedulable", message), scores=scores, n_feasible=n_feasible
             )
-        case NoFit(error):
-            explanation = _explain_unschedulable(request, error)
-        case Failed(message):
+        case FitError():
+            explanation = _explain_unschedulable(request, decision)
+        case CycleError(message):
             explanation = _explanation(request, "failed", message)
         case _:
             assert_never(decision)
@@ -145,7 +145,7 @@ def _prefilter_group(error: FitError) -> tuple[NodeGroup, ...]:
     """Return one group of all nodes if a PreFilter refused the pod as a whole, else none."""
     if error.prefilter is None:
         return ()
-    removable = error.prefilter.code is not Code.UNRESOLVABLE
+    removable = error.prefilter.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     plugins = ", ".join(sorted(error.rejecting))
     return (NodeGroup(plugins, error.prefilter.message, "", error.n_nodes, (), removable),)
 
@@ -158,7 +158,7 @@ def _explain_bound(request: ExplainRequest) -> Explanation:
     pod = replace(request.pod, node_name="", nominated_node_name="")
     decision = _decide(request, pod, state)
     match decision:
-        case Placement():
+        case ScheduleResult():
             scores = _ranked_from(node_name, decision, state)
             still_fits = any(ranked.node == node_name for ranked in scores)
             n_feasible = decision.n_feasible
@@ -166,11 +166,11 @@ def _explain_bound(request: ExplainRequest) -> Explanation:
             fits = f"{which} where it fits now" if still_fits else "where it does not fit now"
             message = f"runs on {node_name}, {fits}"
             notes = () if still_fits else _refusals_at(request, pod, state, node_name)
-        case NoFit(error):
+        case FitError():
             scores, n_feasible = (), 0
-            message = f"runs on {node_name}; it fits on no node now: {error.message()}"
+            message = f"runs on {node_name}; it fits on no node now: {decision.message()}"
             notes = _refusals_at(request, pod, state, node_name)
-        case Failed(text):
+        case CycleError(text):
             scores, n_feasible, notes = (), 0, ()
             message = f"runs on {node_name}; a decision now would fail: {text}"
         case _:
@@ -185,13 +185,13 @@ def _explain_bound(request: ExplainRequest) -> Explanation:
     )
 
 
-def _ranked_from(node_name: str, placement: Placement, state: ClusterState) -> tuple[RankedNode, ...]:
+def _ranked_from(node_name: str, result: ScheduleResult, state: ClusterState) -> tuple[RankedNode, ...]:
     """Return the ranked nodes: the pod's own first if it is feasible, then the others by score."""
-    standings = placement.standings
+    scores = result.scores
     row = state.nodes.row_by_name.get(node_name)
-    if row is not None and standings.feasible.mask[row]:
-        standings = standings.beginning_with(row)
-    return ranked_nodes(standings, state.nodes, _SHOWN_SCORES)
+    if row is not None and scores.feasible.mask[row]:
+        scores = scores.choosing(row)
+    return ranked_nodes(scores, state.nodes, _SHOWN_SCORES)
 
 
 def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_name: str) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_na
     if not isinstance(inspection, Inspection):
         refused_by, refusal = inspection
         return (f"{refused_by}: {refusal.message}",)
-    statuses = [(plugin, refusals.status_at(row)) for plugin, refusals in inspection.refusals]
+    statuses = [(plugin, refusals.at(row)) for plugin, refusals in inspection.refusals]
     return tuple(f"{plugin}: {status.message}" for plugin, status in statuses if status is not None)
 
 

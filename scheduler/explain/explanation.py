@@ -28,7 +28,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from scheduler.core.recording import DecisionRecord, RankedNode
+from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 
 API_VERSION: Final = "affinity-scheduler.io/v1"
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Final
 
 from scheduler.explain.explanation import PodRef, Pods
-from scheduler.framework.interface import Candidate, Narrowed
+from scheduler.framework.interface import PodContext, PreFilterResult
 from scheduler.framework.profile import Profile
-from scheduler.framework.verdicts import Refusals, Skip, Status
+from scheduler.framework.status import NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT, LabelColumn
@@ -33,7 +33,7 @@ class Inspection:
     pod: Pod
     state: ClusterState
     snapshot: Snapshot
-    refusals: Sequence[tuple[str, Refusals]]
+    refusals: Sequence[tuple[str, NodeStatuses]]
     #: Pods without a node, of any scheduler.
     pending_pods: Sequence[Pod]
     #: Namespaces whose pods required anti-affinity ignores.
@@ -49,8 +49,8 @@ class Inspection:
 
     def selected_pods(self, matcher: PodMatcher) -> Iterable[tuple[Pod, int]]:
         """Return the placed pods that the matcher selects, and their rows. O(placed pods)."""
-        label_sets = self.state.selections.selection(matcher).label_sets
-        return ((p.pod, p.row) for p in self.state.placed.values() if p.label_set in label_sets)
+        selected = self.state.label_sets.selected(matcher)
+        return ((p.pod, p.row) for p in self.state.placed.values() if selected[p.label_set.number])
 
     def first_pods(
         self, pods: Iterable[tuple[Pod, int]], column: LabelColumn, order: Callable[[Pod, int], object]
@@ -97,16 +97,16 @@ def inspect_pod(
 ) -> Inspection | tuple[str, Status]:
     """Return the inspection; or a plugin and its status, if its PreFilter refuses the pod or fails."""
     snapshot = Snapshot(state)
-    candidate = Candidate(pod, snapshot.label_set(pod))
-    refusals: list[tuple[str, Refusals]] = []
+    context = PodContext(pod, snapshot.label_set(pod))
+    refusals: list[tuple[str, NodeStatuses]] = []
     for plugin in profile.filters:
-        result = plugin.prefilter(candidate, snapshot)
+        result = plugin.prefilter(context, snapshot)
         if isinstance(result, Skip):
             continue
         if isinstance(result, Status):
             return plugin.name, result
-        node_filter = result.node_filter if isinstance(result, Narrowed) else result
-        refusals.append((plugin.name, node_filter.refusals()))
+        node_filter = result.node_filter if isinstance(result, PreFilterResult) else result
+        refusals.append((plugin.name, node_filter.statuses()))
     return Inspection(pod, state, snapshot, refusals, pending_pods, exempt_namespaces)
 
 

@@ -13,16 +13,13 @@ from scheduler.explain.inspection import Inspection
 from scheduler.explain.node_requirements import unmet_requirements
 from scheduler.explain.wording import amount_text, requirement_text, taint_text
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.verdicts import Code, Status
+from scheduler.framework.status import Code, Status
 from scheduler.model.requests import filter_request
 from scheduler.model.terms import HOSTNAME_KEY
-from scheduler.plugins import (
-    inter_pod_affinity,
-    node_affinity,
-    node_resources_fit,
-    pod_topology_spread,
-    taint_toleration,
-)
+from scheduler.plugins import node_affinity, taint_toleration
+from scheduler.plugins.inter_pod_affinity import plugin as inter_pod_affinity
+from scheduler.plugins.node_resources import fit as node_resources_fit
+from scheduler.plugins.pod_topology_spread import plugin as pod_topology_spread
 from scheduler.state.arrays import Codes, Mask, Rows
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
@@ -46,7 +43,7 @@ def node_groups(
     groups = [
         _group(inspection, part.plugin, status, where, rows)
         for part in error.per_node
-        for status, refused in _by_status(part.refusals.codes, part.rows, part.refusals.statuses)
+        for status, refused in _by_status(part.statuses.codes, part.rows, part.statuses.statuses)
         for where, rows in _by_place(inspection, part.plugin, refused, rules)
     ]
     groups.sort(key=lambda group: (-group.n_nodes, group.plugin, group.where))
@@ -68,7 +65,7 @@ def _group(inspection: Inspection, plugin: str, status: Status, where: str, rows
         where=where,
         n_nodes=len(rows),
         examples=tuple(names[:_EXAMPLES]),
-        removable=status.code is not Code.UNRESOLVABLE,
+        removable=status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
     )
 
 

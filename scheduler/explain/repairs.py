@@ -32,16 +32,11 @@ from scheduler.model.labels import Requirement, Selector
 from scheduler.model.pods import Pod
 from scheduler.model.requests import PODS, filter_request, on_node_request
 from scheduler.model.terms import HOSTNAME_KEY, NodeRequirement, Taint, usable
-from scheduler.plugins import (
-    inter_pod_affinity,
-    node_affinity,
-    node_ports,
-    node_resources_fit,
-    node_unschedulable,
-    pod_topology_spread,
-    taint_toleration,
-)
-from scheduler.state.arrays import Amount, Where
+from scheduler.plugins import node_affinity, node_ports, node_unschedulable, taint_toleration
+from scheduler.plugins.inter_pod_affinity import plugin as inter_pod_affinity
+from scheduler.plugins.node_resources import fit as node_resources_fit
+from scheduler.plugins.pod_topology_spread import plugin as pod_topology_spread
+from scheduler.state.arrays import Amounts
 from scheduler.state.cluster import host_ports
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
 
@@ -178,7 +173,7 @@ def _topology_label(inspection: Inspection, row: int, rule: BlockingRule) -> Cha
     node_name, column = inspection.snapshot.nodes.name_of(row), rule.column
     if column.key == HOSTNAME_KEY or not column.id_by_value:
         return LabelNode(node_name, column.key, node_name)
-    pods = column.sums(rule.counts)
+    pods = column.per_domain(rule.counts).amounts
     sign = -1 if rule.kind == "requiredAffinity" else 1
     value = min(column.id_by_value, key=lambda v: (sign * int(pods[column.id_by_value[v]]), v))
     return LabelNode(node_name, column.key, value)
@@ -194,7 +189,7 @@ def _required_pod(inspection: Inspection) -> tuple[str, dict[str, str]]:
     """Return namespace and labels of a pod that all required affinity terms select, if there can be one."""
     labels: dict[str, str] = {}
     namespaces: set[str] | None = None
-    known = inspection.state.selections.namespace_labels
+    known = inspection.state.label_sets.namespace_labels
     for term in usable(inspection.pod.spec.affinity.required):
         labels |= satisfying(term.selector)
         covered = set(term.namespaces) | {
@@ -223,7 +218,7 @@ def _room_effort(inspection: Inspection) -> Efforts:
     n_rows = inspection.snapshot.n_rows
     effort = np.zeros(n_rows, dtype=np.float64)
     for name, amount in _request(inspection.pod).items():
-        short = np.maximum(amount - _free(inspection, name, slice(None)), 0)
+        short = np.maximum(amount - _free(inspection, name), 0)
         effort = np.maximum(effort, np.where(short > 0, 1.0 + short / amount / 2, 0.0))
     return effort
 
@@ -232,15 +227,19 @@ def _request(pod: Pod) -> Mapping[str, int]:
     return {PODS: 1, **{name: amount for name, amount in filter_request(pod).items() if amount}}
 
 
-def _free(inspection: Inspection, name: str, where: Where) -> Amount:
+def _free(inspection: Inspection, name: str) -> Amounts:
     nodes = inspection.snapshot.nodes
-    return nodes.pods_left(where) if name == PODS else nodes.left(name, where)
+    allocatable = nodes.allocatable(name)
+    used = nodes.pod_count if name == PODS else nodes.requested(name)
+    if allocatable is None or used is None:
+        return np.zeros(nodes.n_rows, dtype=np.int64)
+    return allocatable - used
 
 
 def _make_room(inspection: Inspection, row: int) -> list[Changes]:
     """Return two alternatives: the fewest pods leave the node, or the node gets more of what is short."""
     request = _request(inspection.pod)
-    missing = {name: amount - int(_free(inspection, name, row)) for name, amount in request.items()}
+    missing = {name: amount - int(_free(inspection, name)[row]) for name, amount in request.items()}
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = inspection.snapshot.nodes.name_of(row)
     additions = tuple(AddRoom(node_name, name, amount) for name, amount in short.items())

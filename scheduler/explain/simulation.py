@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.core.decide import Placement, decide
-from scheduler.core.standings import Chance
+from scheduler.core.decide import ScheduleResult, decide
+from scheduler.core.node_scores import Rng
 from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
@@ -66,7 +66,7 @@ class PlacedReplicas:
     first_unplaced: Pod | None
 
 
-def place_replicas(pods: Iterable[Pod], state: ClusterState, profile: Profile, rng: Chance) -> PlacedReplicas:
+def place_replicas(pods: Iterable[Pod], state: ClusterState, profile: Profile, rng: Rng) -> PlacedReplicas:
     """
     Decide and assume pod after pod, until one does not fit.
 
@@ -76,7 +76,7 @@ def place_replicas(pods: Iterable[Pod], state: ClusterState, profile: Profile, r
     placed: list[tuple[Pod, str]] = []
     for pod in pods:
         decision = decide(pod, snapshot, profile, rng, Unobserved())
-        if not isinstance(decision, Placement):
+        if not isinstance(decision, ScheduleResult):
             return PlacedReplicas(placed, pod)
         state.assume(replace(pod, node_name=decision.node_name), decision.node_name)
         placed.append((pod, decision.node_name))

@@ -15,10 +15,10 @@ from scheduler.explain.explanation import Skew
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.wording import selector_text
 from scheduler.framework.profile import Profile
-from scheduler.framework.spread_constraints import Constraint
 from scheduler.model.labels import NOTHING
 from scheduler.model.pods import Pod
-from scheduler.plugins.pod_topology_spread import NAME, PodTopologySpread
+from scheduler.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.plugins.pod_topology_spread.plugin import NAME, PodTopologySpread
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.matching import NamespaceRule, PodMatcher
@@ -48,8 +48,8 @@ def _spread_rule(inspection: Inspection, constraint: Constraint, with_keys: Mask
     column = snapshot.column(constraint.topology_key)
     eligible = _eligible(inspection, constraint, with_keys)
     counts = np.where(eligible, _counts(inspection, constraint), 0)
-    in_domain = column.sums(counts)
-    domains = column.domains(eligible)
+    in_domain = column.per_domain(counts).amounts
+    domains = column.per_domain(eligible).amounts.nonzero()[0]
     is_empty = len(domains) < max(1, constraint.min_domains)
     fewest = 0 if is_empty else int(in_domain[domains].min())
     own = int(constraint.selects(pod))
@@ -98,7 +98,7 @@ def _counts(inspection: Inspection, constraint: Constraint) -> Amounts:
     matcher = _matcher(inspection, constraint)
     if matcher is None:
         return np.zeros(inspection.snapshot.n_rows, dtype=np.int64)
-    return inspection.snapshot.rows_of(inspection.snapshot.selected_live(matcher)).astype(np.int64)
+    return inspection.snapshot.selected(matcher, live_only=True).by_row.astype(np.int64)
 
 
 def _pods(inspection: Inspection, constraint: Constraint, eligible: Mask) -> Iterable[tuple[Pod, int]]:

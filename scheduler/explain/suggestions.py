@@ -173,11 +173,11 @@ def _for_namespaces(inspection: Inspection) -> Iterator[Changes]:
 
 
 def _for_term(inspection: Inspection, term: AffinityTerm) -> Iterator[Changes]:
-    labels_by_namespace = inspection.state.selections.namespace_labels
+    labels_by_namespace = inspection.state.label_sets.namespace_labels
     inhabited = {
         label_set.namespace
-        for label_set in inspection.state.selections.label_sets()
-        if label_set.rows and term.selector.matches(label_set.labels)
+        for label_set in inspection.state.label_sets
+        if label_set.n_pods and term.selector.matches(label_set.labels)
     }
     for name in sorted(inhabited - term.namespaces)[:_MAX_NAMESPACES]:
         labels = labels_by_namespace.get(name, {})

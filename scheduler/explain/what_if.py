@@ -14,8 +14,8 @@ from typing import Final, assert_never
 
 import msgspec
 
-from scheduler.core.decide import Decision, Placement, decide
-from scheduler.core.standings import Chance
+from scheduler.core.decide import Decision, ScheduleResult, decide
+from scheduler.core.node_scores import Rng
 from scheduler.explain.explanation import (
     AddRoom,
     AllowSkew,
@@ -47,7 +47,7 @@ def copy_state(state: ClusterState, copy: ClusterState) -> ClusterState:
     Cost: O(pods + nodes), about 0.7 s for 50,000 pods.
     """
     copy.workloads = state.workloads  # shared: no change is about a workload
-    for name, labels in state.selections.namespace_labels.items():
+    for name, labels in state.label_sets.namespace_labels.items():
         copy.upsert_namespace(Namespace(name, "", labels))
     for node in state.nodes.nodes:
         if node is not None:
@@ -66,7 +66,7 @@ class WhatIf:
     state: ClusterState
     new_state: Callable[[], ClusterState]
     new_profile: Callable[[Snapshot], Profile]
-    rng: Chance
+    rng: Rng
 
     @cached_property
     def _copy(self) -> ClusterState:
@@ -79,7 +79,7 @@ class WhatIf:
     def node_after(self, changes: Sequence[Change]) -> str | None:
         """Return the pod's node once all changes are made; None if it still fits on no node."""
         decision = self.decision_after(changes)
-        return decision.node_name if isinstance(decision, Placement) else None
+        return decision.node_name if isinstance(decision, ScheduleResult) else None
 
     def decision_after(self, changes: Iterable[Change]) -> Decision:
         """Return the decision once all changes are made. They are taken back afterwards."""
@@ -123,7 +123,7 @@ def apply_change(
             state.upsert_pod(pod)
             return partial(state.remove_pod, pod.uid)
         case LabelNamespace(namespace=name, key=key, value=value):
-            before = state.selections.namespace_labels.get(name)
+            before = state.label_sets.namespace_labels.get(name)
             state.upsert_namespace(Namespace(name, "", {**(before or {}), key: value}))
             return partial(_restore_namespace, state, name, before)
         case AddRoom() | RemoveTaint() | Uncordon() | LabelNode():

@@ -226,7 +226,7 @@ class _Daemon:
         rules: list[BrokenRule] = []
         for violation in status.violations:
             pod = state.placed[violation.uid].pod
-            report = violation_report(state, self._enforcer.index, violation, pod.uid, None)
+            report = violation_report(state, violation, pod.uid, None)
             going = tuple(each.pod for each in status.evictions if each.violation == violation)
             rules.append(BrokenRule(pod, report, going))
         return rules

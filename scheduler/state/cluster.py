@@ -199,6 +199,7 @@ class ClusterState:
 
     def sweep(self) -> None:
         """Drop what nothing has used for a while, so that memory is bounded under churn. O(label sets)."""
+        self.derived.sweep()
         self.label_sets.sweep()
         self.nodes.sweep()
 

@@ -32,7 +32,7 @@ class PodCounts:
     """
     Pods that a matcher selects.
 
-    `by_row`: int32 array of shape (n_rows,), not to be written to. `version`: moves with every change of it.
+    `by_row`: int32 array of shape (n_rows,), not to be written to. `version`: of the log when it last changed.
     """
 
     by_row: Counts
@@ -49,9 +49,9 @@ class PodCounts:
         return self.by_row.nbytes + _ENTRY_BYTES * len(self._selects)
 
     def patch(
-        self, changes: Sequence[Change], matches: Callable[[LabelSet], bool], *, live_only: bool
+        self, changes: Sequence[Change], version: int, matches: Callable[[LabelSet], bool], *, live_only: bool
     ) -> None:
-        """Follow the changes. O(changes), 0.1 µs each."""
+        """Follow the changes, which lead to the version. O(changes), 0.1 µs each."""
         by_row, selects = self.by_row, self._selects
         for row, delta, label_set, is_live, _ in changes:
             if label_set is None or (live_only and not is_live):
@@ -61,7 +61,7 @@ class PodCounts:
                 selected = selects[label_set] = matches(label_set)
             if selected:
                 by_row[row] += delta
-                self.version += 1
+                self.version = version
 
 
 @dataclass(slots=True, eq=False)
@@ -125,7 +125,9 @@ class PodCounter:
             )
 
         def patch(counts: PodCounts, changes: Sequence[Change]) -> None:
-            counts.patch(changes, lambda one: label_sets.matches(matcher, one), live_only=live_only)
+            counts.patch(
+                changes, self._log.version, lambda one: label_sets.matches(matcher, one), live_only=live_only
+            )
 
         return self._derived.get((matcher, live_only), compute, patch)
 

@@ -39,6 +39,7 @@ class _Entry:
     compute: Callable[[], Any]
     patch: Callable[[Any, Sequence[Change]], None] | None
     n_bytes: int = 0
+    used: bool = True
 
 
 class DerivedValues:
@@ -75,11 +76,18 @@ class DerivedValues:
             entry = self._entries[key] = _Entry(compute(), self._log.version, compute, patch)
         else:
             self._entries.move_to_end(key)
-            entry.compute, entry.patch = compute, patch
+            entry.compute, entry.patch, entry.used = compute, patch, True
             self._refresh(entry)
         value: T = entry.value
         self._resize(entry, value.nbytes)
         return value
+
+    def sweep(self) -> None:
+        """Drop the values that nothing has asked for since the last sweep. O(values)."""
+        for key, entry in list(self._entries.items()):
+            if not entry.used:
+                self.n_bytes -= self._entries.pop(key).n_bytes
+            entry.used = False
 
     def keys(self) -> list[Hashable]:
         """Return the keys of all values, the least recently used first."""

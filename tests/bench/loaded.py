@@ -80,7 +80,7 @@ class LoadedMachine:
             state=self.state,
             queue=queue_for(self.profiles, settings, max_in_unschedulable_s=300.0),
             profiles=self.profiles,
-            chance=random.Random(_SEED),
+            rng=random.Random(_SEED),
             observer=observer(self.profiles) if observer is not None else None,
         )
         self.now_s = 1000.0

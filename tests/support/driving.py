@@ -43,7 +43,7 @@ class Driver:
         self.profiles = built_profiles(settings, Snapshot(self.state))
         self.queue = queue_for(self.profiles, settings, max_in_unschedulable_s=300.0)
         self.machine = Machine(
-            state=self.state, queue=self.queue, profiles=self.profiles, chance=random.Random(seed)
+            state=self.state, queue=self.queue, profiles=self.profiles, rng=random.Random(seed)
         )
         self.now_s = 1000.0
         self._decoder = PodDecoder()

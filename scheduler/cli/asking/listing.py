@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from scheduler.core.recording import DECISION_ANNOTATION, DecisionRecord, read_record
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, read_record
 from scheduler.errors import ApiError, Gone, NotFound, SettingsError
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials

@@ -12,7 +12,7 @@ from typing import Final
 from scheduler.cli.asking.columns import aligned
 from scheduler.cli.asking.paint import Paint, harmless
 from scheduler.cli.asking.sentences import change_text, rule_text
-from scheduler.core.recording import DecisionRecord, RankedNode
+from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain.explanation import Change, Explanation, NodeGroup, PodRef, Pods, RemovePod, Rule
 
 #: In a table that is not wide.

@@ -235,7 +235,8 @@ def combined_statuses(short: Sequence[Mask], hopeless: Mask, reasons: Sequence[s
 
 def least_allocated_scores(requested: Amounts, allocatable: Amounts) -> Amounts:
     """Return percent left free, 0 where more is requested than there is."""
-    return 100 * np.maximum(allocatable - requested, 0) // np.maximum(allocatable, 1)
+    scores: Amounts = 100 * np.maximum(allocatable - requested, 0) // np.maximum(allocatable, 1)
+    return scores
 
 
 def most_allocated_scores(requested: Amounts, allocatable: Amounts) -> Amounts:
