@@ -75,6 +75,8 @@ def _asked(args: argparse.Namespace) -> Asked:
             raise SettingsError(flag, "", str(number), "a number from 1 up")
     if args.scheduler_binary is not None and not args.scheduler_binary.is_file():
         raise SettingsError("--scheduler-binary", "", str(args.scheduler_binary), "a file")
+    if args.other_checkout is not None and not (args.other_checkout / "scheduler").is_dir():
+        raise SettingsError("--other-checkout", "", str(args.other_checkout), "a checkout of this project")
     return Asked(
         level=args.level,
         shapes=tuple(_shape(name) for name in args.shape),
@@ -82,6 +84,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         n_pods=args.pods,
         full=args.full,
         scheduler_binary=args.scheduler_binary,
+        other_checkout=args.other_checkout,
         n_rounds=args.rounds or (1 if args.full else 3),
     )
 
@@ -112,6 +115,12 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="PATH",
         help="a kube-scheduler to run on the same real server",
+    )
+    parser.add_argument(
+        "--other-checkout",
+        type=Path,
+        metavar="DIR",
+        help="another checkout to measure beside this one, in turn",
     )
     parser.add_argument(
         "--rounds", type=int, metavar="N", help="whole path: the median of so many runs, in turn (3; full: 1)"

@@ -18,12 +18,11 @@ from typing import TypeVar
 import msgspec
 
 from tests.bench import templates
-from tests.bench.api_objects import Objects, Timing, objects_of
+from tests.bench.api_objects import Objects, objects_of
 from tests.bench.checks import broken_rules
-from tests.bench.dealing import dealt, relative_speed
 from tests.bench.measuring import cpu_s, peak_bytes
 from tests.bench.scene import Planned, Scene
-from tests.bench.schedulers import OURS, Contender, running
+from tests.bench.schedulers import Contender, running
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import as_new
 from tests.support import build
@@ -68,23 +67,6 @@ class HttpResult(msgspec.Struct, frozen=True):
 
 def measure_http(scene: Scene, server_name: ServerName, contenders: Sequence[Contender]) -> list[HttpResult]:
     """Every contender's run, on one server. Raises RuntimeError where a pod stays unbound or a rule is broken."""
-    return [result for result, _ in _measured(scene, server_name, contenders)]
-
-
-def median_run(runs: Sequence[HttpResult]) -> HttpResult:
-    """Of one shape's runs the one whose speed is the median, of two in the middle the slower."""
-    return sorted(runs, key=lambda run: run.pods_per_s)[(len(runs) - 1) // 2]
-
-
-def measure_beside_plain(scene: Scene, server_name: ServerName) -> float:
-    """Our pods/s of the shape to those of plain pods dealt out in turn with them. Raises as `measure_http`."""
-    ((_, timing),) = _measured(dealt(scene), server_name, [OURS])
-    return relative_speed(timing.bound_s, len(scene.measured))
-
-
-def _measured(
-    scene: Scene, server_name: ServerName, contenders: Sequence[Contender]
-) -> list[tuple[HttpResult, Timing]]:
     try:
         with started(server_name) as server:
             return asyncio.run(_in_turn(scene, server, contenders))
@@ -92,9 +74,12 @@ def _measured(
         gc.unfreeze()
 
 
-async def _in_turn(
-    scene: Scene, server: Server, contenders: Sequence[Contender]
-) -> list[tuple[HttpResult, Timing]]:
+def median_run(runs: Sequence[HttpResult]) -> HttpResult:
+    """Of one shape's runs the one whose speed is the median, of two in the middle the slower."""
+    return sorted(runs, key=lambda run: run.pods_per_s)[(len(runs) - 1) // 2]
+
+
+async def _in_turn(scene: Scene, server: Server, contenders: Sequence[Contender]) -> list[HttpResult]:
     results = []
     async with objects_of(server) as objects:
         await objects.create_cluster(scene)
@@ -107,9 +92,7 @@ async def _in_turn(
     return results
 
 
-async def _run(
-    scene: Scene, server: Server, objects: Objects, contender: Contender
-) -> tuple[HttpResult, Timing]:
+async def _run(scene: Scene, server: Server, objects: Objects, contender: Contender) -> HttpResult:
     await _rested(server)
     # Nobody looks through what the scene is made of while its pods are timed: that takes a core for 0.1 s.
     gc.freeze()
@@ -124,11 +107,11 @@ async def _run(
             len(timing.bound_s), lambda: (time.monotonic(), cpu_s(process.pid), server.cpu_s())
         )
         peak = peak_bytes(process.pid)
-        found = broken_rules(scene, await objects.nodes_of_pods())
+        found = broken_rules(scene, await objects.nodes_of_pods()) if contender.keeps_rules else []
         if found:
             raise RuntimeError(f"{scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")
     n, first_s, last_s = len(timing.bound_s), timing.bound_s[0], timing.bound_s[-1]
-    result = HttpResult(
+    return HttpResult(
         shape=scene.shape.name,
         server=server.name,
         scheduler=contender.label,
@@ -143,7 +126,6 @@ async def _run(
         events_s=ended_s - last_s,
         n_untold=n_untold,
     )
-    return result, timing
 
 
 @dataclass(frozen=True)

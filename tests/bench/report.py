@@ -101,11 +101,11 @@ def _bytes(results: Results) -> str:
 def _http(results: Results) -> str:
     rows = results.http
     return _block(
-        "whole path over HTTP, first to last binding (x-basic: pods/s to plain pods', dealt out in turn with them;"
-        " x-kube: ours to kube-scheduler's;"
+        "whole path over HTTP, first to last binding, medians of the rounds (x-limit, x-other, x-kube: our pods/s to"
+        " those of binding only, of the other checkout, of kube-scheduler;"
         " events-s: from the last binding to the last event, CPU until then; untold: pods without one)",
-        "server shape scheduler nodes running pods pods/s x-basic x-kube CPU-ms/pod server-ms/pod start-s events-s"
-        " untold peak-MiB",
+        "server shape scheduler nodes running pods pods/s x-limit x-other x-kube CPU-ms/pod server-ms/pod start-s"
+        " events-s untold peak-MiB",
         (
             [
                 row.server,
@@ -115,10 +115,12 @@ def _http(results: Results) -> str:
                 row.n_running,
                 row.n_pods,
                 f"{row.pods_per_s:.0f}",
-                _beside_basic(results, row),
-                _ratio(row.pods_per_s, _pods_per_s(rows, row.server, row.shape, "kube-scheduler"))
-                if row.scheduler == "ours"
-                else "",
+                *(
+                    _ratio(row.pods_per_s, _pods_per_s(rows, row.server, row.shape, other))
+                    if row.scheduler == "ours"
+                    else ""
+                    for other in ("binding only", "other checkout", "kube-scheduler")
+                ),
                 f"{row.cpu_ms_per_pod:.2f}",
                 f"{row.server_cpu_ms_per_pod:.2f}",
                 f"{row.start_s:.1f}",
@@ -129,13 +131,6 @@ def _http(results: Results) -> str:
             for row in rows
         ),
     )
-
-
-def _beside_basic(results: Results, row: HttpResult) -> str:
-    """Against plain pods dealt out with those of the shape, where such were run; else against the basic shape's run."""
-    ratio = results.beside_basic.get(row.server, {}).get(row.shape) if row.scheduler == "ours" else None
-    basic = _pods_per_s(results.http, row.server, "basic", row.scheduler)
-    return f"{ratio:.2f}" if ratio else _ratio(row.pods_per_s, basic)
 
 
 def _pods_per_s(rows: Sequence[HttpResult], server: str, shape: str, scheduler: str) -> float:

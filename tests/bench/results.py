@@ -42,8 +42,6 @@ class Results(msgspec.Struct):
     flatness: list[CoreResult] = []
     bytes: list[BytesResult] = []
     http: list[HttpResult] = []
-    #: Our pods/s of each shape to those of plain pods dealt out with it, by server: medians over the rounds.
-    beside_basic: dict[str, dict[str, float]] = {}
     capacity: list[CapacityResult] = []
     holds: list[HoldResult] = []
 

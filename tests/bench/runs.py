@@ -7,21 +7,19 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median_low
 from typing import Final, Literal
 
 from tests.bench.agreement import disagreements
 from tests.bench.bytes_level import measure_bytes
 from tests.bench.capacity import CapacityResult, measure_capacity
 from tests.bench.core_level import measure_core
-from tests.bench.dealing import can_be_dealt
 from tests.bench.holds import measure_holds
-from tests.bench.http_level import HttpResult, measure_beside_plain, measure_http, median_run
+from tests.bench.http_level import HttpResult, measure_http, median_run
 from tests.bench.results import Results, this_machine
 from tests.bench.scene import Scene, Size, build_scene, sized
-from tests.bench.schedulers import OURS, kube_scheduler
+from tests.bench.schedulers import BINDING_ONLY, OURS, kube_scheduler, other_checkout
 from tests.bench.servers import available
-from tests.bench.shapes import BASIC, SHAPE_BY_NAME, SHAPES, Shape
+from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape
 from tests.conformance.__main__ import main as conformance
 
 Level = Literal["core", "bytes", "http", "all"]
@@ -54,6 +52,8 @@ class Asked:
     n_pods: int | None = None
     full: bool = False
     scheduler_binary: Path | None = None
+    #: Another checkout of this project to run beside this one.
+    other_checkout: Path | None = None
     #: How often each shape goes over HTTP, in turn: a machine's minutes differ by more than shapes do.
     n_rounds: int = 3
 
@@ -138,24 +138,24 @@ def _capacity(n_nodes: int, say: Callable[[str], None]) -> list[CapacityResult]:
 
 
 def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> None:
-    contenders = [OURS]
+    contenders = [OURS, BINDING_ONLY]
+    if asked.other_checkout is not None:
+        contenders.append(other_checkout(asked.other_checkout))
     if asked.scheduler_binary is not None:
         contenders.append(kube_scheduler(asked.scheduler_binary))
     for server in available():
         # Of a kube-scheduler the embedded cluster serves too little; where it is given, so is a real server.
-        against = contenders if server == "kube-apiserver" else [OURS]
+        against = [one for one in contenders if one.binary is None or server == "kube-apiserver"]
         rounds: dict[tuple[str, str], list[HttpResult]] = {}
-        ratios: dict[str, list[float]] = {}
         for number in range(1, asked.n_rounds + 1):
             for shape in asked.chosen(_HTTP_SHAPES):
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
                 scene = asked.scene(shape)
-                for result in measure_http(scene, server, against):
+                # In another order each round: whoever runs first meets a server that has not warmed up.
+                turn = number % len(against)
+                for result in measure_http(scene, server, [*against[turn:], *against[:turn]]):
                     rounds.setdefault((result.shape, result.scheduler), []).append(result)
-                if can_be_dealt(scene) and BASIC in asked.chosen(_HTTP_SHAPES):
-                    ratios.setdefault(shape.name, []).append(measure_beside_plain(scene, server))
         results.http += [median_run(found) for found in rounds.values()]
-        results.beside_basic[server] = {name: median_low(found) for name, found in ratios.items()}
     if asked.full and not asked.shapes:
         say("loop holds")
         n_nodes = asked.n_nodes or 5000

@@ -1,4 +1,4 @@
-"""Schedulers as processes of their own: ours, and a kube-scheduler where its binary is given."""
+"""Schedulers as processes of their own: ours, one that only binds, another checkout of ours, and a kube-scheduler."""
 
 from __future__ import annotations
 
@@ -22,18 +22,26 @@ _STOP_TIMEOUT_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A scheduler that can be started. `name` is the schedulerName of its pods."""
+    """
+    A scheduler that can be started. `name` is the schedulerName of its pods.
+
+    `module`: what Python runs in the folder `checkout`, if there is no `binary`. `keeps_rules`: whether its bindings
+    have to keep the rules of the pods.
+    """
 
     label: str
     name: str
     binary: Path | None = None
+    module: str = "scheduler"
+    checkout: Path = Path()
+    keeps_rules: bool = True
 
     def command(self, server: Server) -> list[str]:
         """How to start it against the server."""
         port = str(free_port())
         kubeconfig = server.kubeconfig()
         if self.binary is None:
-            own = [sys.executable, "-m", "scheduler", "run", "-v", "0", "--kubeconfig", str(kubeconfig)]
+            own = [sys.executable, "-m", self.module, "run", "-v", "0", "--kubeconfig", str(kubeconfig)]
             return [*own, "--port", port]
         return [
             str(self.binary),
@@ -61,6 +69,15 @@ class Contender:
 
 
 OURS: Final = Contender("ours", SCHEDULER)
+#: The limit of the path: what binding alone, without any thought, reaches.
+BINDING_ONLY: Final = Contender(
+    "binding only", SCHEDULER, module="tests.bench.binding_only", keeps_rules=False
+)
+
+
+def other_checkout(folder: Path) -> Contender:
+    """Return our scheduler as another checkout has it, to be measured beside this one."""
+    return Contender("other checkout", SCHEDULER, checkout=folder)
 
 
 def kube_scheduler(binary: Path) -> Contender:
@@ -71,9 +88,11 @@ def kube_scheduler(binary: Path) -> Contender:
 @contextmanager
 def running(contender: Contender, server: Server) -> Iterator[subprocess.Popen[bytes]]:
     """Its process; stopped afterwards. Raises RuntimeError with the end of its log where the block raises one."""
-    log = server.folder / f"{contender.label}.log"
+    log = server.folder / f"{contender.label.replace(' ', '-')}.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(contender.command(server), stdout=output, stderr=output)
+        process = subprocess.Popen(
+            contender.command(server), stdout=output, stderr=output, cwd=contender.checkout
+        )
     try:
         yield process
     except RuntimeError as error:
