@@ -22,9 +22,9 @@ from scheduler.framework.interface import Feasible, NodeScorer, PodContext, PreF
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
-from scheduler.framework.status import Code, NodeStatuses, Skip, Status, unresolvable
+from scheduler.framework.status import SKIP, Code, NodeStatuses, Status, unresolvable
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Amounts, Mask, Scores
+from scheduler.state.arrays import Mask, Scores
 from scheduler.state.snapshot import Snapshot
 
 NO_NODES: Final = "no nodes available to schedule pods"
@@ -104,7 +104,7 @@ def _run_prefilters(
     refused: list[tuple[str, Status]] = []
     for plugin in profile.filters:
         result = plugin.prefilter(context, snapshot)
-        if isinstance(result, Skip):
+        if result is SKIP:
             continue
         observer.evaluated(plugin.name, "PreFilter")
         if isinstance(result, Status):
@@ -213,9 +213,9 @@ def _diagnosed(snapshot: Snapshot, filtered: FilterResult, nodes: Mask) -> FitEr
 
 def _run_scorers(
     context: PodContext, snapshot: Snapshot, profile: Profile, feasible: Feasible, observer: Observer
-) -> tuple[Amounts, list[PluginScores]] | CycleError:
+) -> tuple[Scores, list[PluginScores]] | CycleError:
     """Return the weighted sum of all scores as `NodeScores.totals`, and its parts. A single feasible node has none."""
-    totals = np.zeros(snapshot.n_rows, dtype=np.int64)
+    totals: Scores = np.zeros(snapshot.n_rows, dtype=profile.totals_dtype)
     by_plugin: list[PluginScores] = []
     if feasible.n > 1 and profile.scorers:
         scorers = _run_prescorers(context, snapshot, profile, feasible, observer)
@@ -230,10 +230,10 @@ def _run_scorers(
                 observer.leave("Score", Code.ERROR)
                 return CycleError(problem)
             by_plugin.append(PluginScores(name, weight, scores))
-            totals += scores if weight == 1 else np.multiply(scores, weight, dtype=np.int64)
+            totals += scores if weight == 1 else np.multiply(scores, weight, dtype=totals.dtype)
         observer.leave("Score", Code.SUCCESS)
     if feasible.n < len(totals):
-        np.copyto(totals, INFEASIBLE, where=~feasible.mask)
+        np.copyto(totals, INFEASIBLE[totals.dtype], where=~feasible.mask)
     return totals, by_plugin
 
 
@@ -245,7 +245,7 @@ def _run_prescorers(
     for weighted in profile.scorers:
         name = weighted.plugin.name
         result = weighted.plugin.prescore(context, snapshot, feasible)
-        if isinstance(result, Skip):
+        if result is SKIP:
             continue
         observer.evaluated(name, "PreScore")
         if isinstance(result, Status):

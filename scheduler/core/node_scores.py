@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from scheduler.framework.interface import Feasible, NodeFilter
-from scheduler.state.arrays import Amounts, Mask, Scores
+from scheduler.state.arrays import Mask, Scores
 
-#: The total of a row that is not feasible: below every sum of weighted scores.
-INFEASIBLE = int(np.iinfo(np.int64).min)
+#: The total of a row that is not feasible, by type of the totals: below every sum of weighted scores.
+INFEASIBLE: Final = {np.dtype(one): int(np.iinfo(one).min) for one in (np.int16, np.int32, np.int64)}
 
 
 class Rng(Protocol):
@@ -68,13 +68,13 @@ class NodeScores:
     """
     The scores of one decision. They hold the cycle's own arrays: read them before the next stimulus only.
 
-    `chosen`: a row. `totals`: int64 array of shape (n_rows,), INFEASIBLE on rows that are not feasible. `by_plugin` is
+    `chosen`: a row. `totals`: integers of shape (n_rows,), INFEASIBLE on rows that are not feasible. `by_plugin` is
     empty if one node alone was feasible.
     """
 
     chosen: int
     feasible: Feasible
-    totals: Amounts
+    totals: Scores
     by_plugin: Sequence[PluginScores]
     filtered: FilterResult
 
@@ -88,11 +88,12 @@ class NodeScores:
         totals = self.totals
         ranked = [(self.chosen, totals.item(self.chosen))]
         # A ranked row steps aside for the next: cheaper than a copy of all totals.
-        totals[self.chosen] = INFEASIBLE
+        passed = INFEASIBLE[totals.dtype]
+        totals[self.chosen] = passed
         while len(ranked) < n_most:
             row = int(totals.argmax())
             ranked.append((row, totals.item(row)))
-            totals[row] = INFEASIBLE
+            totals[row] = passed
         for row, total in ranked:
             totals[row] = total
         return ranked

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework.normalizing import MAX_NODE_SCORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,7 @@ class WeightedScorer:
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profile:
     """
     One profile of the configuration, ready to run.
@@ -29,6 +33,12 @@ class Profile:
     scorers: tuple[WeightedScorer, ...]
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
     percentage_of_nodes_to_score: int = 0
+
+    @cached_property
+    def totals_dtype(self) -> np.dtype[np.signedinteger]:
+        """The smallest integers that hold any sum of weighted scores: small arrays stay in the processor's caches."""
+        most = MAX_NODE_SCORE * sum(abs(weighted.weight) for weighted in self.scorers) + 1
+        return np.result_type(np.int16, np.min_scalar_type(-most))
 
     def enqueue_extensions(self) -> Iterator[EnqueueExtensions]:
         """Yield each plugin that can refuse a pod and names the events that may lift the refusal, once."""

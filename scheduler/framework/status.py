@@ -94,7 +94,10 @@ class NodeStatuses:
         return None if code == 0 else self.statuses[code - 1]
 
     def counts(self, rows: Mask) -> Iterator[tuple[Status, int]]:
-        """Yield each status that any of the rows (bool array of shape (n_rows,)) has, and how many have it."""
+        """Yield each status of the refused `rows` (bool array of shape (n_rows,)), and how many of them have it."""
+        if len(self.statuses) == 1:
+            yield self.statuses[0], int(np.count_nonzero(rows))
+            return
         n_by_code = np.bincount(self.codes[rows], minlength=1).tolist()
         for status, n in zip(self.statuses, n_by_code[1:], strict=False):
             if n:

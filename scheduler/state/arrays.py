@@ -36,8 +36,39 @@ def grown(array: npt.NDArray[_Scalar], capacity: int, fill: Any = 0) -> npt.NDAr
 
 #: float64 per node row, or per domain.
 Fractions = npt.NDArray[np.floating[Any]]
-#: Some rows, or all.
-Where = Rows | slice
+
+# One formula serves one row and many: an operation costs 0.05 µs on a Python number and 0.7 to 1.3 µs on the shortest
+# array, and most decisions compute the scores of one row again. 80 µs less for each decision at 5,000 nodes.
+
+#: What a formula is computed for: one row, some rows, or a slice of them.
+Where = int | Rows | slice
+#: An amount of one row, or of several.
+Amount = int | Amounts
+Fraction = float | Fractions
+Truth = bool | Mask
+
+
+def amount_at(column: Amounts | Counts, where: Where) -> Amount:
+    """Return the column's amount at one row, or at several."""
+    if isinstance(where, int):
+        return column.item(where)
+    some: Amounts = column[where]  # type: ignore[assignment]  # 32 bits mix with 64 as 64 do
+    return some
+
+
+def at_least(lowest: int, amount: Amount) -> Amount:
+    """Return the amount, raised to `lowest` where it is less."""
+    return np.maximum(amount, lowest) if isinstance(amount, np.ndarray) else max(amount, lowest)
+
+
+def lesser(one: Amount, other: Amount) -> Amount:
+    """Return the smaller of two amounts, row by row."""
+    return np.minimum(one, other) if isinstance(one, np.ndarray) else min(one, other)
+
+
+def truncated(number: Fraction) -> Amount:
+    """Return the number without what stands behind its point, as Go's int64() cuts it."""
+    return number.astype(np.int64) if isinstance(number, np.ndarray) else int(number)
 
 
 def rounded(numbers: Fractions) -> Amounts:

@@ -12,7 +12,7 @@ from scheduler.model.nodes import Node
 from scheduler.model.pods import HostPort
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.model.terms import Taint
-from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
+from scheduler.state.arrays import Amount, Amounts, Counts, Mask, Rows, Where, amount_at, grown
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.columns import LabelColumn
 
@@ -137,12 +137,30 @@ class NodeTable:
         """Return the resources that have a column."""
         return list(self._resource_id)
 
-    def scored_use(self, resource: str) -> Amounts | None:
-        """Return `requested` with defaults for pods that ask for no cpu or memory, as LeastAllocated counts them."""
+    def pods_left(self, where: Where) -> Amount:
+        """Return how many more pods there may be."""
+        allocatable = self._allocatable[self._resource_id[PODS]]
+        return amount_at(allocatable, where) - amount_at(self._pod_count, where)
+
+    def left(self, resource: str, where: Where) -> Amount:
+        """Return what pods may still take of the resource; 0 if no node has it. One row takes 0.5 µs."""
+        used = self.use(resource, where)
+        return 0 if used is None else used[1] - used[0]
+
+    def use(
+        self, resource: str, where: Where, *, with_defaults: bool = False
+    ) -> tuple[Amount, Amount] | None:
+        """
+        Return what pods have taken of the resource and what they may take; None if no node has it.
+
+        `with_defaults`: count pods that ask for no cpu or memory with the defaults that scoring gives them.
+        """
         index = self._resource_id.get(resource)
-        if index is not None and index < len(self._non_zero):
-            return self._non_zero[index, : self.n_rows]
-        return self.requested(resource)
+        if index is None:
+            return None
+        # Rows of `_non_zero` are those of the first two resources.
+        taken = self._non_zero if with_defaults and index < len(self._non_zero) else self._requested
+        return amount_at(taken[index], where), amount_at(self._allocatable[index], where)
 
     def requested_at(self, resource: str, row: int) -> int:
         """What pods on the row have taken of the resource, whether a node has it or not; for the audit."""

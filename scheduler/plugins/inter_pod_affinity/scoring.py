@@ -10,7 +10,8 @@ Source: plugins/interpodaffinity/scoring.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 
@@ -59,10 +60,7 @@ def preference_sums(
     reaching = [one.on_nodes() for one in per_domain if one.amounts.any()]
     if not reaching and not _reaches_any(snapshot, terms, existing):
         return None
-    total = np.zeros(snapshot.n_rows, dtype=np.int64)
-    for amounts in reaching:
-        total += amounts
-    return total
+    return reduce(add, reaching) if reaching else np.zeros(snapshot.n_rows, dtype=np.int64)
 
 
 def _reaches_any(snapshot: Snapshot, terms: IncomingTerms, existing: TermSums) -> bool:

@@ -23,7 +23,7 @@ from scheduler.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from scheduler.framework.status import SKIP
 from scheduler.model.requests import balanced_request
 from scheduler.plugins.node_resources.resource_allocation import counts_in_score
-from scheduler.state.arrays import Amounts, Fractions, Mask, Where
+from scheduler.state.arrays import Amount, Fraction, Truth, Where, at_least, truncated
 from scheduler.state.node_table import NodeTable
 from scheduler.state.snapshot import Snapshot
 
@@ -50,62 +50,68 @@ class NodeResourcesBalancedAllocation:
         nodes = snapshot.nodes
         return FinalScores(snapshot.scores_per_row((self, asked), partial(self._scores, nodes, request)))
 
-    def _scores(self, nodes: NodeTable, request: Mapping[str, int], rows: Where) -> Amounts:
-        """Return scores from 50 to 100 at the rows."""
-        columns = []
-        for name in self._resources:
-            asked, allocatable, used = request.get(name, 0), nodes.allocatable(name), nodes.requested(name)
-            if allocatable is not None and used is not None and counts_in_score(name, asked):
-                columns.append((allocatable[rows], used[rows], asked))
-        has = [allocatable > 0 for allocatable, _, _ in columns]
-        before = [used_fraction(used, allocatable) for allocatable, used, _ in columns]
-        after = [used_fraction(used + asked, allocatable) for allocatable, used, asked in columns]
-        n_rows = len(nodes.alive[rows])
-        change = balance(deviation(after, has, n_rows)) - balance(deviation(before, has, n_rows))
+    def _scores(self, nodes: NodeTable, request: Mapping[str, int], where: Where) -> Amount:
+        """Return scores from 50 to 100."""
+        uses = [
+            (*use, asked)
+            for name in self._resources
+            if counts_in_score(name, asked := request.get(name, 0)) and (use := nodes.use(name, where))
+        ]
+        has = [allocatable > 0 for _, allocatable, _ in uses]
+        before = [used_fraction(used, allocatable) for used, allocatable, _ in uses]
+        after = [used_fraction(used + asked, allocatable) for used, allocatable, asked in uses]
+        change = balance(deviation(after, has)) - balance(deviation(before, has))
         # Never negative, so that flooring is Go's truncation.
         return 50 + (50 + change) // 2
 
 
-def used_fraction(used: Amounts, allocatable: Amounts) -> Fractions:
+def used_fraction(used: Amount, allocatable: Amount) -> Fraction:
     """Return used / allocatable, at most 1; anything where nothing is allocatable."""
-    return np.minimum(used / np.maximum(allocatable, 1), 1.0)
+    fraction = used / at_least(1, allocatable)
+    return np.minimum(fraction, 1.0) if isinstance(fraction, np.ndarray) else min(fraction, 1.0)
 
 
-def balance(deviations: Fractions) -> Amounts:
+def balance(deviations: Fraction) -> Amount:
     """Return 50 to 100, the higher the more evenly used."""
-    return ((1.0 - deviations) * 100.0).astype(np.int64)
+    return truncated((1.0 - deviations) * 100.0)
 
 
-def deviation(fractions: Sequence[Fractions], has: Sequence[Mask], n_rows: int) -> Fractions:
+def deviation(fractions: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
     """
-    Return the standard deviation over the resources that each node has: float64 array of shape (n_rows,).
+    Return the standard deviation over the resources that each node has.
 
     Args:
-        fractions: per resource the used fractions.
+        fractions: per resource the used fraction, of one node or of several.
         has: per resource whether a node has it.
-        n_rows: length of all these arrays.
 
     Half the difference where a node has two, 0 where it has fewer. Upstream computes these apart, and sums in the
     order of the configuration: any other way would differ in the last bit.
     """
     if len(fractions) < 2:
-        return np.zeros(n_rows)
+        return 0.0
     if len(fractions) == 2:
         return _half_apart(fractions, has)
-    n_resources = reduce(add, [there.astype(np.int64) for there in has])
-    n_divisor = np.maximum(n_resources, 1)
+    n_resources: Amount = 0
+    for there in has:
+        n_resources = n_resources + there
+    n_divisor = at_least(1, n_resources)
     mean = _summed(fractions, has) / n_divisor
     variance = _summed([(fraction - mean) * (fraction - mean) for fraction in fractions], has) / n_divisor
     # Of all pairs only one is there on a node that has two.
     pairs = zip(combinations(fractions, 2), combinations(has, 2), strict=True)
     apart = reduce(add, [_half_apart(pair, there) for pair, there in pairs])
-    return np.where(n_resources > 2, np.sqrt(variance), apart * (n_resources == 2))
+    return np.sqrt(variance) * (n_resources > 2) + apart * (n_resources == 2)
 
 
-def _half_apart(pair: Sequence[Fractions], has: Sequence[Mask]) -> Fractions:
-    return np.abs(pair[0] - pair[1]) / 2.0 * (has[0] & has[1])
+def _half_apart(pair: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
+    apart = pair[0] - pair[1]
+    distance: Fraction = np.abs(apart) if isinstance(apart, np.ndarray) else abs(apart)
+    return distance / 2.0 * (has[0] & has[1])
 
 
-def _summed(fractions: Sequence[Fractions], has: Sequence[Mask]) -> Fractions:
+def _summed(fractions: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
     """Add one after the other in their order, as upstream's loop does; leave out what a node does not have."""
-    return reduce(add, [fraction * there for fraction, there in zip(fractions, has, strict=True)])
+    total: Fraction = 0.0
+    for fraction, there in zip(fractions, has, strict=True):
+        total = total + fraction * there
+    return total

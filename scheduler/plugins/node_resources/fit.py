@@ -14,8 +14,7 @@ Source: plugins/noderesources/{fit,resource_allocation,least_allocated,most_allo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -35,7 +34,7 @@ from scheduler.model.requests import (
     on_node_request,
 )
 from scheduler.plugins.node_resources.resource_allocation import PLAIN_RESOURCES, counts_in_score
-from scheduler.state.arrays import Amounts, Mask, Where
+from scheduler.state.arrays import Amount, Amounts, Mask, Truth, Where, amount_at, at_least, lesser, truncated
 from scheduler.state.node_table import NodeTable
 from scheduler.state.snapshot import Snapshot
 
@@ -88,28 +87,29 @@ class NodeResourcesFit:
         key = (self, asked)
         return FinalScores(snapshot.scores_per_row(key, partial(self._means, snapshot.nodes, request)))
 
-    def _means(self, nodes: NodeTable, request: Mapping[str, int], rows: Where) -> Amounts:
+    def _means(self, nodes: NodeTable, request: Mapping[str, int], where: Where) -> Amount:
         """
         Return the weighted mean over the configured resources that a node has.
 
         A node without any of them gets 0. RequestedToCapacityRatio leaves out resources that score 0, and rounds.
         """
-        total = np.zeros(len(nodes.alive[rows]), dtype=np.int64)
-        weights = np.zeros(len(total), dtype=np.int64)
+        total: Amount = 0
+        weights: Amount = 0
         for resource in self._strategy.resources:
             asked = request.get(resource.name, 0)
-            used, allocatable = nodes.scored_use(resource.name), nodes.allocatable(resource.name)
-            if used is None or allocatable is None or not counts_in_score(resource.name, asked):
+            use = nodes.use(resource.name, where, with_defaults=True)
+            if use is None or not counts_in_score(resource.name, asked):
                 continue
-            scores = self._scores(used[rows] + asked, allocatable[rows])
-            # Where a resource does not count it scores 0, so that only the weights have to be left out.
-            total += resource.weight * scores
-            weights += resource.weight * (allocatable[rows] > 0 if self._shape is None else scores > 0)
+            requested, allocatable = use
+            scores = self._scores(requested + asked, allocatable)
+            # A resource that a node lacks scores 0, so that only its weight has to be left out.
+            total = total + resource.weight * scores
+            weights = weights + resource.weight * (allocatable > 0 if self._shape is None else scores > 0)
         if self._shape is not None:
             return rounded_quotient(total, weights)
-        return total // np.maximum(weights, 1)
+        return total // at_least(1, weights)
 
-    def _scores(self, requested: Amounts, allocatable: Amounts) -> Amounts:
+    def _scores(self, requested: Amount, allocatable: Amount) -> Amount:
         if self._shape is not None:
             return ratio_scores(requested, allocatable, self._shape)
         if self._strategy.type == "MostAllocated":
@@ -165,20 +165,13 @@ class _RoomFilter:
 
     def mask(self) -> Mask:
         """Return the rows without a shortage. O(changed rows) per requested resource."""
-        return self._snapshot.per_row((NAME, self._asked), self._fitting)
+        return self._snapshot.per_row((NAME, self._asked), self._fitting, np.bool_)
 
-    def _fitting(self, rows: Where) -> Mask:
-        return ~reduce(or_, self._short(rows))
-
-    def _short(self, rows: Where) -> list[Mask]:
-        """Return for "Too many pods" and each requested resource which of the rows are short of it."""
-        nodes = self._nodes
-        pods = _column(nodes.allocatable(PODS), nodes)[rows]
-        short = [pods - nodes.pod_count[rows] <= 0]
+    def _fitting(self, where: Where) -> Truth:
+        fitting = self._nodes.pods_left(where) > 0
         for name, amount in self._asked:
-            left = _column(nodes.allocatable(name), nodes)[rows] - _column(nodes.requested(name), nodes)[rows]
-            short.append(left < amount)
-        return short
+            fitting &= self._nodes.left(name, where) >= amount
+        return fitting
 
     def statuses(self) -> NodeStatuses:
         """
@@ -186,20 +179,18 @@ class _RoomFilter:
 
         O(refused rows) per requested resource.
         """
-        rows = np.flatnonzero(~self.mask())
+        rows, nodes = np.flatnonzero(~self.mask()), self._nodes
+        short = [np.asarray(nodes.pods_left(rows) <= 0)]
         hopeless = np.zeros(len(rows), dtype=np.bool_)
         for name, amount in self._asked:
-            hopeless |= amount > _column(self._nodes.allocatable(name), self._nodes)[rows]
+            short.append(np.broadcast_to(nodes.left(name, rows) < amount, len(rows)))
+            use = nodes.use(name, rows)
+            hopeless |= use is None or amount > use[1]
         reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self._asked))
-        of_refused = combined_statuses(self._short(rows), hopeless, reasons)
+        of_refused = combined_statuses(short, hopeless, reasons)
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return NodeStatuses(codes, of_refused.statuses)
-
-
-def _column(amounts: Amounts | None, nodes: NodeTable) -> Amounts:
-    """Return the column, or zeros for a resource that no node has."""
-    return np.zeros(nodes.n_rows, dtype=np.int64) if amounts is None else amounts
 
 
 def combined_statuses(short: Sequence[Mask], hopeless: Mask, reasons: Sequence[str]) -> NodeStatuses:
@@ -233,21 +224,20 @@ def combined_statuses(short: Sequence[Mask], hopeless: Mask, reasons: Sequence[s
     return NodeStatuses(codes if starts_fitting else codes + 1, statuses)
 
 
-def least_allocated_scores(requested: Amounts, allocatable: Amounts) -> Amounts:
+def least_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
     """Return percent left free, 0 where more is requested than there is."""
-    scores: Amounts = 100 * np.maximum(allocatable - requested, 0) // np.maximum(allocatable, 1)
-    return scores
+    return 100 * at_least(0, allocatable - requested) // at_least(1, allocatable)
 
 
-def most_allocated_scores(requested: Amounts, allocatable: Amounts) -> Amounts:
+def most_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
     """Return percent requested, 100 where it is more than there is."""
-    return 100 * np.minimum(requested, allocatable) // np.maximum(allocatable, 1)
+    return 100 * lesser(requested, allocatable) // at_least(1, allocatable)
 
 
-def ratio_scores(requested: Amounts, allocatable: Amounts, shape: Amounts) -> Amounts:
+def ratio_scores(requested: Amount, allocatable: Amount, shape: Amounts) -> Amount:
     """Return the shape's score at the percentage requested, at its ends where that wrapped; 0 for nothing."""
-    percentage = np.clip(most_allocated_scores(requested, allocatable), 0, 100)
-    return shape[percentage] * (allocatable > 0)
+    percentage = lesser(at_least(0, most_allocated_scores(requested, allocatable)), 100)
+    return amount_at(shape, percentage) * (allocatable > 0)
 
 
 def shape_table(shape: Sequence[ShapePoint]) -> Amounts:
@@ -272,12 +262,11 @@ def _height(shape: Sequence[ShapePoint], utilization: int) -> int:
     return _SHAPE_STRETCH * shape[-1].score
 
 
-def rounded_quotient(total: Amounts, weights: Amounts) -> Amounts:
+def rounded_quotient(total: Amount, weights: Amount) -> Amount:
     """Return total / weights, halves away from zero; 0 where there are no weights."""
-    quotient = total / np.maximum(weights, 1)
-    below = quotient.astype(np.int64)
-    rounded: Amounts = below + (quotient - below >= 0.5)
-    return rounded
+    quotient = total / at_least(1, weights)
+    below = truncated(quotient)
+    return below + (quotient - below >= 0.5)
 
 
 def _hint_after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
