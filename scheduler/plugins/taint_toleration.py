@@ -13,9 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
-from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored, RuleFilter
-from scheduler.framework.normalizing import default_normalized
+from scheduler.framework.interface import (
+    Feasible,
+    FinalScores,
+    PodContext,
+    PreFiltered,
+    PreScored,
+    RuleFilter,
+)
+from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
 from scheduler.framework.status import unresolvable
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
@@ -53,7 +62,12 @@ class TaintToleration:
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Never skipped: where no taint counts, every node gets 100."""
-        return _TaintScorer(snapshot.intolerable(context.pod.spec.tolerations, _SOFT_EFFECTS), feasible)
+        counts = snapshot.intolerable(context.pod.spec.tolerations, _SOFT_EFFECTS)
+        if not counts.any():
+            return FinalScores(
+                snapshot.per_node(NAME, lambda: np.full(len(counts), MAX_NODE_SCORE, np.int16))
+            )
+        return _TaintScorer(counts, feasible)
 
 
 class _TaintScorer:

@@ -26,6 +26,12 @@ class PerDomain:
     amounts: Amounts
     ids: Rows
 
+    def add(self, row: int, amount: int) -> None:
+        """Add the amount to the row's domain, if it has one. O(1)."""
+        domain = self.ids.item(row)
+        if domain != ABSENT:
+            self.amounts[domain] += amount
+
     def on_nodes(self) -> Amounts:
         """Return for each row the amount of its domain, 0 without the label. 4 µs at 5,000 rows."""
         # No id is beyond the amounts; every other mode looks first.

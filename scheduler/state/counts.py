@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.state.arrays import Amounts, Counts
+from scheduler.state.arrays import Amounts, Counts, Mask
 from scheduler.state.change_log import Change, ChangeLog
+from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.derived import DerivedValues
 from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms
 from scheduler.state.label_sets import LabelSet, LabelSets
@@ -27,6 +28,17 @@ _ENTRY_BYTES: Final = 100
 _DENSE_SHARE: Final = 16
 
 
+class Domains(NamedTuple):
+    """
+    The domains of a topology key, made by some nodes alone.
+
+    `eligible`: bool array of shape (n_rows,), None for all nodes; it stays the same object while nodes are the same.
+    """
+
+    column: LabelColumn
+    eligible: Mask | None = None
+
+
 @dataclass(slots=True, eq=False)
 class PodCounts:
     """
@@ -37,21 +49,28 @@ class PodCounts:
 
     by_row: Counts
     version: int
+    _by_domain: dict[tuple[str, int], tuple[Domains, PerDomain]] = field(default_factory=dict)
     _selects: dict[LabelSet, bool] = field(default_factory=dict)
-
-    def same_as(self, other: PodCounts) -> bool:
-        """Return whether the counts are equal; for the audit."""
-        return np.array_equal(self.by_row, other.by_row)
 
     @property
     def nbytes(self) -> int:
         """Bytes, the verdicts on label sets included."""
-        return self.by_row.nbytes + _ENTRY_BYTES * len(self._selects)
+        by_domain = sum(one.amounts.nbytes for _, one in self._by_domain.values())
+        return self.by_row.nbytes + by_domain + _ENTRY_BYTES * len(self._selects)
+
+    def per_domain(self, domains: Domains) -> PerDomain:
+        """Return the pods in each of the domains, not to be written to. O(n_rows) the first time, then O(1)."""
+        # The id names the array: it is kept here, so that no other one can have it.
+        key = (domains.column.key, id(domains.eligible))
+        found = self._by_domain.get(key)
+        if found is None:
+            found = self._by_domain[key] = (domains, self._added_up(domains))
+        return found[1]
 
     def patch(
         self, changes: Sequence[Change], version: int, matches: Callable[[LabelSet], bool], *, live_only: bool
     ) -> None:
-        """Follow the changes, which lead to the version. O(changes), 0.1 µs each."""
+        """Follow the changes, which lead to the version. O(changes), 0.2 µs each and for each of the domains."""
         by_row, selects = self.by_row, self._selects
         for row, delta, label_set, is_live, _ in changes:
             if label_set is None or (live_only and not is_live):
@@ -62,6 +81,20 @@ class PodCounts:
             if selected:
                 by_row[row] += delta
                 self.version = version
+                for (_, eligible), pods in self._by_domain.values():
+                    if eligible is None or eligible.item(row):
+                        pods.add(row, delta)
+
+    def same_as(self, other: PodCounts) -> bool:
+        """Return whether the counts are equal; for the audit."""
+        return np.array_equal(self.by_row, other.by_row) and all(
+            np.array_equal(pods.amounts, self._added_up(domains).amounts)
+            for domains, pods in self._by_domain.values()
+        )
+
+    def _added_up(self, domains: Domains) -> PerDomain:
+        eligible = domains.eligible
+        return domains.column.per_domain(self.by_row if eligible is None else self.by_row * eligible)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,29 +102,27 @@ class TermSums:
     """
     The weighted sum of the existing terms that select one label set.
 
-    `by_key`: by topology key an int64 array of shape (n_rows,), not to be written to. `weights`: by term its weight,
-    0 if it does not count.
+    `by_key`: by topology key the sums per domain, not to be written to. `weights`: by term its weight, 0 if it does not
+    count.
     """
 
-    by_key: dict[str, Amounts] = field(default_factory=dict)
+    by_key: dict[str, PerDomain] = field(default_factory=dict)
     weights: dict[ExistingPodTerm, int] = field(default_factory=dict)
-
-    def same_as(self, other: TermSums) -> bool:
-        """Return whether the sums are equal; a key whose sums are all 0 counts as absent. For the audit."""
-        keys = self.by_key.keys() | other.by_key.keys()
-        return not any(np.any(self.by_key.get(key, 0) - other.by_key.get(key, 0)) for key in keys)
 
     @property
     def nbytes(self) -> int:
         """Bytes, the weights of terms included."""
-        return sum(sums.nbytes for sums in self.by_key.values()) + _ENTRY_BYTES * (len(self.weights) + 1)
+        by_key = sum(sums.amounts.nbytes for sums in self.by_key.values())
+        return by_key + _ENTRY_BYTES * (len(self.weights) + 1)
 
-    def sums_of(self, key: str, n_rows: int) -> Amounts:
-        """Return the sums by the topology key, to be written to."""
+    def same_as(self, other: TermSums) -> bool:
+        """Return whether the sums are equal; a key whose sums are all 0 counts as absent. For the audit."""
+        keys = self.by_key.keys() | other.by_key.keys()
+        return all(np.array_equal(self._amounts(key), other._amounts(key)) for key in keys)
+
+    def _amounts(self, key: str) -> Amounts:
         sums = self.by_key.get(key)
-        if sums is None:
-            sums = self.by_key[key] = np.zeros(n_rows, dtype=np.int64)
-        return sums
+        return np.zeros(0, dtype=np.int64) if sums is None or not sums.amounts.any() else sums.amounts
 
 
 class PodCounter:
@@ -161,7 +192,6 @@ class PodCounter:
 
         Cost: O(terms in changes since the last call), 0.2 µs each; O(terms that may select it + their rows) at first.
         """
-        n_rows = self._nodes.n_rows
 
         def compute() -> TermSums:
             found = TermSums()
@@ -180,15 +210,26 @@ class PodCounter:
                         selects = self._label_sets.matches(term.key.matcher, label_set)
                         weight = weights[term] = weight_of(term) if selects else 0
                     if weight:
-                        found.sums_of(term.key.topology_key, n_rows)[row] += weight * delta
+                        self._sums(found, term).add(row, weight * delta)
 
         return self._derived.get((purpose, label_set), compute, patch)
 
     def _add(self, found: TermSums, term: ExistingPodTerm, weight: int) -> None:
-        n_rows = self._nodes.n_rows
-        sums = found.sums_of(term.key.topology_key, n_rows)
-        if len(term.pods_by_row) * _DENSE_SHARE > n_rows:
-            sums += np.multiply(self.declaring(term), weight, dtype=np.int64)
+        sums = self._sums(found, term)
+        if len(term.pods_by_row) * _DENSE_SHARE > self._nodes.n_rows:
+            column = self._nodes.column(term.key.topology_key)
+            np.add(sums.amounts, weight * column.per_domain(self.declaring(term)).amounts, out=sums.amounts)
         else:
             for row, n_pods in term.pods_by_row.items():
-                sums[row] += weight * n_pods
+                sums.add(row, weight * n_pods)
+
+    def _sums(self, found: TermSums, term: ExistingPodTerm) -> PerDomain:
+        """Return the sums by the term's topology key, to be written to."""
+        key = term.key.topology_key
+        sums = found.by_key.get(key)
+        if sums is None:
+            column = self._nodes.column(key)
+            sums = found.by_key[key] = PerDomain(
+                np.zeros(column.n_ids, dtype=np.int64), column.ids[: self._nodes.n_rows]
+            )
+        return sums

@@ -79,7 +79,8 @@ class DerivedValues:
             entry.compute, entry.patch, entry.used = compute, patch, True
             self._refresh(entry)
         value: T = entry.value
-        self._resize(entry, value.nbytes)
+        if value.nbytes != entry.n_bytes:
+            self._resize(entry, value.nbytes)
         return value
 
     def sweep(self) -> None:

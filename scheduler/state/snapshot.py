@@ -21,7 +21,7 @@ from scheduler.state.arrays import Amounts, Counts, Mask, Scores, Where
 from scheduler.state.change_log import Change
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import LabelColumn, PerDomain
-from scheduler.state.counts import PodCounts, TermSums
+from scheduler.state.counts import Domains, PodCounts, TermSums
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
@@ -111,7 +111,7 @@ class Snapshot:
 
     def pods_by_domain(self, matcher: PodMatcher, key: str) -> PerDomain:
         """Return the pods that the matcher selects in each domain of the topology key, terminating ones included."""
-        return self.column(key).per_domain(self.selected(matcher).by_row)
+        return self.selected(matcher).per_domain(Domains(self.column(key)))
 
     def existing_terms(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
         """Yield the affinity terms of placed pods that select pods of the label set."""

@@ -12,20 +12,21 @@ from scheduler.model.terms import HOSTNAME_KEY
 from scheduler.plugins.pod_topology_spread.constraints import Constraint
 from scheduler.state.arrays import Counts, Mask
 from scheduler.state.columns import LabelColumn, PerDomain
+from scheduler.state.counts import Domains, PodCounts
 from scheduler.state.snapshot import Snapshot
 
 
 class CountedPods(NamedTuple):
     """
-    A constraint, its topology key as a column, and the pods that it counts.
+    A constraint, the domains of its topology key, and the pods that it counts.
 
-    `by_row`: pods that are not terminating, int32 array of shape (n_rows,). `eligible`: nodes that make domains and
-    hold counted pods, bool array of shape (n_rows,).
+    `counts`: pods that are not terminating, None if it counts none. `eligible`: nodes that make domains and hold
+    counted pods, bool array of shape (n_rows,).
     """
 
     constraint: Constraint
     column: LabelColumn
-    by_row: Counts
+    counts: PodCounts | None
     eligible: Mask
 
     @property
@@ -33,9 +34,15 @@ class CountedPods(NamedTuple):
         """Whether each node is a domain; the label need not be there."""
         return self.constraint.topology_key == HOSTNAME_KEY
 
+    def by_row(self) -> Counts:
+        """Return the counted pods on each row, eligible or not: int32 array of shape (n_rows,)."""
+        return np.zeros(len(self.eligible), dtype=np.int32) if self.counts is None else self.counts.by_row
+
     def per_domain(self) -> PerDomain:
-        """Return the counted pods of each domain. 15 µs at 5,000 rows."""
-        return self.column.per_domain(self.by_row * self.eligible)
+        """Return the counted pods of each domain, not to be written to."""
+        if self.counts is None:
+            return self.column.per_domain(self.by_row())
+        return self.counts.per_domain(Domains(self.column, self.eligible))
 
 
 def counted_pods(
@@ -47,9 +54,7 @@ def counted_pods(
         CountedPods(
             one,
             snapshot.column(one.topology_key),
-            np.zeros(snapshot.n_rows, dtype=np.int32)
-            if one.matcher is None
-            else snapshot.selected(one.matcher, live_only=True).by_row,
+            None if one.matcher is None else snapshot.selected(one.matcher, live_only=True),
             snapshot.eligible(
                 keys,
                 rule if one.honor_node_affinity and not rule.is_trivial else None,

@@ -69,20 +69,20 @@ class SpreadScorer:
 
     def _points_by_node(self, counted: CountedPods) -> Fractions:
         """Return points by the pods on the node itself. Policies are not applied, even if nodes share a hostname."""
-        points = points_of(counted.by_row, self._scored.n, counted.constraint.max_skew)
+        points = points_of(counted.by_row(), self._scored.n, counted.constraint.max_skew)
         return self._only_labelled(points, counted.column)
 
     def _points_by_domain(self, counted: CountedPods) -> Fractions:
         column, scored = counted.column, self._scored
         ids = column.ids[: self._snapshot.n_rows]
-        pods = counted.per_domain().amounts
+        pods = counted.per_domain().amounts.copy()
         n_scored = scored.n_per_domain(ids, column.n_ids)
         n_domains = int(np.count_nonzero(n_scored[ABSENT + 1 :]))
         if not self._has_every_node(column):
             # Without the label a node counts as having an empty value (possible with System defaults only).
             empty_value = column.id_by_value.get("")
             if empty_value is not None:
-                pods[empty_value] += int(counted.by_row[counted.eligible & (ids == ABSENT)].sum())
+                pods[empty_value] += int(counted.by_row()[counted.eligible & (ids == ABSENT)].sum())
             is_new = empty_value is None or not n_scored[empty_value]
             n_domains += bool(n_scored[ABSENT]) and is_new
         points = points_of(pods, n_domains, counted.constraint.max_skew)
