@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.model.affinity import parse_int64
-from scheduler.model.terms import NodeRequirement, NodeRule, NodeTerm, Taint, Toleration
+from scheduler.model.terms import NodeRequirement, NodeTerm, RequiredNodeAffinity, Taint, Toleration
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.derived import DerivedValues
@@ -30,7 +30,7 @@ class NodeMasks:
         self._nodes = nodes
         self._derived = derived
 
-    def matching(self, rule: NodeRule) -> Mask:
+    def matching(self, rule: RequiredNodeAffinity) -> Mask:
         """Return the rows whose node has every pair and matches a term. O(n_rows) per requirement until kept."""
 
         def compute() -> Mask:
@@ -82,7 +82,10 @@ class NodeMasks:
         return self._derived.get(("intolerable", tolerations, effects), compute)
 
     def eligible(
-        self, keys: tuple[str, ...], rule: NodeRule | None, tolerations: tuple[Toleration, ...] | None
+        self,
+        keys: tuple[str, ...],
+        rule: RequiredNodeAffinity | None,
+        tolerations: tuple[Toleration, ...] | None,
     ) -> Mask:
         """Return the live nodes that have every label of `keys` and that the rule and the tolerations let in."""
 

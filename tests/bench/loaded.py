@@ -14,7 +14,8 @@ from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles, queue_for

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scheduler.devcluster.status import StatusError
 from scheduler.errors import SettingsError
-from scheduler.model.pods import MalformedObjectError
+from scheduler.model.wire import MalformedObjectError
 from tests.conformance.replay import answers
 from tests.conformance.subject import SUBJECTS
 from tests.conformance.traces import Admission, BadInputError, read

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import MalformedObjectError, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
+from scheduler.model.wire import MalformedObjectError
 from tests.support import build
 from tests.support.driving import NAME, Driver
 

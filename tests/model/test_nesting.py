@@ -14,7 +14,7 @@ from scheduler.kube.evicting import is_leaving
 from scheduler.kube.responses import decode_event, decode_lease, decode_meta, decode_page, decode_place
 from scheduler.model.nesting import KEPT_LEVELS, shallow
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.webhook.reviews import decode_review
 from tests.support import build
 
