@@ -15,7 +15,7 @@ def unmet_requirements(rule: RequiredNodeAffinity, node: Node) -> tuple[NodeRequ
     """
     pairs = tuple(
         NodeRequirement(key, "In", (value,))
-        for key, value in rule.pairs or ()
+        for key, value in rule.node_selector or ()
         if node.labels.get(key) != value
     )
     by_term = [

@@ -70,7 +70,7 @@ class NodeAffinity:
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
         """Nothing to do where neither side has a required term or a nodeSelector; narrowed where names are listed."""
         rule = context.pod.spec.required_node_affinity
-        if rule.pairs is None and rule.terms is None and self._added.terms is None:
+        if rule.node_selector is None and rule.terms is None and self._added.terms is None:
             return SKIP
         named = self._named.of(context.pod)
         if named is not None and not named:
@@ -156,7 +156,7 @@ class _PreferenceScorer:
 
 def rule_matches(rule: RequiredNodeAffinity, node: Node) -> bool:
     """Whether one node satisfies the rule: the answer of the masks, for a node that is (or was) not in the table."""
-    if any(node.labels.get(key) != value for key, value in rule.pairs or ()):
+    if any(node.labels.get(key) != value for key, value in rule.node_selector or ()):
         return False
     return rule.terms is None or any(_term_matches(term, node) for term in rule.terms)
 

@@ -35,7 +35,7 @@ class NodeMasks:
 
         def compute() -> Mask:
             mask = self._nodes.alive.copy()
-            for key, value in rule.pairs or ():
+            for key, value in rule.node_selector or ():
                 mask &= self._has_value(key, (value,))
             if rule.terms is not None:
                 any_term = np.zeros(self._nodes.n_rows, dtype=np.bool_)
