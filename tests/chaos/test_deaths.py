@@ -1,4 +1,4 @@
-"""SIGKILL at every moment between the pop of a pod and the confirmation of its bind: the next life ends the work."""
+"""SIGKILL at every moment between the pop of a pod and the confirmation of its bind; the next life takes over."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.chaos.venue import EMBEDDED, Setting
 from tests.chaos.verdicts import Wrong
 from tests.chaos.virtual import VirtualLoop, run_virtually
 
-#: Two nodes with room for one pod each; the first two pods bear no company, so each decision leans on the one before.
+#: Two nodes with room for one pod each; the first two pods repel each other, so decisions depend on each other.
 _CLUSTER: list[Happening] = [AddNamespace("red", "x"), AddNode("n1", "1", "a"), AddNode("n2", "1", "b")]
 _PODS: list[Happening] = [AddPod(f"red/p{number}", "alone", OURS) for number in range(2)]
-#: A Lease that nobody renews runs out after 15 s.
+#: A Lease that is not renewed expires after 15 s.
 _BORN_AGAIN_S = 40.0
 
 
@@ -36,11 +36,11 @@ class _Story:
     instances: list[Instance]
     peace: Peace
     journal: Journal
-    #: Verdicts on how it ended.
+    #: The broken promises.
     wrongs: list[Wrong] = field(default_factory=list)
 
     async def begin(self) -> None:
-        """Pods are created as soon as somebody may place them."""
+        """Create the pods as soon as an instance may place them."""
         for one in _CLUSTER:
             await self.stage.perform(one)
         await asyncio.sleep(20.0)
@@ -48,11 +48,11 @@ class _Story:
             await self.stage.perform(one)
 
     def leader(self) -> Instance:
-        """Whoever decides."""
+        """Return the instance that leads."""
         return next(one for one in self.instances if one.life is not None and one.life.scheduler._leads())
 
     async def end(self) -> None:
-        """All is well again, and was so all the time."""
+        """Wait for the final state, and judge the run."""
         await asyncio.sleep(_BORN_AGAIN_S)
         await self.peace.settled(10.0)
         group_of = {one.name: one.scheduler_name for one in self.instances}
@@ -111,7 +111,7 @@ def test_whoever_dies_there_is_followed_by_one_who_ends_the_work(
 
 
 def test_there_is_no_moment_at_which_it_must_not_die() -> None:
-    """Between any two turns of the event loop, from the creation of the pods to the confirmation of both binds."""
+    """It is killed between any two turns of the event loop, from pod creation to the confirmation of both binds."""
     n_turns = _turns_of_a_whole_life()
     assert n_turns > 20
     for turn in range(n_turns):
@@ -151,7 +151,7 @@ def _turns_of_a_whole_life() -> int:
 
 
 def _dying_after(turns: int) -> int:
-    """How many lives there were."""
+    """Return the number of lives."""
     n_lives = 0
 
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""What must be so once all is quiet, and that each part of it is missed where it is not so."""
+"""The checks of the final state find each kind of damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Damage = Callable[[Instance, Stage], Awaitable[None]]
 
 
 async def _none(_instance: Instance, _stage: Stage) -> None:
-    """All is well."""
+    """Damage nothing."""
 
 
 async def _a_node_lost(instance: Instance, _stage: Stage) -> None:
@@ -69,7 +69,7 @@ async def _a_pod_that_nobody_takes(_instance: Instance, stage: Stage) -> None:
     ],
 )
 def test_peace_is_broken_by_whatever_is_missing(damage: Damage, verdict: Verdict | None) -> None:
-    """One pod placed and one that nothing fits; then something is damaged, and half a minute does not heal it."""
+    """One pod is placed and one fits nowhere; then the state is damaged, and half a minute does not repair it."""
     found: list[Verdict] = []
 
     async def play() -> None:
@@ -116,7 +116,7 @@ def test_counts_that_differ_are_missed_too() -> None:
 
 
 def test_an_instance_that_crashes_says_why() -> None:
-    """And comes back."""
+    """It starts again."""
 
     async def play() -> None:
         async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:

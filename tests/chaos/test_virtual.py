@@ -1,4 +1,4 @@
-"""The clock of the embedded runs: it leaps over what would be waited for, and nobody can keep it still."""
+"""The virtual clock of embedded runs: it leaps over waits, and busy work cannot stop it."""
 
 from __future__ import annotations
 
