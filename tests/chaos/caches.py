@@ -24,7 +24,7 @@ _OVER = ("Succeeded", "Failed")
 Objects = Callable[[str], list[JsonObject]]
 
 
-class Peace:
+class FinalState:
     """
     Waits for the final state.
 

@@ -15,7 +15,7 @@ _LEASE = "leases.coordination.k8s.io"
 _KINDS = ("pods", "nodes", "namespaces")
 
 
-class Misfortunes:
+class FaultGenerator:
     """
     Draws faults.
 

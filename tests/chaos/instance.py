@@ -35,7 +35,7 @@ from scheduler.serving.probes import Listening
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.leadership import ElectionSettings, Leadership
-from tests.chaos.journal import Decided, Journal, Sent, Told
+from tests.chaos.journal import Decided, Journal, SeenVersions, Sent
 from tests.chaos.proxy import Wire
 
 #: So long that no run reaches the flush of unschedulable pods.
@@ -217,7 +217,7 @@ class Instance:
     def _listen(self, machine: Machine, agent: str) -> None:
         """Record the machine's stimuli and decisions in the journal."""
         handle: Callable[[Stimulus, float], list[Instruction]] = machine.handle
-        told = Told(self._journal)
+        told = SeenVersions(self._journal)
 
         def listening(stimulus: Stimulus, now_s: float) -> list[Instruction]:
             match stimulus:

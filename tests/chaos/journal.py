@@ -114,7 +114,7 @@ class Journal:
         self.add(Written(version, self.now_s(), kind.kind, key, shown, before, caller.get()))
 
 
-class Told:
+class SeenVersions:
     """
     The versions up to which an instance has seen each kind; those of deletions are looked up in the journal.
 

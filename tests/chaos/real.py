@@ -101,7 +101,7 @@ class Real:
 class RealVenue:
     """One server for many runs, emptied before each."""
 
-    pace = Pace(trouble_s=20.0, peace_s=60.0, last_at_s=20.0, last_s=12.0, n_last=1, election=_ELECTION)
+    pace = Pace(trouble_s=20.0, settle_s=60.0, last_at_s=20.0, last_s=12.0, n_last=1, election=_ELECTION)
 
     def __init__(self, url: str, *, token: str = "", ssl: ssl_module.SSLContext | bool = True) -> None:
         self._url, self._ssl = url, ssl

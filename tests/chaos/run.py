@@ -15,8 +15,8 @@ from unittest import mock
 from uuid import UUID
 
 from scheduler.devcluster import store as store_module
-from tests.chaos.caches import POLL_S, Peace, miscounts
-from tests.chaos.faulting import Misfortunes
+from tests.chaos.caches import POLL_S, FinalState, miscounts
+from tests.chaos.faulting import FaultGenerator
 from tests.chaos.happenings import Happening, Script, literal
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
@@ -175,7 +175,7 @@ class Run:
         if setting is None:
             setting = drawn if script is None else Setting()
         self._outcome = Outcome(seed, shape, setting)
-        self._chance_of = {name: self._drawn() for name in ("world", "trouble", "misfortune", "lives")}
+        self._chance_of = {name: self._drawn() for name in ("world", "trouble", "faults", "lives")}
         self._began_s = 0.0
 
     async def play(self) -> Outcome:
@@ -192,19 +192,19 @@ class Run:
             world = World(opened.server.objects, self._chance_of["world"], self._asked_for(names))
             async with asyncio.TaskGroup() as group:
                 lives: list[asyncio.Task[None]] = []
-                peace = Peace(opened.server, instances, frozenset(names), journal)
+                final_state = FinalState(opened.server, instances, frozenset(names), journal)
                 async for at_s, happening in self._trouble(world, [one.name for one in instances]):
                     if at_s > 0 and not lives:
                         lives += [group.create_task(one.live(), name=one.name) for one in instances]
                     await self._happen(stage, at_s, happening)
-                stage.end_misfortune()
+                stage.end_faults()
                 if self._until_s is not None:
                     await self._wait_until(self._until_s)
                 else:
-                    self._outcome.settled_s = await peace.settled(self._pace.peace_s)
-                    if not peace.wrongs:
-                        await self._last_events(world, stage, peace)
-                    self._outcome.wrongs += peace.wrongs
+                    self._outcome.settled_s = await final_state.settled(self._pace.settle_s)
+                    if not final_state.wrongs:
+                        await self._last_events(world, stage, final_state)
+                    self._outcome.wrongs += final_state.wrongs
                     self._compare(instances)
                 for life in lives:
                     life.cancel()
@@ -258,7 +258,7 @@ class Run:
                 yield one
         await self._wait_until(self._pace.trouble_s)
 
-    async def _last_events(self, world: World, stage: Stage, peace: Peace) -> None:
+    async def _last_events(self, world: World, stage: Stage, final_state: FinalState) -> None:
         """Perform single happenings, each only when the one before is handled."""
         for number in range(self._pace.n_last):
             at_s = self._pace.last_at_s + number * self._pace.last_s
@@ -270,14 +270,14 @@ class Run:
             for happening in happenings:
                 await self._happen(stage, at_s, happening)
             if happenings:
-                await peace.settled(self._pace.last_s - POLL_S)
+                await final_state.settled(self._pace.last_s - POLL_S)
 
     async def _drawn_happenings(
         self, world: World, instances: list[str]
     ) -> AsyncIterator[tuple[float, Happening]]:
         """Yield drawn happenings of users and faults, each at its own rate."""
         chance = self._chance_of["trouble"]
-        misfortunes = Misfortunes(instances, self._chance_of["misfortune"])
+        generator = FaultGenerator(instances, self._chance_of["faults"])
         calm = chance.choice((0.2, 0.5, 1.0))
         mended = chance.random() < _MENDED
         for one in world.found():
@@ -292,8 +292,8 @@ class Run:
                 for event in world.draw_stranger():
                     yield at_s, event
             if chance.random() < calm * 0.5:
-                for misfortune in misfortunes.draw():
-                    yield at_s, misfortune
+                for fault in generator.draw():
+                    yield at_s, fault
         await self._wait_until(self._pace.trouble_s)
         for event in world.mend() if mended else ():
             yield self._pace.trouble_s, event

@@ -109,7 +109,7 @@ class Stage:
             told = f"refused: {told}: {error}"
         self._journal.tell(told)
 
-    def end_misfortune(self) -> None:
+    def end_faults(self) -> None:
         """End all faults."""
         self._server.faults.clear()
         for instance in self._instances.values():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.chaos.caches import Peace, miscounts
+from tests.chaos.caches import FinalState, miscounts
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Kill
 from tests.chaos.instance import KILL_POINTS, Instance
 from tests.chaos.journal import Journal, node_of
@@ -34,7 +34,7 @@ class _Story:
 
     stage: Stage
     instances: list[Instance]
-    peace: Peace
+    final_state: FinalState
     journal: Journal
     #: The broken promises.
     wrongs: list[Wrong] = field(default_factory=list)
@@ -54,10 +54,10 @@ class _Story:
     async def end(self) -> None:
         """Wait for the final state, and judge the run."""
         await asyncio.sleep(_BORN_AGAIN_S)
-        await self.peace.settled(10.0)
+        await self.final_state.settled(10.0)
         group_of = {one.name: one.scheduler_name for one in self.instances}
         elected = [one.name for one in self.instances if one.elected]
-        self.wrongs += [*self.peace.wrongs, *Judge(self.journal, group_of, elected=elected).wrongs()]
+        self.wrongs += [*self.final_state.wrongs, *Judge(self.journal, group_of, elected=elected).wrongs()]
         self.wrongs += [wrong for one in self.instances for wrong in miscounts(one)]
         assert [text for one in self.instances for text in one.crashes] == []
         bound = {one.key: node_of(one.obj) for one in self.journal.written if one.bound_node}
@@ -84,8 +84,8 @@ async def _told(*, elected: bool) -> AsyncIterator[_Story]:
         ]
         opened.listen(instances)
         lives = [asyncio.create_task(one.live()) for one in instances]
-        peace = Peace(opened.server, instances, frozenset({OURS}), journal)
-        story = _Story(Stage(opened.server, instances, journal), instances, peace, journal)
+        final_state = FinalState(opened.server, instances, frozenset({OURS}), journal)
+        story = _Story(Stage(opened.server, instances, journal), instances, final_state, journal)
         yield story
         for life in lives:
             life.cancel()
@@ -95,9 +95,7 @@ async def _told(*, elected: bool) -> AsyncIterator[_Story]:
 @pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
 @pytest.mark.parametrize("after", [0, 1], ids=["first bind", "second bind"])
 @pytest.mark.parametrize("point", KILL_POINTS)
-def test_whoever_dies_there_is_followed_by_one_who_ends_the_work(
-    point: str, after: int, *, elected: bool
-) -> None:
+def test_the_next_life_finishes_the_work(point: str, after: int, *, elected: bool) -> None:
     async def play() -> None:
         async with _told(elected=elected) as story:
             for instance in story.instances:

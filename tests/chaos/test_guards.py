@@ -63,7 +63,7 @@ def test_a_quiet_cluster_is_no_reason_to_worry() -> None:
     run_virtually(play())
 
 
-def test_a_cache_that_hears_nothing_is_stale_until_it_does() -> None:
+def test_a_cache_without_events_is_stale() -> None:
     """Connections stay open and silent: after minutes readiness fails, and returns with the first event."""
 
     async def play() -> None:
@@ -95,7 +95,7 @@ def test_a_watch_that_dies_without_a_word_is_noticed_within_little_more_than_a_m
     run_virtually(play())
 
 
-def test_a_watch_that_owes_what_was_bound_is_opened_anew_within_seconds() -> None:
+def test_a_watch_that_does_not_show_a_bind_is_reopened_within_seconds() -> None:
     """The API server confirms a bind that the watch does not show."""
 
     async def play() -> None:
@@ -114,7 +114,7 @@ def test_a_watch_that_owes_what_was_bound_is_opened_anew_within_seconds() -> Non
     run_virtually(play())
 
 
-def test_a_watch_that_is_late_or_owes_nothing_is_left_alone() -> None:
+def test_a_late_watch_without_missing_binds_is_kept() -> None:
     """The watch is silent for long since nothing happens, then seconds late with a bind."""
 
     async def play() -> None:

@@ -194,7 +194,7 @@ def test_binds_that_are_throttled_slow_all_binds_down_and_silence_the_events() -
     run_virtually(play())
 
 
-def test_who_leads_from_the_start_has_nothing_to_catch_up_on() -> None:
+def test_a_leader_from_the_start_has_nothing_to_catch_up_on() -> None:
     """Its caches are newer than its Lease: pods are placed although no further list is answered."""
 
     async def play() -> None:

@@ -36,10 +36,10 @@ _N_NODES, _N_PODS, _N_DEATHS = 6, 24, 2
 _POINTS = ("arrived", "written", "answered")
 
 
-class _Seat:
+class _KilledInstance:
     """One of two instances: its gateway and its current process."""
 
-    def __init__(self, name: str, url: str, on_arrival: Callable[[_Seat, Call], None]) -> None:
+    def __init__(self, name: str, url: str, on_arrival: Callable[[_KilledInstance, Call], None]) -> None:
         self.name, self.n_lives = name, 0
         self.daemon: Daemon | None = None
         #: Where the process is to be killed, and after how many binds.
@@ -101,10 +101,10 @@ class _Seat:
 class _Pair:
     """Both instances, and the holder of the Lease."""
 
-    seats: list[_Seat]
+    seats: list[_KilledInstance]
     holder: Callable[[], str]
 
-    async def leader(self) -> _Seat | None:
+    async def leader(self) -> _KilledInstance | None:
         """Return the instance whose running process holds the Lease."""
         return next((one for one in self.seats if f"{one.name}-{one.n_lives}" == self.holder()), None)
 
@@ -120,7 +120,7 @@ async def test_killed_leaders_lose_and_double_nothing(point: str, tmp_path: Path
         await stage.perform(AddNamespace("red", "x"))
         for number in range(_N_NODES):
             await stage.perform(AddNode(f"n{number}", "8", "abc"[number % 3], "ssd" if number % 2 else None))
-        async with _seats(cluster, journal, tmp_path) as pair:
+        async with _instances(cluster, journal, tmp_path) as pair:
             for death in range(_N_DEATHS):
                 leader = await until(pair.leader, what="a leader")
                 assert leader is not None
@@ -145,14 +145,14 @@ async def test_killed_leaders_lose_and_double_nothing(point: str, tmp_path: Path
 
 
 @asynccontextmanager
-async def _seats(cluster: DevCluster, journal: Journal, folder: Path) -> AsyncIterator[_Pair]:
+async def _instances(cluster: DevCluster, journal: Journal, folder: Path) -> AsyncIterator[_Pair]:
     agent_of: dict[str, str] = {}
 
     def holder() -> str:
         spec = (cluster.store.find(LEASE, "kube-system", NAME) or {}).get("spec") or {}
         return agent_of.get(spec.get("holderIdentity") or "", "")
 
-    def on_arrival(seat: _Seat, call: Call) -> None:
+    def on_arrival(seat: _KilledInstance, call: Call) -> None:
         if call.path.endswith("/binding"):
             journal.sent.append(Sent(journal.now_s(), call.agent, call.path, holder()))
             seat.reach("arrived")
@@ -160,7 +160,7 @@ async def _seats(cluster: DevCluster, journal: Journal, folder: Path) -> AsyncIt
             # The gateway, not the User-Agent, tells the processes apart.
             agent_of[json.loads(call.body)["spec"].get("holderIdentity") or ""] = call.agent
 
-    seats = [_Seat(name, cluster.url, on_arrival) for name in ("first", "second")]
+    seats = [_KilledInstance(name, cluster.url, on_arrival) for name in ("first", "second")]
     async with contextlib.AsyncExitStack() as stack:
         for seat in seats:
             await stack.enter_async_context(seat.gateway.opened())

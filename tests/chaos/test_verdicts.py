@@ -77,7 +77,7 @@ class Book:
         return [one.verdict for one in judge.wrongs()]
 
 
-def test_what_was_right_is_not_blamed() -> None:
+def test_right_binds_have_no_verdict() -> None:
     book = Book()
     book.pod("a", labels={"app": "alone"}, affinity=ALONE)
     book.pod("b", labels={"app": "alone"}, affinity=ALONE)
@@ -223,7 +223,7 @@ def _pasted(short: Outcome) -> Outcome:
     return outcome
 
 
-def test_a_script_says_all_that_happened_and_happens_again() -> None:
+def test_a_script_reproduces_the_run() -> None:
     """The same writes happen at the same moments."""
     first = run(3, Shape.RIVALS)
     again = replay(3, Shape.RIVALS, first.script, first.setting)

@@ -42,7 +42,7 @@ class Pace:
     """
 
     trouble_s: float = 40.0
-    peace_s: float = 90.0
+    settle_s: float = 90.0
     #: Single happenings begin this long after the state is right, and follow each other at this interval:
     #: longer than a backoff, and too short for anything else to place a pod that no event woke.
     last_at_s: float = 130.0
