@@ -14,7 +14,7 @@ RUN python -m venv --without-pip /opt/affinity-scheduler
 RUN pip --python /opt/affinity-scheduler/bin/python install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: -r requirements.txt
 
 FROM dependencies AS installed
-COPY README.md ./
+COPY README.md LICENSE ./
 COPY scheduler scheduler
 COPY manifests/examples manifests/examples
 RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist .

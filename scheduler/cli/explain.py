@@ -34,7 +34,9 @@ from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation
 from scheduler.explain.manifests import Manifest
-from scheduler.model.pods import MalformedObjectError, Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
+from scheduler.model.wire import MalformedObjectError
 from scheduler.shell.profiles import exempt_of
 
 #: Ties are drawn from here, so that the same cluster gets the same answer.

@@ -27,7 +27,7 @@ from scheduler.core.node_scores import Rng
 from scheduler.errors import SettingsError
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
-from scheduler.model.pods import MalformedObjectError
+from scheduler.model.wire import MalformedObjectError
 from scheduler.state.snapshot import Snapshot
 
 #: About half a minute at 5,000 nodes.

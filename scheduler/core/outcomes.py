@@ -21,7 +21,7 @@ def failure(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]
     """The event of a failed attempt and, where it says something new, the condition."""
     reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
     told: list[Instruction] = [failed_event(pod, message)]
-    known = pod.scheduled
+    known = pod.scheduled_condition
     said = ("False", reason, message)
     unchanged = known is not None and (known.status, known.reason, known.message) == said
     nominated = bool(pod.nominated_node_name)

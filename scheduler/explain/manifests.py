@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.model.merging import Json, merged_affinity, merged_spread
+from scheduler.model.match_label_keys import Json, merged_affinity, merged_spread
 
 #: The kinds that create pods, and their apiVersions.
 KINDS: Final = {

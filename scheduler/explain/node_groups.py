@@ -127,7 +127,7 @@ def _untolerated_taints(inspection: Inspection, row: int) -> str:
 
 def _missing_labels(inspection: Inspection, row: int) -> str:
     node = inspection.snapshot.node_at(row)
-    missing = () if node is None else unmet_requirements(inspection.pod.spec.node_rule, node)
+    missing = () if node is None else unmet_requirements(inspection.pod.spec.required_node_affinity, node)
     requirements = ", ".join(requirement_text(requirement) for requirement in missing)
     return f"needs {requirements}" if requirements else ""
 

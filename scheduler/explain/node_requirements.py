@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from scheduler.model.nodes import Node
-from scheduler.model.terms import NodeRequirement, NodeRule, NodeTerm
+from scheduler.model.terms import NodeRequirement, NodeTerm, RequiredNodeAffinity
 from scheduler.plugins.node_affinity import rule_matches
 
 
-def unmet_requirements(rule: NodeRule, node: Node) -> tuple[NodeRequirement, ...]:
+def unmet_requirements(rule: RequiredNodeAffinity, node: Node) -> tuple[NodeRequirement, ...]:
     """
     Return the requirements that the node fails: all of nodeSelector, and of the term with the fewest failures.
 
@@ -15,7 +15,7 @@ def unmet_requirements(rule: NodeRule, node: Node) -> tuple[NodeRequirement, ...
     """
     pairs = tuple(
         NodeRequirement(key, "In", (value,))
-        for key, value in rule.pairs or ()
+        for key, value in rule.node_selector or ()
         if node.labels.get(key) != value
     )
     by_term = [
@@ -34,8 +34,8 @@ def _failed_requirements(term: NodeTerm, node: Node) -> tuple[NodeRequirement, .
     )
 
 
-def _single_rule(term: NodeTerm, requirement: NodeRequirement) -> NodeRule:
+def _single_rule(term: NodeTerm, requirement: NodeRequirement) -> RequiredNodeAffinity:
     """Return a rule with only this requirement."""
     is_name = requirement in term.names
     one = (requirement,)
-    return NodeRule(None, (NodeTerm((), one) if is_name else NodeTerm(one, ()),))
+    return RequiredNodeAffinity(None, (NodeTerm((), one) if is_name else NodeTerm(one, ()),))

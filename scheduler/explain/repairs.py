@@ -335,7 +335,7 @@ def _add_labels(inspection: Inspection, row: int) -> list[Changes]:
     if node is None:
         return []
     changes = []
-    for requirement in unmet_requirements(inspection.pod.spec.node_rule, node):
+    for requirement in unmet_requirements(inspection.pod.spec.required_node_affinity, node):
         key = requirement.key
         if key == "metadata.name" or (key in _FIXED_LABELS and key in node.labels):
             return []

@@ -78,8 +78,8 @@ def _eligible(inspection: Inspection, constraint: Constraint, with_keys: Mask) -
     """Return the nodes that count: they have all keys and pass the constraint's node inclusion policies."""
     spec = inspection.pod.spec
     eligible = with_keys
-    if constraint.honor_node_affinity and not spec.node_rule.is_trivial:
-        eligible = eligible & inspection.snapshot.matching(spec.node_rule)
+    if constraint.honor_node_affinity and not spec.required_node_affinity.matches_all_nodes:
+        eligible = eligible & inspection.snapshot.matching(spec.required_node_affinity)
     if constraint.honor_node_taints:
         eligible = eligible & inspection.snapshot.tolerated(spec.tolerations)
     return eligible

@@ -31,7 +31,8 @@ from scheduler.explain.explanation import (
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.nodes import Namespace, Node
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.model.terms import Taint, Toleration
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot

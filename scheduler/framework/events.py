@@ -1,9 +1,9 @@
 """
-What changed in the cluster, in the words plugins use to say which changes may lift their rejection.
+Cluster events, by which plugins declare which changes may make a pod schedulable that they rejected.
 
-An event is a resource and an action. A plugin registers the events that could turn its "no" into a "yes",
-each with an optional hint that looks at the changed object. The queue asks only the plugins that rejected
-a pod, and only about events they registered.
+An event is a resource and an action. A plugin registers the events that could lift its rejection, each with an optional
+hint that looks at the changed object. The queue asks only the plugins that rejected a pod, and only about events that
+they registered.
 
 Source: pkg/scheduler/framework/events.go and staging/src/k8s.io/kube-scheduler/framework (kubernetes 1.36).
 """
@@ -20,7 +20,7 @@ from scheduler.model.requests import pod_requests
 
 class Resource(StrEnum):
     """
-    The kind of object an event is about; the value is the first half of the event's label.
+    The kind of the changed object; the value is the first half of the event's label.
 
     Incoming pod events are ASSIGNED_POD or UNSCHEDULABLE_POD; plugins register POD, which matches both.
     """
@@ -50,9 +50,9 @@ class Resource(StrEnum):
 
 class Action(IntFlag):
     """
-    What happened to the object, one bit each; plugins register unions of bits.
+    What happened to the object; plugins register unions of these bits.
 
-    UPDATE and ALL are unions. An incoming UPDATE means an update that is none of the specific ones.
+    UPDATE and ALL are unions. An incoming UPDATE is an update that changed none of the specific properties.
     """
 
     ADD = 1 << 0
@@ -72,7 +72,7 @@ class Action(IntFlag):
     ALL = (1 << 13) - 1
 
 
-#: The second half of an event's label, for the actions that can be an incoming event.
+#: The second half of an event's label.
 _LABEL_BY_ACTION: Final[Mapping[Action, str]] = {
     action: "".join(word.capitalize() for word in name.split("_"))
     for name, action in Action.__members__.items()
@@ -87,7 +87,7 @@ class ClusterEvent:
     Attributes:
         resource: the changed object's kind.
         action: what happened to it; for incoming events one bit, UPDATE or ALL.
-        custom_label: replaces the label made of resource and action when not empty.
+        custom_label: if not empty, the label instead of resource and action.
     """
 
     resource: Resource
@@ -96,48 +96,48 @@ class ClusterEvent:
 
     @property
     def label(self) -> str:
-        """The text operators see in `scheduler_queue_incoming_pods_total`, such as `NodeAdd`."""
+        """Return the `event` label of `scheduler_queue_incoming_pods_total`, such as `NodeAdd`."""
         return self.custom_label or f"{self.resource}{_LABEL_BY_ACTION[self.action]}"
 
 
 class Hint(Enum):
-    """A plugin's opinion on whether an event may make the pod it rejected schedulable."""
+    """Whether an event may make a pod schedulable that the plugin rejected."""
 
     QUEUE = "Queue"
     SKIP = "QueueSkip"
 
 
-#: Called with the pending pod, the changed object before, and after (None for an add or a delete). The
-#: objects are of the kind that the registered resource names, which a callable type cannot express.
-#: Of the pending pod a hint reads only spec, labels, owner and profile, and its UID to recognise the pod's own
-#: update: the answer for one pod is taken for all that agree in these. It never fails: in doubt it says QUEUE.
+#: Called with the pending pod and the object before and after the change (None before an add and after a delete).
+#: The object's type is that of the registered resource, which a callable type cannot express.
+#: A hint may read spec, labels, owner and profile of the pending pod, and its UID to recognise the pod's own update:
+#: its answer for one pod is used for all pods that are equal in these. It never raises: in doubt it returns QUEUE.
 HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
-#: Called as a hint is: whether that reads labels or owner of the pending pod for this change of this object. Where it
-#: does not, the answer for one pod is taken for all of its spec and profile, of which thousands may be waiting. It
-#: reads neither itself.
+#: Called with a hint's arguments; true if the hint's answer for this change depends on the pending pod's labels or
+#: owner. If not, the answer for one pod is used for all pods of its spec and profile, of which thousands may wait. It
+#: must not read labels or owner itself.
 ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
 
 
 def always(_pod: Pod, _old: object, _new: object) -> bool:
-    """Any change may have the hint read labels or owner."""
+    """Return True: the hint may read labels or owner for any change."""
     return True
 
 
 def never(_pod: Pod, _old: object, _new: object) -> bool:
-    """The hint reads neither labels nor owner."""
+    """Return False: the hint reads neither labels nor owner."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """
-    One kind of event that may lift a plugin's rejection.
+    An event that may lift a plugin's rejection, with a hint.
 
     Attributes:
         resource: the kind of object; POD stands for assigned and pending pods.
         actions: union of the actions of interest.
-        hint: looks closer at one event; None always says QUEUE.
-        reads_labels: whether the hint reads labels or owner of the pending pod.
+        hint: decides about one change; None stands for QUEUE.
+        reads_labels: whether the hint depends on labels or owner of the pending pod.
     """
 
     resource: Resource
@@ -147,10 +147,9 @@ class ClusterEventWithHint:
 
     def matches(self, event: ClusterEvent) -> bool:
         """
-        Whether `event` is one of those registered.
+        Return whether `event` is registered by this.
 
-        UPDATE registered matches every specific update; a specific update registered does not match a generic
-        UPDATE.
+        A registered UPDATE matches every specific update; a registered specific update does not match UPDATE.
 
         Source: pkg/scheduler/framework/types.go, MatchClusterEvents (kubernetes 1.36).
         """
@@ -170,10 +169,10 @@ UNSCHEDULABLE_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Actio
 UNSCHEDULABLE_POD_DELETE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.DELETE)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
-#: A node is no longer left out for having refused a pod (not upstream; see `plugins.kubelet_refusal`).
+#: A node is eligible again after its kubelet had rejected a pod (not upstream; see `plugins.kubelet_refusal`).
 KUBELET_REFUSAL_OVER: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_CONDITION, "KubeletRefusalOver")
 
-# Labels of moves that no change in the cluster caused.
+# Labels of moves that no cluster event caused.
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF_Q: Final = "PopFromBackoffQ"
@@ -182,10 +181,10 @@ UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
 
 def with_node_taint_updates(events: Sequence[ClusterEventWithHint]) -> tuple[ClusterEventWithHint, ...]:
     """
-    One plugin's events, with taint updates added where it waits for new nodes only.
+    Return the events of a plugin, with node taint updates added if it registered new nodes only.
 
-    A node that comes up tainted is filtered out before the plugin sees it; when the taint goes, that is the
-    node's arrival as far as the plugin is concerned. The added event always says QUEUE.
+    A node that is tainted when it is added is filtered out before the plugin sees it, so for the plugin the removal of
+    the taint is the arrival of the node. The added event has no hint.
 
     Source: pkg/scheduler/scheduler.go, buildQueueingHintMap (kubernetes 1.36).
     """
@@ -200,9 +199,9 @@ def with_node_taint_updates(events: Sequence[ClusterEventWithHint]) -> tuple[Clu
 
 def pod_update_actions(old: Pod, new: Pod) -> list[Action]:
     """
-    What an update changed in a pod as far as scheduling goes, in upstream's order; [UPDATE] if nothing known.
+    Return the actions of a pod update, in upstream's order; [UPDATE] if it changed no specific property.
 
-    UPDATE_POD_GENERATED_RESOURCE_CLAIM is never among them: pods that use resource claims are not scheduled.
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM is never returned: pods that use resource claims are not scheduled.
 
     Cost: O(labels), and O(containers x resources) where the spec or a resize changed.
     Source: pkg/scheduler/framework/events.go, PodSchedulingPropertiesChange (kubernetes 1.36).
@@ -211,7 +210,7 @@ def pod_update_actions(old: Pod, new: Pod) -> list[Action]:
         Action.UPDATE_POD_LABEL: old.labels != new.labels,
         Action.UPDATE_POD_SCALE_DOWN: _is_scaled_down(old, new),
         Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: bool(old.gates) and not new.gates,
-        # Tolerations can only be added, so their number tells.
+        # Tolerations can only be added, so comparing their number is enough.
         Action.UPDATE_POD_TOLERATION: len(old.spec.tolerations) != len(new.spec.tolerations),
     }
     return [action for action, is_so in changed.items() if is_so] or [Action.UPDATE]
@@ -219,10 +218,10 @@ def pod_update_actions(old: Pod, new: Pod) -> list[Action]:
 
 def node_update_actions(old: Node, new: Node) -> list[Action]:
     """
-    What an update changed in a node as far as scheduling goes, in upstream's order; [] moves no pod.
+    Return the actions of a node update, in upstream's order; none if no scheduling property changed.
 
-    A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION and UPDATE_NODE_ANNOTATION
-    are never among them: no plugin registers them for what they say, and `Node` has neither.
+    A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION and UPDATE_NODE_ANNOTATION are never
+    returned: no plugin reads conditions or annotations.
 
     Cost: O(labels + taints + resources).
     Source: pkg/scheduler/framework/events.go, NodeSchedulingPropertiesChange (kubernetes 1.36).
@@ -237,7 +236,7 @@ def node_update_actions(old: Node, new: Node) -> list[Action]:
 
 
 def _is_scaled_down(old: Pod, new: Pod) -> bool:
-    """Whether any effective request fell or vanished, compared in thousandths as upstream does."""
+    """Return whether an effective request fell or vanished, compared in thousandths as upstream does."""
     if old.spec is new.spec and old.resize == new.resize:
         return False
     remaining = pod_requests(new, use_status=True, pod_level=True)

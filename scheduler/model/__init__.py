@@ -1,6 +1,5 @@
 """
-What Kubernetes said, parsed once and frozen. Pure.
+Kubernetes objects as the scheduler reads them, parsed once and immutable, and what the core receives and orders.
 
-Belongs here: quantities, labels and selectors, affinity terms, pods, nodes, stimuli and instructions.
-Does not: counts, rows, ids. Every room may import it; it imports only `errors`.
+Pure. Contains affinity terms, pods, nodes, stimuli and instructions; counts and rows belong to `state`.
 """

@@ -1,7 +1,8 @@
 """
-From the wire's affinity and spread fields to parsed terms, each list failing on its own.
+Parsing of affinity and spread fields. A list with a bad term is a `Problem`; the other lists still count.
 
-Source: framework/types.go (GetAffinityTerms, newAffinityTerm), component-helpers nodeaffinity (kubernetes 1.36).
+Source: pkg/scheduler/framework/types.go (GetAffinityTerms, newAffinityTerm),
+component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
     NodeRequirement,
-    NodeRule,
     NodeTerm,
     PodAffinity,
     PreferredNodeTerm,
     Problem,
+    RequiredNodeAffinity,
     SpreadConstraint,
     TermList,
 )
@@ -37,7 +38,7 @@ _INT64_DIGITS: Final = 19
 
 
 def label_selector(raw: wire.LabelSelector | None) -> Selector:
-    """The selector of an API LabelSelector: nil selects nothing, `{}` everything. Raises SelectorError."""
+    """Return the selector of an API LabelSelector: null selects nothing, `{}` everything; raise SelectorError."""
     if raw is None:
         return NOTHING
     return parse_selector(
@@ -46,10 +47,11 @@ def label_selector(raw: wire.LabelSelector | None) -> Selector:
 
 
 def parse_affinity(namespace: str, raw: wire.Affinity | None) -> PodAffinity:
-    """The four term lists of a pod in `namespace`; a list with a bad term is a Problem."""
+    """Return the four term lists of a pod in `namespace`; a list with a bad term is a Problem."""
     if raw is None:
         return PodAffinity()
-    near, far = raw.pod_affinity or wire.PodAffinity(), raw.pod_anti_affinity or wire.PodAffinity()
+    affinity = raw.pod_affinity or wire.PodAffinity()
+    anti_affinity = raw.pod_anti_affinity or wire.PodAffinity()
 
     def weighted(preferred: wire.WeightedTerm) -> AffinityTerm:
         return _term(namespace, preferred.pod_affinity_term, preferred.weight)
@@ -58,10 +60,10 @@ def parse_affinity(namespace: str, raw: wire.Affinity | None) -> PodAffinity:
         return _term(namespace, term, 0)
 
     return PodAffinity(
-        required=_terms(near.required, required),
-        required_anti=_terms(far.required, required),
-        preferred=_terms(near.preferred, weighted),
-        preferred_anti=_terms(far.preferred, weighted),
+        required=_terms(affinity.required, required),
+        required_anti=_terms(anti_affinity.required, required),
+        preferred=_terms(affinity.preferred, weighted),
+        preferred_anti=_terms(anti_affinity.preferred, weighted),
     )
 
 
@@ -73,10 +75,10 @@ def _terms(raw: Iterable[_W] | None, parse: Callable[[_W], AffinityTerm]) -> Ter
 
 
 def _term(namespace: str, raw: wire.AffinityTerm, weight: int) -> AffinityTerm:
-    own_only = not raw.namespaces and raw.namespace_selector is None
+    is_own_only = not raw.namespaces and raw.namespace_selector is None
     return AffinityTerm(
         selector=label_selector(raw.label_selector),
-        namespaces=frozenset((namespace,) if own_only else raw.namespaces or ()),
+        namespaces=frozenset((namespace,) if is_own_only else raw.namespaces or ()),
         namespace_selector=label_selector(raw.namespace_selector),
         topology_key=raw.topology_key,
         weight=weight,
@@ -84,7 +86,7 @@ def _term(namespace: str, raw: wire.AffinityTerm, weight: int) -> AffinityTerm:
 
 
 def parse_spread(raw: wire.SpreadConstraint) -> SpreadConstraint:
-    """A spread constraint with its defaults: minDomains 1, node affinity honoured, taints ignored."""
+    """Return a spread constraint with its defaults: minDomains 1, node affinity honoured, taints ignored."""
     selector: Selector | Problem
     try:
         selector = label_selector(raw.label_selector)
@@ -102,13 +104,15 @@ def parse_spread(raw: wire.SpreadConstraint) -> SpreadConstraint:
     )
 
 
-def parse_node_rule(node_selector: Mapping[str, str] | None, affinity: wire.Affinity | None) -> NodeRule:
-    """What nodeSelector and required node affinity ask together."""
+def parse_required_node_affinity(
+    node_selector: Mapping[str, str] | None, affinity: wire.Affinity | None
+) -> RequiredNodeAffinity:
+    """Return nodeSelector and required node affinity of a pod."""
     required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
     if node_selector is None and required is None:
         return ANY_NODE
-    return NodeRule(
-        pairs=None if node_selector is None else tuple(sorted(node_selector.items())),
+    return RequiredNodeAffinity(
+        node_selector=None if node_selector is None else tuple(sorted(node_selector.items())),
         terms=None
         if required is None
         else tuple(parse_node_term(t) for t in required.node_selector_terms or ()),
@@ -116,14 +120,14 @@ def parse_node_rule(node_selector: Mapping[str, str] | None, affinity: wire.Affi
 
 
 def parse_preferred_nodes(affinity: wire.NodeAffinity | None) -> tuple[PreferredNodeTerm, ...] | None:
-    """The preferred node terms, None where the pod has no such list."""
+    """Return the preferred node terms; None if the pod has no such list."""
     if affinity is None or affinity.preferred is None:
         return None
     return tuple(PreferredNodeTerm(p.weight, parse_node_term(p.preference)) for p in affinity.preferred)
 
 
 def parse_node_term(raw: wire.NodeTerm) -> NodeTerm:
-    """One term; the first requirement that upstream would not parse becomes its problem, and it never matches."""
+    """Return one term; the first requirement that upstream would not parse becomes its problem."""
     expressions: list[NodeRequirement] = []
     names: list[NodeRequirement] = []
     problem: str | None = None
@@ -171,7 +175,7 @@ def _field_problem(raw: wire.Expression) -> str | None:
 
 
 def parse_int64(text: str) -> int | None:
-    """The integer as Go's ParseInt(text, 10, 64) reads it, None where it refuses."""
+    """Return the integer that Go's ParseInt(text, 10, 64) reads; None if it returns an error."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > _INT64_DIGITS:
         return None

@@ -1,12 +1,12 @@
 """
-Affinity declared by annotation: what the API has no field for, read as if it stood in the spec.
+Affinity declared by annotation, for rules that have no field in the API.
 
-`affinity-scheduler.io/affinity` holds an Affinity as JSON. Its terms are added to the spec's, or stand in their place
-where `affinity-scheduler.io/affinity-mode` is `replace`. Beside the usual fields it takes
-`requiredDuringSchedulingRequiredDuringExecution` lists (required now, and enforced while the pod runs),
-`matchLabelKeys` and `mismatchLabelKeys` on terms, and `maxPodsPerDomain` on required anti-affinity.
+`affinity-scheduler.io/affinity` holds an Affinity as JSON. Its terms are added to those of the spec, or replace them if
+`affinity-scheduler.io/affinity-mode` is `replace`. Besides the API's fields it accepts
+`requiredDuringSchedulingRequiredDuringExecution` lists (required, and enforced while the pod runs), `matchLabelKeys`
+and `mismatchLabelKeys` of terms, and `maxPodsPerDomain` of required anti-affinity.
 
-It is read strictly: an unknown field or a wrong type is a problem that names its JSON path. Such a pod is not
+Parsing is strict: an unknown field or a wrong type is a problem that names its JSON path. A pod with a problem is not
 scheduled; on a running pod the annotation counts as absent.
 """
 
@@ -33,33 +33,33 @@ from scheduler.model.labels import (
 from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
-    NodeRule,
     NodeTerm,
     PodAffinity,
     PreferredNodeTerm,
     Problem,
+    RequiredNodeAffinity,
     TermList,
 )
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"
 MODE: Final = "affinity-scheduler.io/affinity-mode"
-#: Written by the webhook beside terms whose label keys it has merged.
+#: Set by the webhook when it has merged matchLabelKeys into the selectors of the affinity annotation.
 MERGED_LABELS: Final = "affinity-scheduler.io/merged-labels"
-#: Seconds that a running pod may lack the pods that its enforced affinity asks for.
+#: Seconds that a pod may run without the pods that its enforced affinity requires.
 GRACE: Final = "affinity-scheduler.io/affinity-grace-seconds"
 
 _ADD: Final = "add"
 _REPLACE: Final = "replace"
 
-#: An annotation longer than this is refused: all annotations of an object together may have 256 KiB.
+#: Longest annotation; all annotations of an object together may have 256 KiB.
 _LIMIT_BYTES: Final = 64 * 1024
-#: Terms that an annotation may declare in all, of nodes too; each costs time in every decision.
+#: Terms of one annotation, node terms included; each costs time in every decision.
 _LIMIT_TERMS: Final = 64
-#: Expressions of node affinity in all: each is a look at every node.
+#: Expressions of node affinity in one annotation; each is evaluated on every node.
 _LIMIT_NODE_EXPRESSIONS: Final = 256
-#: Node selector terms after those of the spec and of the annotation were combined.
+#: Node selector terms after combining those of the spec with those of the annotation.
 _LIMIT_NODE_TERMS: Final = 64
-#: Longest problem: it stands in a condition, in events and in logs, and may quote what was found.
+#: Longest problem text, which may quote user input and is copied into conditions, events and logs.
 _LIMIT_PROBLEM: Final = 512
 _LIMIT_PODS: Final = 1_000_000
 
@@ -67,7 +67,7 @@ _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
 
 class _Strict(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Camel-cased; a field that is not known is an error."""
+    """A struct with camelCase field names that rejects unknown fields."""
 
 
 class _Expression(_Strict, frozen=True):
@@ -96,7 +96,7 @@ class _WeightedTerm(_Strict, frozen=True):
     pod_affinity_term: _Term
 
 
-class _Side(_Strict, frozen=True):
+class _PodAffinity(_Strict, frozen=True):
     required: tuple[_Term, ...] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=()
     )
@@ -137,29 +137,29 @@ class _NodeAffinity(_Strict, frozen=True):
 
 class _Affinity(_Strict, frozen=True):
     node_affinity: _NodeAffinity = _NodeAffinity()
-    pod_affinity: _Side = _Side()
-    pod_anti_affinity: _Side = _Side()
+    pod_affinity: _PodAffinity = _PodAffinity()
+    pod_anti_affinity: _PodAffinity = _PodAffinity()
 
 
 _DECODER: Final = msgspec.json.Decoder(_Affinity)
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
-    """What the annotations of a pod add to its spec, or put in its place."""
+class AnnotatedAffinity:
+    """The affinity that a pod declares by annotation; `replaces` says that the affinity of its spec does not count."""
 
-    affinity: PodAffinity
-    node_rule: NodeRule
+    pod_affinity: PodAffinity
+    required_node_affinity: RequiredNodeAffinity
     preferred_nodes: tuple[PreferredNodeTerm, ...]
     replaces: bool
 
 
 class _MalformedError(Exception):
-    """Raised and caught in this module: the JSON path and what is wrong there."""
+    """Raised and caught in this module, with a JSON path and the problem there."""
 
 
-def parse_grace(annotations: Mapping[str, str]) -> float | Problem | None:
-    """The grace period that a pod declares, in seconds; None where it declares none."""
+def parse_grace_period(annotations: Mapping[str, str]) -> float | Problem | None:
+    """Return the grace period that a pod declares, in seconds; None if it declares none."""
     text = annotations.get(GRACE)
     if text is None:
         return None
@@ -168,10 +168,10 @@ def parse_grace(annotations: Mapping[str, str]) -> float | Problem | None:
     return float(text)
 
 
-def parse_extra(
+def parse_affinity_annotation(
     namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> Extra | Problem | None:
-    """What the annotations declare for a pod of these labels; None where they declare nothing."""
+) -> AnnotatedAffinity | Problem | None:
+    """Return the affinity that the annotations of a pod with these labels declare; None if they declare none."""
     text, mode = annotations.get(AFFINITY), annotations.get(MODE, _ADD)
     if text is None:
         return None
@@ -182,9 +182,9 @@ def parse_extra(
         if len(text.encode()) > _LIMIT_BYTES:
             return Problem(f"annotation {AFFINITY}: $: more than {_LIMIT_BYTES} bytes")
         raw = _DECODER.decode(text)
-        # The webhook merged label keys at creation: labels edited since must not contradict what it froze.
-        merging = {} if MERGED_LABELS in annotations else labels
-        return _extra(namespace, merging, raw, replaces=mode == _REPLACE)
+        # The webhook merged label keys at creation; labels edited since must not add contradicting requirements.
+        labels_to_merge = {} if MERGED_LABELS in annotations else labels
+        return _parsed_affinity(namespace, labels_to_merge, raw, replaces=mode == _REPLACE)
     except msgspec.ValidationError as error:
         cause, at, path = str(error).rpartition(" - at `")
         return _problem(f"{path.rstrip('`')}: {cause}" if at else f"$: {path}")
@@ -199,22 +199,26 @@ def _problem(cause: str) -> Problem:
     return Problem(f"annotation {AFFINITY}: {escaped(shown)}")
 
 
-def _extra(namespace: str, labels: Mapping[str, str], raw: _Affinity, *, replaces: bool) -> Extra:
-    near, far = raw.pod_affinity, raw.pod_anti_affinity
-    lists = (near.required, near.preferred, near.enforced, far.required, far.preferred, far.enforced)
-    of_nodes = _node_terms(raw.node_affinity)
-    if sum(len(terms) for terms in lists) + len(of_nodes) > _LIMIT_TERMS:
+def _parsed_affinity(
+    namespace: str, labels: Mapping[str, str], raw: _Affinity, *, replaces: bool
+) -> AnnotatedAffinity:
+    pod, anti = raw.pod_affinity, raw.pod_anti_affinity
+    lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
+    node_terms = _node_terms(raw.node_affinity)
+    if sum(len(terms) for terms in lists) + len(node_terms) > _LIMIT_TERMS:
         raise _MalformedError(f"$: more than {_LIMIT_TERMS} terms")
-    if sum(len(term.match_expressions or ()) for term in of_nodes) > _LIMIT_NODE_EXPRESSIONS:
+    if sum(len(term.match_expressions or ()) for term in node_terms) > _LIMIT_NODE_EXPRESSIONS:
         raise _MalformedError(f"$.nodeAffinity: more than {_LIMIT_NODE_EXPRESSIONS} expressions")
-    parser = _Parser(namespace, labels)
-    affinity = PodAffinity(
-        required=parser.required("$.podAffinity", near, limits=False),
-        required_anti=parser.required("$.podAntiAffinity", far, limits=True),
-        preferred=parser.preferred("$.podAffinity", near.preferred),
-        preferred_anti=parser.preferred("$.podAntiAffinity", far.preferred),
+    parser = _TermParser(namespace, labels)
+    pod_affinity = PodAffinity(
+        required=parser.required("$.podAffinity", pod, is_anti=False),
+        required_anti=parser.required("$.podAntiAffinity", anti, is_anti=True),
+        preferred=parser.preferred("$.podAffinity", pod.preferred),
+        preferred_anti=parser.preferred("$.podAntiAffinity", anti.preferred),
     )
-    return Extra(affinity, _node_rule(raw.node_affinity), _preferred_nodes(raw.node_affinity), replaces)
+    return AnnotatedAffinity(
+        pod_affinity, _required_nodes(raw.node_affinity), _preferred_nodes(raw.node_affinity), replaces
+    )
 
 
 def _node_terms(raw: _NodeAffinity) -> tuple[_NodeTerm, ...]:
@@ -222,14 +226,16 @@ def _node_terms(raw: _NodeAffinity) -> tuple[_NodeTerm, ...]:
     return (*required, *(each.preference for each in raw.preferred))
 
 
-def _node_rule(raw: _NodeAffinity) -> NodeRule:
+def _required_nodes(raw: _NodeAffinity) -> RequiredNodeAffinity:
     if raw.required is None:
         return ANY_NODE
     path = "$.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
     terms = raw.required.node_selector_terms
     if not terms:
         raise _MalformedError(f"{path}: must have at least one node selector term")
-    return NodeRule(None, tuple(_node_term(f"{path}[{index}]", term) for index, term in enumerate(terms)))
+    return RequiredNodeAffinity(
+        None, tuple(_node_term(f"{path}[{index}]", term) for index, term in enumerate(terms))
+    )
 
 
 def _preferred_nodes(raw: _NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
@@ -257,45 +263,45 @@ def _weight(path: str, weight: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parser:
-    """Parses terms for one pod; raises _MalformedError with the path of what is wrong."""
+class _TermParser:
+    """Parses the terms of one pod; raises _MalformedError."""
 
     namespace: str
     labels: Mapping[str, str]
 
-    def required(self, side: str, raw: _Side, *, limits: bool) -> TermList:
-        """The required terms and those that are enforced as well; only anti-affinity takes limits."""
-        plain = self._terms(
-            f"{side}.requiredDuringSchedulingIgnoredDuringExecution", raw.required, limits=limits
+    def required(self, path: str, raw: _PodAffinity, *, is_anti: bool) -> TermList:
+        """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
+        not_enforced = self._terms(
+            f"{path}.requiredDuringSchedulingIgnoredDuringExecution", raw.required, is_anti=is_anti
         )
         enforced = self._terms(
-            f"{side}.requiredDuringSchedulingRequiredDuringExecution",
+            f"{path}.requiredDuringSchedulingRequiredDuringExecution",
             raw.enforced,
-            limits=limits,
+            is_anti=is_anti,
             enforced=True,
         )
-        return (*plain, *enforced)
+        return (*not_enforced, *enforced)
 
-    def preferred(self, side: str, raw: Iterable[_WeightedTerm]) -> TermList:
-        """The preferred terms with their weights."""
-        path = f"{side}.preferredDuringSchedulingIgnoredDuringExecution"
+    def preferred(self, path: str, raw: Iterable[_WeightedTerm]) -> TermList:
+        """Return the preferred terms with their weights."""
+        path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
         terms = []
         for index, weighted in enumerate(raw):
             weight = _weight(f"{path}[{index}]", weighted.weight)
             at = f"{path}[{index}].podAffinityTerm"
-            terms.append(self._term(at, weighted.pod_affinity_term, limits=False, weight=weight))
+            terms.append(self._term(at, weighted.pod_affinity_term, is_anti=False, weight=weight))
         return tuple(terms)
 
     def _terms(
-        self, path: str, raw: Iterable[_Term], *, limits: bool, enforced: bool = False
+        self, path: str, raw: Iterable[_Term], *, is_anti: bool, enforced: bool = False
     ) -> tuple[AffinityTerm, ...]:
         return tuple(
-            self._term(f"{path}[{index}]", term, limits=limits, enforced=enforced)
+            self._term(f"{path}[{index}]", term, is_anti=is_anti, enforced=enforced)
             for index, term in enumerate(raw)
         )
 
     def _term(
-        self, path: str, raw: _Term, *, limits: bool, enforced: bool = False, weight: int = 0
+        self, path: str, raw: _Term, *, is_anti: bool, enforced: bool = False, weight: int = 0
     ) -> AffinityTerm:
         if not raw.topology_key:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
@@ -304,40 +310,42 @@ class _Parser:
         return AffinityTerm(
             selector=self._selector(path, raw),
             namespaces=self._namespaces(raw),
-            namespace_selector=_parsed(f"{path}.namespaceSelector", raw.namespace_selector),
+            namespace_selector=_parsed_selector(f"{path}.namespaceSelector", raw.namespace_selector),
             topology_key=raw.topology_key,
             weight=weight,
-            max_pods=_limit(path, raw, allowed=limits),
+            max_pods=_max_pods(path, raw, is_anti=is_anti),
             enforced=enforced,
         )
 
     def _namespaces(self, raw: _Term) -> frozenset[str]:
-        own_only = not raw.namespaces and raw.namespace_selector is None
-        return frozenset((self.namespace,) if own_only else raw.namespaces)
+        is_own_only = not raw.namespaces and raw.namespace_selector is None
+        return frozenset((self.namespace,) if is_own_only else raw.namespaces)
 
     def _selector(self, path: str, raw: _Term) -> Selector:
-        """The selector with the pod's own values of the listed keys, as the API server merges them into real fields."""
-        selector = _parsed(f"{path}.labelSelector", raw.label_selector)
+        """Return the labelSelector with matchLabelKeys and mismatchLabelKeys merged in, as the API server does."""
+        selector = _parsed_selector(f"{path}.labelSelector", raw.label_selector)
         if (raw.match_label_keys or raw.mismatch_label_keys) and selector is NOTHING:
             name = "matchLabelKeys" if raw.match_label_keys else "mismatchLabelKeys"
             raise _MalformedError(f"{path}.{name}: must not be specified when labelSelector is not set")
         if both := set(raw.match_label_keys) & set(raw.mismatch_label_keys):
             raise _MalformedError(f"{path}.matchLabelKeys: {min(both)} is in mismatchLabelKeys too")
-        own = [
+        matching = [
             Requirement(key, "In", (self.labels[key],)) for key in raw.match_label_keys if key in self.labels
         ]
-        other = [
+        mismatching = [
             Requirement(key, "NotIn", (self.labels[key],))
             for key in raw.mismatch_label_keys
             if key in self.labels
         ]
-        return Selector((*selector.requirements, *own, *other)) if own or other else selector
+        if not matching and not mismatching:
+            return selector
+        return Selector((*selector.requirements, *matching, *mismatching))
 
 
-def _limit(path: str, raw: _Term, *, allowed: bool) -> int:
+def _max_pods(path: str, raw: _Term, *, is_anti: bool) -> int:
     if raw.max_pods_per_domain is None:
         return 1
-    if not allowed:
+    if not is_anti:
         raise _MalformedError(f"{path}.maxPodsPerDomain: only required anti-affinity takes it")
     if not 1 <= raw.max_pods_per_domain <= _LIMIT_PODS:
         found = str(raw.max_pods_per_domain)[:64]
@@ -345,7 +353,7 @@ def _limit(path: str, raw: _Term, *, allowed: bool) -> int:
     return raw.max_pods_per_domain
 
 
-def _parsed(path: str, raw: _LabelSelector | None) -> Selector:
+def _parsed_selector(path: str, raw: _LabelSelector | None) -> Selector:
     if raw is None:
         return NOTHING
     try:
@@ -356,15 +364,16 @@ def _parsed(path: str, raw: _LabelSelector | None) -> Selector:
         raise _MalformedError(f"{path}: {error}") from error
 
 
-def combined_affinity(spec: PodAffinity, extra: Extra) -> PodAffinity:
-    """The terms of both; a list of the spec that does not parse stays a problem."""
-    if extra.replaces:
-        return extra.affinity
+def combined_pod_affinity(spec: PodAffinity, annotated: AnnotatedAffinity) -> PodAffinity:
+    """Return the terms of spec and annotation; a list of the spec that does not parse stays a problem."""
+    added = annotated.pod_affinity
+    if annotated.replaces:
+        return added
     return PodAffinity(
-        required=_joined(spec.required, extra.affinity.required),
-        required_anti=_joined(spec.required_anti, extra.affinity.required_anti),
-        preferred=_joined(spec.preferred, extra.affinity.preferred),
-        preferred_anti=_joined(spec.preferred_anti, extra.affinity.preferred_anti),
+        required=_joined(spec.required, added.required),
+        required_anti=_joined(spec.required_anti, added.required_anti),
+        preferred=_joined(spec.preferred, added.preferred),
+        preferred_anti=_joined(spec.preferred_anti, added.preferred_anti),
     )
 
 
@@ -374,21 +383,31 @@ def _joined(first: TermList, second: TermList) -> TermList:
     return first if isinstance(second, Problem) else (*first, *second)
 
 
-def combined_node_rule(spec: NodeRule, extra: Extra) -> NodeRule | Problem:
-    """A node has to satisfy both: alternatives are combined pairwise. nodeSelector is never replaced."""
-    terms = extra.node_rule.terms
-    if extra.replaces or terms is None or spec.terms is None:
-        kept = terms if extra.replaces or spec.terms is None else spec.terms
-        return NodeRule(spec.pairs, kept) if spec.pairs is not None or kept is not None else ANY_NODE
+def combined_required_node_affinity(
+    spec: RequiredNodeAffinity, annotated: AnnotatedAffinity
+) -> RequiredNodeAffinity | Problem:
+    """
+    Return what a node has to satisfy by spec and annotation: the terms of both are combined pairwise.
+
+    nodeSelector is never replaced.
+    """
+    terms = annotated.required_node_affinity.terms
+    if annotated.replaces or terms is None or spec.terms is None:
+        only = terms if annotated.replaces or spec.terms is None else spec.terms
+        if spec.node_selector is None and only is None:
+            return ANY_NODE
+        return RequiredNodeAffinity(spec.node_selector, only)
     if len(spec.terms) * len(terms) > _LIMIT_NODE_TERMS:
         return Problem(
             f"annotation {AFFINITY}: $.nodeAffinity: more than {_LIMIT_NODE_TERMS} alternatives with the spec's"
         )
-    return NodeRule(spec.pairs, tuple(_both(first, second) for first in spec.terms for second in terms))
+    return RequiredNodeAffinity(
+        spec.node_selector, tuple(_both(first, second) for first in spec.terms for second in terms)
+    )
 
 
 def _both(first: NodeTerm, second: NodeTerm) -> NodeTerm:
-    """Satisfied where both are; an empty one matches nothing, so the pair must not look like the other alone."""
+    """Return the term that matches the nodes that both match: no node if one of them is empty."""
     if first.is_empty or second.is_empty:
         return NodeTerm((), ())
     return NodeTerm(

@@ -1,4 +1,4 @@
-"""Everything the core can order. The shell carries it out; results come back as stimuli."""
+"""Instructions of the core to the shell. Results come back as stimuli."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod of this UID to the node, which also gives it the annotations; ends in BindDone or BindFailed."""
+    """Bind the pod to the node and set the annotations; answered by BindDone or BindFailed."""
 
     pod: Pod
     node_name: str
@@ -20,7 +20,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class PatchCondition:
-    """Set PodScheduled=False on the pod; `clear_nomination` also empties status.nominatedNodeName."""
+    """Set PodScheduled=False on the pod; with `clear_nomination` also clear status.nominatedNodeName."""
 
     pod: Pod
     reason: Literal["Unschedulable", "SchedulerError"]
@@ -30,7 +30,7 @@ class PatchCondition:
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """Record an event about the pod; reported under the profile's name."""
+    """Record an event about the pod, reported by its profile."""
 
     pod: Pod
     type: Literal["Normal", "Warning"]
@@ -42,9 +42,15 @@ class EmitEvent:
 @dataclass(frozen=True, slots=True)
 class Attempted:
     """
-    An attempt has ended: what the metrics of attempts are made of.
+    Report the end of a scheduling attempt, for metrics and logs.
 
-    Seconds are of the same clock as `now_s`. `first_active_s` is when the pod could first be tried.
+    Attributes:
+        started_s: when the attempt began, by the clock of `now_s`.
+        attempts: attempts of this pod, this one included.
+        first_active_s: when the pod first became active in the queue.
+        after_flush: whether the timeout of unschedulable pods caused the attempt.
+        n_evaluated: nodes that were filtered.
+        n_feasible: nodes that passed.
     """
 
     pod: Pod

@@ -1,4 +1,4 @@
-"""What a kubelet says of a pod that it does not let in."""
+"""The reasons with which kubelets reject a pod at admission."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final
 
 from scheduler.model import wire
 
-#: With what kubelets refuse a pod besides OutOf<resource>, where their message does not say so.
+#: Reasons of rejection other than OutOf<resource>, for messages that do not say that the pod was rejected.
 _REASONS: Final = frozenset({"NodeAffinity", "NodePorts", "UnexpectedAdmissionError"})
-#: The resource's name may be part of a reason. It ends up in events and conditions.
+#: A reason may contain the name of a resource. It is copied into events and conditions, so its form is checked.
 _FORM: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,127}")
 
 
-def refusal_reason(status: wire.PodStatus) -> str:
+def rejection_reason(status: wire.PodStatus) -> str:
     """
-    Why the kubelet refused the pod, such as OutOfcpu; empty where it did not.
+    Return why the kubelet rejected the pod, such as OutOfcpu; empty if it did not.
 
     Source: kubelet.go, rejectPod; lifecycle/predicate.go, InsufficientResourcePrefix (kubernetes 1.36).
     """
     reason = status.reason or ""
     if status.phase != "Failed" or not _FORM.fullmatch(reason):
         return ""
-    refused = reason.startswith("OutOf") or reason in _REASONS
-    return reason if refused or (status.message or "").startswith("Pod was rejected: ") else ""
+    is_rejection = reason.startswith("OutOf") or reason in _REASONS
+    return reason if is_rejection or (status.message or "").startswith("Pod was rejected: ") else ""

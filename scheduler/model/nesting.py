@@ -1,8 +1,8 @@
 """
-Objects that are nested too deep for a decoder that recurses.
+JSON that is nested too deeply for a recursive decoder.
 
-Anybody who may create a pod may write `metadata.managedFields` 10,000 levels deep, and the API server hands it to every
-client. Nothing that is read here lies deeper than some 15 levels: what is far below is cut off, and the rest is read.
+Any user who may create pods can store `metadata.managedFields` with 10,000 levels, and the API server returns it to
+every client. No field that the scheduler reads is deeper than about 15 levels, so far deeper values are cut off.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-#: Levels that are kept; decoders get through ten times as many.
+#: Levels that are kept; decoders handle about ten times as many.
 KEPT_LEVELS: Final = 100
 
 _QUOTE, _BACKSLASH = b'"\\'
-#: Of either bracket, [ or {, with the bit that they differ in.
+#: `[` and `{`, and `]` and `}`, differ in the bit 0x20; with that bit set both are braces.
 _OPEN, _CLOSE = b"{}"
 
 T = TypeVar("T")
 
 
 def read(decode: Callable[[bytes | msgspec.Raw], T], data: bytes | msgspec.Raw) -> T:
-    """What `decode` makes of the document, or of what is left of it where it is nested too deep for it."""
+    """Return `decode(data)`; if `data` is nested too deeply for it, decode what `shallow` leaves of it."""
     try:
         return decode(data)
     except RecursionError:
@@ -34,19 +34,19 @@ def read(decode: Callable[[bytes | msgspec.Raw], T], data: bytes | msgspec.Raw) 
 
 def shallow(document: bytes) -> bytes:
     """
-    The JSON document with null for every object and array that lies deeper than `KEPT_LEVELS`.
+    Return the JSON document with null for every object and array that is deeper than `KEPT_LEVELS`.
 
-    What is no JSON becomes no JSON. Cost: O(bytes), 10 ms per MB.
+    Malformed JSON stays malformed. Cost: O(bytes), 10 ms per MB.
     """
     text = np.frombuffer(document, dtype=np.uint8)
     quotes = text == _QUOTE
     if b"\\" in document:
         quotes &= ~_escaped(text)
-    is_text = np.logical_xor.accumulate(quotes)
+    is_string = np.logical_xor.accumulate(quotes)
     brackets = text | 0x20
     steps = (brackets == _OPEN).astype(np.int8)
     steps -= brackets == _CLOSE
-    steps[is_text] = 0
+    steps[is_string] = 0
     levels = np.cumsum(steps, dtype=np.int32)
     begins = np.flatnonzero((levels == KEPT_LEVELS + 1) & (steps > 0)).tolist()
     ends = np.flatnonzero((levels == KEPT_LEVELS) & (steps < 0)).tolist()
@@ -58,10 +58,10 @@ def shallow(document: bytes) -> bytes:
 
 
 def _escaped(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Characters after every second backslash of a run, the first one included."""
+    """Return a mask of the characters that a backslash escapes: those after the 1st, 3rd, 5th ... of a run."""
     found = np.zeros(len(text) + 1, dtype=np.bool_)
-    places = np.flatnonzero(text == _BACKSLASH)
-    is_first = np.diff(places, prepend=-2) != 1
-    firsts = np.maximum.accumulate(np.where(is_first, places, 0))
-    found[places[(places - firsts) % 2 == 0] + 1] = True
+    backslashes = np.flatnonzero(text == _BACKSLASH)
+    is_first = np.diff(backslashes, prepend=-2) != 1
+    firsts = np.maximum.accumulate(np.where(is_first, backslashes, 0))
+    found[backslashes[(backslashes - firsts) % 2 == 0] + 1] = True
     return found[:-1]

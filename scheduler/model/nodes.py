@@ -1,4 +1,4 @@
-"""Nodes, namespaces and the selectors of workloads as the scheduler reads them."""
+"""Nodes, namespaces and the selectors of workloads, as the scheduler reads them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import msgspec
 from scheduler.model import nesting, wire
 from scheduler.model.affinity import label_selector
 from scheduler.model.labels import Selector, SelectorError, parse_selector
-from scheduler.model.pods import MalformedObjectError
 from scheduler.model.quantity import QuantityError, non_negative_quantity
 from scheduler.model.terms import Taint
+from scheduler.model.wire import MalformedObjectError
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on a node under all its names."""
+    """An image on a node with all its names."""
 
     names: tuple[str, ...]
     size_bytes: int
@@ -25,7 +25,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node at one resourceVersion. `allocatable` is in scheduler units: cpu in milli, all else in whole units."""
+    """One node at one resourceVersion. `allocatable` is in milli-cpu for cpu and in whole units for all else."""
 
     uid: str
     name: str
@@ -50,9 +50,9 @@ class Namespace:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """
-    A Service, ReplicationController, ReplicaSet or StatefulSet: what default spread constraints select by.
+    A Service, ReplicationController, ReplicaSet or StatefulSet, whose selector default spread constraints use.
 
-    `selector` is NOTHING where the object has none or where it does not parse (it then adds nothing, as upstream).
+    `selector` is NOTHING if the object has none, or if it does not parse: as upstream, it then adds no requirement.
     """
 
     kind: str
@@ -69,10 +69,12 @@ _LABEL_SELECTED = msgspec.json.Decoder(wire.LabelSelected)
 
 
 def decode_node(data: bytes | msgspec.Raw) -> Node:
-    """The node of a JSON document. Raises MalformedObjectError, naming field and problem."""
+    """Return the node of a JSON document; raise MalformedObjectError, which names field and problem."""
     try:
         raw = nesting.read(_NODE.decode, data)
-        allocatable = {name: _units(name, text) for name, text in (raw.status.allocatable or {}).items()}
+        allocatable = {
+            name: _scheduler_units(name, text) for name, text in (raw.status.allocatable or {}).items()
+        }
     except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"node: {error}") from error
     if not raw.metadata.name:
@@ -90,13 +92,13 @@ def decode_node(data: bytes | msgspec.Raw) -> Node:
     )
 
 
-def _units(name: str, text: wire.QuantityText) -> int:
+def _scheduler_units(name: str, text: wire.QuantityText) -> int:
     quantity = non_negative_quantity(text)
     return quantity.milli_value() if name == "cpu" else quantity.value()
 
 
 def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
-    """The namespace of a JSON document. Raises MalformedObjectError."""
+    """Return the namespace of a JSON document; raise MalformedObjectError."""
     try:
         raw = nesting.read(_NAMESPACE.decode, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -108,10 +110,10 @@ def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
 
 def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:
     """
-    The selector of a Service, ReplicationController, ReplicaSet or StatefulSet. Raises MalformedObjectError.
+    Return the Service, ReplicationController, ReplicaSet or StatefulSet of a JSON document.
 
-    A map selector that is absent selects nothing; an empty one is kept empty (a Service with an empty selector
-    matches every pod of its namespace and adds no requirement).
+    An absent map selector selects nothing. An empty one stays empty: such a Service matches every pod of its namespace
+    and adds no requirement. Raises MalformedObjectError.
     """
     try:
         if kind in ("Service", "ReplicationController"):

@@ -1,8 +1,8 @@
 """
-What a pod asks of a node: sums over containers, sidecars, overhead, pod-level requests and in-place resizes.
+The resource requests of a pod: containers, sidecars, overhead, pod-level requests and in-place resizes together.
 
-Upstream computes it differently for each consumer; each has a function here that returns scheduler units
-(cpu in thousandths, all else in whole units), rounded once per pod on the exact total.
+Upstream computes them differently for each use; each use has a function here. Results are in scheduler units (cpu in
+thousandths, all else in whole units), and only the exact total of a pod is rounded.
 
 Source: component-helpers/resource/helpers.go, pkg/scheduler/framework/types.go (calculateResource),
 plugins/noderesources/{fit,resource_allocation}.go (kubernetes 1.36, DRANodeAllocatableResources off).
@@ -23,26 +23,26 @@ PODS: Final = "pods"
 
 _HUGE_PAGES_PREFIX: Final = "hugepages-"
 _PLAIN: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
-#: What scoring assumes of a container that does not say (scheduler/util/pod_resources.go).
+#: Requests that scoring assumes for a container without any (pkg/scheduler/util/pod_resources.go).
 NON_ZERO_DEFAULTS: Final[Requests] = {CPU: parse_quantity("100m"), MEMORY: parse_quantity("200Mi")}
 
 
 def filter_request(pod: Pod) -> dict[str, int]:
-    """What NodeResourcesFit compares with a node's free resources. Depends on `pod.spec` alone."""
+    """Return the request that NodeResourcesFit compares with free resources. Depends on `pod.spec` alone."""
     return _in_scheduler_units(_total(pod, use_status=False, pod_level=True))
 
 
 def on_node_request(pod: Pod) -> dict[str, int]:
-    """What a pod that is on a node takes from it (NodeInfo.Requested), a resize under way included."""
+    """Return the resources that a pod holds on its node (NodeInfo.Requested), a resize in progress included."""
     return _in_scheduler_units(_total(pod, use_status=True, pod_level=True))
 
 
 def non_zero_on_node(pod: Pod) -> tuple[int, int]:
     """
-    Milli-cpu and memory bytes that a pod on a node counts for in scoring (NodeInfo.NonZeroRequested).
+    Return the milli-cpu and memory bytes that scoring counts for a pod on a node (NodeInfo.NonZeroRequested).
 
-    A container that does not state them counts with `NON_ZERO_DEFAULTS`; with pod-level requests a default
-    applies only where the pod as a whole does not state the resource. An explicit 0 stays 0.
+    A container without a request counts with `NON_ZERO_DEFAULTS`; if there are pod-level requests, a default applies
+    only to a resource that the pod as a whole does not request. An explicit 0 stays 0.
 
     Source: framework/types.go, getNonMissingContainerRequests (kubernetes 1.36).
     """
@@ -57,15 +57,15 @@ def non_zero_on_node(pod: Pod) -> tuple[int, int]:
 
 def fit_score_request(pod: Pod) -> dict[str, int]:
     """
-    What NodeResourcesFit adds for the incoming pod when it scores a node. Depends on `pod.spec` alone.
+    Return the request that NodeResourcesFit adds for the incoming pod when it scores a node.
 
-    Pod-level requests are ignored here, as upstream does (resource_allocation.go, kubernetes 1.36).
+    Depends on `pod.spec` alone; pod-level requests are ignored, as upstream (resource_allocation.go, kubernetes 1.36).
     """
     return _in_scheduler_units(_total(pod, use_status=False, pod_level=False, non_missing=NON_ZERO_DEFAULTS))
 
 
 def balanced_request(pod: Pod) -> dict[str, int]:
-    """What NodeResourcesBalancedAllocation adds for the incoming pod: no defaults for what is not stated."""
+    """Return the request that NodeResourcesBalancedAllocation adds for the incoming pod; it assumes no defaults."""
     return on_node_request(pod)
 
 
@@ -73,13 +73,13 @@ def pod_requests(
     pod: Pod, *, use_status: bool, pod_level: bool, non_missing: Requests | None = None
 ) -> dict[str, Quantity]:
     """
-    The exact request of `pod` by resource name; the caller owns the dict.
+    Return the exact request of `pod` by resource name, in a new dict.
 
     Args:
         pod: the pod.
-        use_status: whether what containers hold during an in-place resize counts too.
+        use_status: whether the resources that containers hold during an in-place resize count too.
         pod_level: whether pod-level cpu, memory and hugepages replace the sum over containers.
-        non_missing: amounts for containers that do not name the resource; an explicit 0 is kept.
+        non_missing: amounts for containers without a request of the resource; an explicit 0 is kept.
 
     Cost: O(containers x resources); about a microsecond for a plain pod of one container.
     Source: component-helpers/resource/helpers.go, PodRequests (kubernetes 1.36).
@@ -89,13 +89,13 @@ def pod_requests(
 
 @lru_cache(maxsize=4096)
 def is_recognised(name: str) -> bool:
-    """Whether the scheduler counts resource `name` at all; "pods" only as a node's allocatable."""
+    """Return whether the scheduler counts resource `name`; "pods" counts only as a node's allocatable."""
     return name in _PLAIN or name == PODS or is_scalar(name)
 
 
 def is_scalar(name: str) -> bool:
     """
-    Whether `name` is counted as a whole number of its own kind: extended, hugepages or native with a prefix.
+    Return whether `name` is a scalar resource: extended, hugepages, attachable volumes, or prefixed native.
 
     Source: apis/core/v1/helper/helpers.go, IsScalarResourceName (kubernetes 1.36).
     """
@@ -108,13 +108,13 @@ def is_scalar(name: str) -> bool:
 
 def is_extended(name: str) -> bool:
     """
-    Whether `name` is a vendor's resource: qualified, outside kubernetes.io, no quota name.
+    Return whether `name` is an extended resource: qualified, not in kubernetes.io, not a quota name.
 
     Source: apis/core/v1/helper/helpers.go, IsExtendedResourceName (kubernetes 1.36).
     """
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
-    return qualified_name_problem(f"requests.{name}") is None  # its name in a quota is what has to be valid
+    return qualified_name_problem(f"requests.{name}") is None  # upstream validates its quota name
 
 
 def _in_scheduler_units(requests: Requests) -> dict[str, int]:
@@ -128,7 +128,7 @@ def _in_scheduler_units(requests: Requests) -> dict[str, int]:
 def _total(
     pod: Pod, *, use_status: bool, pod_level: bool, non_missing: Requests | None = None
 ) -> Mapping[str, Quantity]:
-    """As `pod_requests`, but may return the spec's own mapping."""
+    """Return what `pod_requests` restarting; the result may be a mapping of the spec."""
     spec = pod.spec
     resize = pod.resize if use_status else None
     level = pod_level and _has_pod_level_requests(spec)
@@ -151,31 +151,31 @@ def _over_containers(
     spec: PodSpec, resize: Resize | None, non_missing: Requests | None
 ) -> dict[str, Quantity]:
     """
-    The larger of what runs together in the end and what each init container needs in its turn.
+    Return the larger of the sum over app containers and sidecars, and the largest need during initialization.
 
-    A sidecar runs beside everything that starts after it, so it counts in the sum and in every later turn.
+    A sidecar keeps running, so it also counts beside every init container that starts after it.
     """
-    together: dict[str, Quantity] = {}
+    running: dict[str, Quantity] = {}
     for container in spec.containers:
-        _add(together, _filled(_held(container, resize), non_missing))
+        _add(running, _filled(_held(container, resize), non_missing))
     sidecars: dict[str, Quantity] = {}
-    turns: dict[str, Quantity] = {}
+    starting: dict[str, Quantity] = {}
     for container in spec.init_containers:
         if container.restart_always:
             asked = _filled(_held(container, resize), non_missing)
-            _add(together, asked)
+            _add(running, asked)
             _add(sidecars, asked)
-            _raise(turns, sidecars)
+            _raise(starting, sidecars)
         else:
-            turn = dict(_filled(container.requests, non_missing))
-            _add(turn, sidecars)
-            _raise(turns, turn)
-    _raise(together, turns)
-    return together
+            needed = dict(_filled(container.requests, non_missing))
+            _add(needed, sidecars)
+            _raise(starting, needed)
+    _raise(running, starting)
+    return running
 
 
 def _held(container: Container, resize: Resize | None) -> Requests:
-    """The larger of what the container asks for and what it holds; an infeasible ask does not count."""
+    """Return the larger of what the container requests and holds; an infeasible request does not count."""
     reported = resize.containers.get(container.name) if resize else None
     if resize is None or reported is None:
         return container.requests
@@ -194,7 +194,7 @@ def _pod_level(spec: PodSpec, resize: Resize | None) -> Requests:
     _raise(held, resize.pod_allocated)
     if not resize.infeasible:
         _raise(held, asked)
-    return {name: held.get(name, ZERO) for name in asked}  # what only the status names is not applied
+    return {name: held.get(name, ZERO) for name in asked}  # resources that only the status names do not count
 
 
 def _has_pod_level_requests(spec: PodSpec) -> bool:
@@ -216,7 +216,7 @@ def _add(total: dict[str, Quantity], more: Requests) -> None:
 
 
 def _raise(floor: dict[str, Quantity], other: Requests) -> None:
-    """Every resource of `floor` is at least that of `other` afterwards."""
+    """Raise every resource in `floor` to at least its amount in `other`."""
     for name, amount in other.items():
         known = floor.get(name)
         if known is None or known < amount:

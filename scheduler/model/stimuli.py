@@ -1,4 +1,4 @@
-"""Everything that can change the scheduler's mind: what watches saw, how binds ended, that time has passed."""
+"""Stimuli of the core: objects seen by watches, answers to binds, and the time."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from scheduler.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """The API server has this pod, in this version."""
+    """A watch or list showed this pod."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class PodGone:
-    """The pod of this UID was deleted, or ran to its end."""
+    """The pod was deleted."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """The API server has this node, in this version."""
+    """A watch or list showed this node."""
 
     node: Node
 
@@ -38,7 +38,7 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSeen:
-    """The API server has this namespace with these labels."""
+    """A watch or list showed this namespace."""
 
     namespace: Namespace
 
@@ -52,14 +52,14 @@ class NamespaceGone:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSeen:
-    """A Service, ReplicationController, ReplicaSet or StatefulSet has this selector."""
+    """A watch or list showed this Service, ReplicationController, ReplicaSet or StatefulSet."""
 
     workload: Workload
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadGone:
-    """Such an object was deleted."""
+    """A Service, ReplicationController, ReplicaSet or StatefulSet was deleted."""
 
     kind: str
     namespace: str
@@ -68,14 +68,14 @@ class WorkloadGone:
 
 @dataclass(frozen=True, slots=True)
 class BindDone:
-    """The API server has accepted the binding."""
+    """The API server accepted the bind."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class BindFailed:
-    """The pod is not bound by us and will not be by this attempt; `message` says why."""
+    """The bind failed and will not take effect; `message` says why."""
 
     uid: str
     message: str
@@ -83,17 +83,17 @@ class BindFailed:
 
 @dataclass(frozen=True, slots=True)
 class CycleDue:
-    """There is room for one more decision."""
+    """One scheduling cycle may run."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Back-offs may be over, unschedulable pods may have waited long enough."""
+    """Backoffs, timeouts of unschedulable pods and kubelet refusals may be over."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepDue:
-    """Time to drop what no pod has used for a while."""
+    """Cached values that no pod has used for a while are to be dropped."""
 
 
 Stimulus = (

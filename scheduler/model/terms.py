@@ -1,8 +1,8 @@
 """
-What a pod asks of its neighbours and its node: terms, constraints, tolerations and node selectors, parsed once.
+Affinity terms, spread constraints, tolerations and node selectors, parsed once.
 
-A list that does not parse is kept as a `Problem`: for an incoming pod it is a refusal with upstream's text, for a
-running pod it counts as empty (interpodaffinity, kubernetes 1.36).
+A list that does not parse is a `Problem`: an incoming pod is refused with upstream's message, and on a running pod the
+list counts as empty (interpodaffinity, kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ZONE_KEY: Final = "topology.kubernetes.io/zone"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a part of an object did not parse, in one line, as upstream words it."""
+    """The reason why a part of an object did not parse: one line, worded as upstream words it."""
 
     cause: str
 
@@ -28,10 +28,15 @@ class AffinityTerm:
     """
     One (anti-)affinity term as declared by a pod.
 
-    `namespaces` is the explicit set, or the declaring pod's own namespace where neither a list nor a selector is
-    given; `namespace_selector` is NOTHING for nil. The term covers the union of both. `weight` is 0 for required terms.
-    Only an annotation sets `max_pods` (pods of a domain that required anti-affinity lets be, this one included) and
-    `enforced` (the rule has to hold while the pod runs).
+    The term covers the union of `namespaces` and `namespace_selector`.
+
+    Attributes:
+        namespaces: the listed namespaces; the declaring pod's own if neither a list nor a selector is given.
+        namespace_selector: NOTHING if absent.
+        weight: 0 for required terms.
+        max_pods: matching pods that a required anti-affinity term allows per domain, the declaring pod included; more
+            than 1 only by annotation.
+        enforced: whether the rule has to hold while the pod runs; only by annotation.
     """
 
     selector: Selector
@@ -43,7 +48,7 @@ class AffinityTerm:
     enforced: bool = False
 
 
-#: A parsed list of terms, or why it did not parse (the first bad term empties its whole list).
+#: A parsed list of terms, or why it did not parse: the first bad term makes the whole list a problem.
 TermList = tuple[AffinityTerm, ...] | Problem
 
 
@@ -57,7 +62,11 @@ class PodAffinity:
     preferred_anti: TermList = ()
 
     def problem(self) -> str | None:
-        """The first list that does not parse as upstream names it, or None. Source: framework/types.go, NewPodInfo."""
+        """
+        Return the problem of the first list that does not parse, with upstream's name of the list; None if all parse.
+
+        Source: pkg/scheduler/framework/types.go, NewPodInfo (kubernetes 1.36).
+        """
         for name, terms in (
             ("requiredAffinityTerms", self.required),
             ("requiredAntiAffinityTerms", self.required_anti),
@@ -70,13 +79,13 @@ class PodAffinity:
 
 
 def usable(terms: TermList) -> tuple[AffinityTerm, ...]:
-    """The terms of a list, none where it does not parse: how a running pod's broken list counts."""
+    """Return the terms of a list; none if it does not parse, as upstream treats lists of running pods."""
     return () if isinstance(terms, Problem) else terms
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """One topology spread constraint; match_label_keys are merged into `selector` per pod, by the plugin."""
+    """One topology spread constraint; the plugin merges `match_label_keys` into `selector` for each pod."""
 
     max_skew: int
     topology_key: str
@@ -90,7 +99,7 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint; effects are kept as the text that the node has."""
+    """A taint of a node."""
 
     key: str
     value: str
@@ -99,7 +108,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration; empty fields are empty texts."""
+    """A toleration of a pod; absent fields are empty strings."""
 
     key: str = ""
     operator: str = ""
@@ -108,7 +117,7 @@ class Toleration:
 
     def tolerates(self, taint: Taint) -> bool:
         """
-        Whether this toleration covers the taint.
+        Return whether this toleration covers the taint.
 
         Lt and Gt never match: their gate TaintTolerationComparisonOperators is off in 1.36.
         Source: staging/src/k8s.io/api/core/v1/toleration.go, ToleratesTaint (kubernetes 1.36).
@@ -128,7 +137,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class NodeRequirement:
-    """One expression of a node selector term that parsed: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    """One expression of a node selector term; `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str
     operator: str
@@ -138,9 +147,9 @@ class NodeRequirement:
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
     """
-    The AND of label expressions and name requirements; terms of a selector are ORed.
+    One node selector term: a node has to satisfy all label expressions and all name requirements.
 
-    An empty term matches nothing; a term with a `problem` never matches, and other terms still count.
+    An empty term and a term with a `problem` match no node; other terms of the selector still count.
     """
 
     expressions: tuple[NodeRequirement, ...]
@@ -149,34 +158,37 @@ class NodeTerm:
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither list is there: such a term matches no node."""
+        """Return whether both lists are empty; such a term matches no node."""
         return not self.expressions and not self.names and self.problem is None
 
 
 @dataclass(frozen=True, slots=True)
 class PreferredNodeTerm:
-    """A node term that is worth `weight` on every node it matches."""
+    """A node term that adds `weight` to the score of every node it matches."""
 
     weight: int
     term: NodeTerm
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRule:
+class RequiredNodeAffinity:
     """
-    What a pod requires of a node: every pair of `pairs` AND (where `terms` is not None) one of `terms`.
+    The nodeSelector and the required node affinity of a pod; a node has to satisfy both.
 
-    `pairs` is None where the pod has no nodeSelector, which PreFilter tells apart from an empty one. Hashable: equal
-    rules share one cached mask.
+    Attributes:
+        node_selector: label pairs; None if the pod has no nodeSelector, which PreFilter tells from an empty one.
+        terms: a node has to satisfy one of them; None if the pod has no required node affinity.
+
+    Source: component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, RequiredNodeAffinity (kubernetes 1.36).
     """
 
-    pairs: tuple[tuple[str, str], ...] | None
+    node_selector: tuple[tuple[str, str], ...] | None
     terms: tuple[NodeTerm, ...] | None
 
     @property
-    def is_trivial(self) -> bool:
-        """Whether every node passes."""
-        return not self.pairs and self.terms is None
+    def matches_all_nodes(self) -> bool:
+        """Return whether every node satisfies it."""
+        return not self.node_selector and self.terms is None
 
 
-ANY_NODE: Final = NodeRule(pairs=None, terms=None)
+ANY_NODE: Final = RequiredNodeAffinity(node_selector=None, terms=None)

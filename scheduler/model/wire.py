@@ -1,8 +1,8 @@
 """
-The shapes of API objects on the wire: only the fields that a scheduler reads, decoded by msgspec.
+API objects as they are in JSON: only the fields that a scheduler reads, decoded by msgspec.
 
-A field of the wrong type is a DecodeError that names its path. Parts that repeat across pods stay raw bytes, so that
-an already known spec is not decoded again.
+A field of the wrong type is a DecodeError that names its path. Parts that repeat across pods stay raw bytes, so a
+known spec is not decoded again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-#: A quantity as JSON has it: text, or a bare number; null counts as 0.
+#: A quantity in JSON: a string or a bare number; null counts as 0.
 QuantityText = str | int | float | None
 
 
+class MalformedObjectError(ValueError):
+    """An object that no API server would store. The watch reports it and continues; retrying is of no use."""
+
+
 class _Wire(Struct, frozen=True, gc=False, rename="camel"):
-    """Camel-cased, immutable, outside the garbage collector: no cycles can be decoded."""
+    """A struct with camelCase field names; not tracked by the garbage collector, since JSON has no cycles."""
 
 
 class OwnerReference(_Wire, frozen=True):
@@ -46,7 +50,7 @@ class Metadata(_Wire, frozen=True):
 
 
 class Named(_Wire, frozen=True):
-    """Anything of which only the name is read."""
+    """An object of which only the name is read."""
 
     name: str = ""
 
@@ -81,7 +85,7 @@ class ImageVolume(_Wire, frozen=True):
 
 
 class Volume(_Wire, frozen=True):
-    """volumes[]: the sources that decide where a pod can run."""
+    """volumes[]: the sources that restrict where a pod can run."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
@@ -90,22 +94,22 @@ class Volume(_Wire, frozen=True):
 
     @property
     def claim_name(self) -> str:
-        """Name of the claim, or ''."""
+        """Return the name of the claim, or ''."""
         return self.persistent_volume_claim.claim_name if self.persistent_volume_claim else ""
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether a claim is made for the pod."""
+        """Return whether a claim is created for the pod."""
         return self.ephemeral is not None
 
     @property
     def image_reference(self) -> str:
-        """The image that the volume shows, or ''."""
+        """Return the image that is mounted, or ''."""
         return (self.image.reference or "") if self.image else ""
 
     @property
     def is_read(self) -> bool:
-        """Whether any plugin reads this volume."""
+        """Return whether any plugin reads this volume."""
         return (
             self.persistent_volume_claim is not None or self.ephemeral is not None or self.image is not None
         )
@@ -369,40 +373,40 @@ _NAMED: Final = msgspec.json.Decoder(tuple[Named, ...] | None)
 
 
 def decode_affinity(raw: Raw) -> Affinity | None:
-    """The affinity, or None where the field is absent or null."""
+    """Return the affinity; None if the field is absent or null."""
     return _AFFINITY.decode(raw) if raw else None
 
 
 def decode_labels(raw: Raw) -> Mapping[str, str] | None:
-    """A map of texts, or None where the field is absent or null."""
+    """Return a map of strings; None if the field is absent or null."""
     return _LABELS.decode(raw) if raw else None
 
 
 def decode_spread(raw: Raw) -> tuple[SpreadConstraint, ...]:
-    """The spread constraints, none where the field is absent."""
+    """Return the spread constraints; none if the field is absent or null."""
     return (_SPREAD.decode(raw) or ()) if raw else ()
 
 
 def decode_tolerations(raw: Raw) -> tuple[Toleration, ...]:
-    """The tolerations, none where the field is absent."""
+    """Return the tolerations; none if the field is absent or null."""
     return (_TOLERATIONS.decode(raw) or ()) if raw else ()
 
 
 def decode_quantities(raw: Raw) -> Mapping[str, QuantityText] | None:
-    """A resource map, or None where the field is absent."""
+    """Return a map of quantities; None if the field is absent or null."""
     return _QUANTITIES.decode(raw) if raw else None
 
 
 def decode_resources(raw: Raw) -> Resources | None:
-    """A resources block, or None where the field is absent."""
+    """Return the resources of a container or pod; None if the field is absent or null."""
     return _RESOURCES.decode(raw) if raw else None
 
 
 def decode_ports(raw: Raw) -> tuple[ContainerPort, ...]:
-    """The container ports, none where the field is absent."""
+    """Return the container ports; none if the field is absent or null."""
     return (_PORTS.decode(raw) or ()) if raw else ()
 
 
 def decode_named(raw: Raw) -> tuple[Named, ...]:
-    """A list of which only names are read, empty where the field is absent."""
+    """Return a list of named objects; empty if the field is absent or null."""
     return (_NAMED.decode(raw) or ()) if raw else ()

@@ -30,10 +30,10 @@ from scheduler.framework.normalizing import default_normalized
 from scheduler.framework.plugin_args import NodeAffinityArgs
 from scheduler.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.model import wire
-from scheduler.model.affinity import parse_int64, parse_node_rule, parse_preferred_nodes
+from scheduler.model.affinity import parse_int64, parse_preferred_nodes, parse_required_node_affinity
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
-from scheduler.model.terms import ANY_NODE, NodeRequirement, NodeRule, NodeTerm, PreferredNodeTerm
+from scheduler.model.terms import ANY_NODE, NodeRequirement, NodeTerm, PreferredNodeTerm, RequiredNodeAffinity
 from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.snapshot import Snapshot
 
@@ -54,9 +54,9 @@ class NodeAffinity:
     def __init__(self, args: NodeAffinityArgs) -> None:
         added = wire.Affinity(node_affinity=msgspec.convert(args.added_affinity or {}, wire.NodeAffinity))
         #: Terms None where nothing is added.
-        self._added = parse_node_rule(None, added)
+        self._added = parse_required_node_affinity(None, added)
         self._added_preferred = parse_preferred_nodes(added.node_affinity) or ()
-        self._named = MemoBySpec(lambda pod: named_nodes(pod.spec.node_rule))
+        self._named = MemoBySpec(lambda pod: named_nodes(pod.spec.required_node_affinity))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Nodes that come or change labels; an annotation that makes the pod ask otherwise."""
@@ -69,8 +69,8 @@ class NodeAffinity:
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
         """Nothing to do where neither side has a required term or a nodeSelector; narrowed where names are listed."""
-        rule = context.pod.spec.node_rule
-        if rule.pairs is None and rule.terms is None and self._added.terms is None:
+        rule = context.pod.spec.required_node_affinity
+        if rule.node_selector is None and rule.terms is None and self._added.terms is None:
             return SKIP
         named = self._named.of(context.pod)
         if named is not None and not named:
@@ -99,22 +99,22 @@ class NodeAffinity:
         Upstream asks of the old node the pod's own rule only, so that an update which makes the added affinity match
         wakes nobody there.
         """
-        rule = pod.spec.node_rule
+        rule = pod.spec.required_node_affinity
         if new is None or not self._lets_in(new, rule):
             return Hint.SKIP
         return Hint.QUEUE if old is None or not self._lets_in(old, rule) else Hint.SKIP
 
-    def _lets_in(self, node: Node, rule: NodeRule) -> bool:
+    def _lets_in(self, node: Node, rule: RequiredNodeAffinity) -> bool:
         return rule_matches(self._added, node) and rule_matches(rule, node)
 
 
 def _hint_after_pod_update(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
     if old is None or new is None or new.uid != pod.uid:
         return Hint.SKIP
-    return Hint.QUEUE if old.spec.node_rule != new.spec.node_rule else Hint.SKIP
+    return Hint.QUEUE if old.spec.required_node_affinity != new.spec.required_node_affinity else Hint.SKIP
 
 
-def named_nodes(rule: NodeRule) -> frozenset[str] | None:
+def named_nodes(rule: RequiredNodeAffinity) -> frozenset[str] | None:
     """
     The only names that can match, where every required term lists names; None where some term does not.
 
@@ -154,9 +154,9 @@ class _PreferenceScorer:
         return default_normalized(raw, self._feasible, reverse=False)
 
 
-def rule_matches(rule: NodeRule, node: Node) -> bool:
+def rule_matches(rule: RequiredNodeAffinity, node: Node) -> bool:
     """Whether one node satisfies the rule: the answer of the masks, for a node that is (or was) not in the table."""
-    if any(node.labels.get(key) != value for key, value in rule.pairs or ()):
+    if any(node.labels.get(key) != value for key, value in rule.node_selector or ()):
         return False
     return rule.terms is None or any(_term_matches(term, node) for term in rule.terms)
 

@@ -65,7 +65,7 @@ def required_features(pod: Pod) -> frozenset[str]:
     required = set()
     if any(container.restarts_all for container in (*spec.containers, *spec.init_containers)):
         required.add(RESTART_ALL_CONTAINERS)
-    if spec.host_network and spec.host_users_denied:
+    if spec.host_network and spec.uses_user_namespace:
         required.add(USER_NAMESPACES_ON_HOST_NETWORK)
     return frozenset(required)
 

@@ -37,8 +37,10 @@ class Unsupported:
 def refusal(pod: Pod) -> Status | None:
     """Everything unsupported that the pod's spec names, in one sentence; None where there is nothing."""
     spec = pod.spec
-    if spec.excess is not None:
-        return unresolvable(f"pod has {spec.excess}, which is more than affinity-scheduler decides on")
+    if spec.exceeded_limits is not None:
+        return unresolvable(
+            f"pod has {spec.exceeded_limits}, which is more than affinity-scheduler decides on"
+        )
     needs = [
         *(f'persistentVolumeClaim "{name}"' for name in spec.claims),
         *(f'ephemeral volume "{name}"' for name in spec.ephemeral_volumes),

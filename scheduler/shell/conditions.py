@@ -80,7 +80,7 @@ class ConditionWriter:
 
     async def _send(self, order: PatchCondition) -> None:
         pod = order.pod
-        known = pod.scheduled
+        known = pod.scheduled_condition
         is_transition = known is None or known.status != "False"
         condition = PodCondition(
             type="PodScheduled",

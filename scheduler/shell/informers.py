@@ -17,7 +17,8 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.reflecting import Reflector
 from scheduler.kube.requests import LIVE_PODS, Resource
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import PodDecoder, term_problem
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import term_problem
 from scheduler.model.stimuli import (
     NamespaceGone,
     NamespaceSeen,

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.model.affinity import parse_int64
-from scheduler.model.terms import NodeRequirement, NodeRule, NodeTerm, Taint, Toleration
+from scheduler.model.terms import NodeRequirement, NodeTerm, RequiredNodeAffinity, Taint, Toleration
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.derived import DerivedValues
@@ -30,12 +30,12 @@ class NodeMasks:
         self._nodes = nodes
         self._derived = derived
 
-    def matching(self, rule: NodeRule) -> Mask:
+    def matching(self, rule: RequiredNodeAffinity) -> Mask:
         """Return the rows whose node has every pair and matches a term. O(n_rows) per requirement until kept."""
 
         def compute() -> Mask:
             mask = self._nodes.alive.copy()
-            for key, value in rule.pairs or ():
+            for key, value in rule.node_selector or ():
                 mask &= self._has_value(key, (value,))
             if rule.terms is not None:
                 any_term = np.zeros(self._nodes.n_rows, dtype=np.bool_)
@@ -82,7 +82,10 @@ class NodeMasks:
         return self._derived.get(("intolerable", tolerations, effects), compute)
 
     def eligible(
-        self, keys: tuple[str, ...], rule: NodeRule | None, tolerations: tuple[Toleration, ...] | None
+        self,
+        keys: tuple[str, ...],
+        rule: RequiredNodeAffinity | None,
+        tolerations: tuple[Toleration, ...] | None,
     ) -> Mask:
         """Return the live nodes that have every label of `keys` and that the rule and the tolerations let in."""
 

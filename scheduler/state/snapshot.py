@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scheduler.model.labels import Selector
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.terms import NodeRule, NodeTerm, Toleration
+from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
 from scheduler.state.arrays import Amounts, Counts, Mask, Scores, Where
 from scheduler.state.change_log import Change
 from scheduler.state.cluster import ClusterState
@@ -70,7 +70,7 @@ class Snapshot:
         """Return a node label as a column."""
         return self._state.nodes.column(key)
 
-    def matching(self, rule: NodeRule) -> Mask:
+    def matching(self, rule: RequiredNodeAffinity) -> Mask:
         """Return the rows whose node satisfies nodeSelector and required node affinity."""
         return self._state.masks.matching(rule)
 
@@ -89,7 +89,7 @@ class Snapshot:
     def eligible(
         self,
         keys: tuple[str, ...],
-        rule: NodeRule | None = None,
+        rule: RequiredNodeAffinity | None = None,
         tolerations: tuple[Toleration, ...] | None = None,
     ) -> Mask:
         """Return the live nodes with every label of `keys` that the rule and the tolerations let in."""

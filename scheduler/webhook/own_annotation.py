@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.model.annotations import AFFINITY, GRACE, MODE, parse_extra, parse_grace
-from scheduler.model.merging import merged_affinity
+from scheduler.model.annotations import AFFINITY, GRACE, MODE, parse_affinity_annotation, parse_grace_period
+from scheduler.model.match_label_keys import merged_affinity
 from scheduler.model.terms import Problem
 from scheduler.webhook.field_errors import FieldError, Json, annotation_error
 from scheduler.webhook.reviews import ReviewedPod
@@ -62,13 +62,13 @@ def completed(pod: ReviewedPod, earlier: Labels | None) -> Completed | None:
 
 def own_error(pod: ReviewedPod) -> FieldError | None:
     """Why the scheduler could not read the pod's annotation; None where it can, or there is none."""
-    found = parse_extra(pod.namespace, pod.labels, pod.annotations)
+    found = parse_affinity_annotation(pod.namespace, pod.labels, pod.annotations)
     return _located(pod, found) if isinstance(found, Problem) else None
 
 
 def grace_error(pod: ReviewedPod) -> FieldError | None:
     """Why the enforcer could not read the pod's grace period; None where it can, or there is none."""
-    found = parse_grace(pod.annotations)
+    found = parse_grace_period(pod.annotations)
     return _located(pod, found) if isinstance(found, Problem) else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.model.merging import merged_affinity, merged_spread
+from scheduler.model.match_label_keys import merged_affinity, merged_spread
 from scheduler.webhook.field_errors import FieldError, Json
 from scheduler.webhook.reviews import ReviewedPod
 from scheduler.webhook.shapes import Constraint, Shape, Term, WeightedTerm, listed, mapped

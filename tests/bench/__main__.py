@@ -1,8 +1,8 @@
 """
-`python -m tests.bench`: what scheduling costs, shape by shape, in the core, from bytes, and over HTTP.
+`python -m tests.bench`: the cost of scheduling by shape, in the core, from bytes, and over HTTP.
 
-Prints one table; writes JSON and a picture under build/bench/. With `--check` compares ratios with the committed ones.
-Exit code: 0, 1 where a run fails or a ratio has grown by more than 25 %, 2 on bad input.
+Prints one table; writes JSON and a chart to build/bench/. `--check` compares ratios with the committed ones.
+Exit code: 0; 1 if a run fails or a ratio has grown by more than 25 %; 2 on bad input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BUILD: Final = Path("build/bench")
 
 
 class _OneLineParser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage."""
+    """An argument parser that reports errors in one line, without the usage."""
 
     def error(self, message: str) -> None:  # type: ignore[override]  # ends the process, as the original does
         self.exit(2, f"{message}\n")
@@ -58,7 +58,7 @@ def _publish(measured: Results, path: Path) -> None:
 
 
 def _checked(measured: Results, asked: Asked) -> int:
-    """The exit code of a comparison; what looks dearer is measured a second time, and the lower ratio counts."""
+    """Return the exit code of the comparison; rows that look slower are measured again, and the lower ratio counts."""
     committed, found = ratios.read(), ratios.ratios_of(measured)
     if ratios.regressions(found, committed):
         _say("a ratio has grown: measured once more")
@@ -69,7 +69,7 @@ def _checked(measured: Results, asked: Asked) -> int:
 
 
 def _asked(args: argparse.Namespace) -> Asked:
-    """Raises SettingsError for what a person can mend."""
+    """Parse the command line; raise SettingsError for bad input."""
     for flag, number in (("--nodes", args.nodes), ("--pods", args.pods), ("--rounds", args.rounds)):
         if number is not None and number < 1:
             raise SettingsError(flag, "", str(number), "a number from 1 up")

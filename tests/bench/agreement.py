@@ -1,8 +1,8 @@
 """
-Whether the decisions that are timed are right ones: each shape, at a small size, against the plain reference.
+The timed decisions are right: each shape at a small size against the plain reference.
 
-A run that ends with no rule broken proves little: pods that are dealt out to the emptiest nodes hardly ever meet. Here
-the reasons and scores of every node are compared, decision by decision, so that a rule left out is found.
+A run without a broken rule proves little, since pods that go to the emptiest nodes rarely meet. Here the reasons and
+scores of every node are compared for each decision, so that a missing rule is found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _N_IDLE: Final = 2
 
 
 def disagreements(shape: Shape) -> list[str]:
-    """Where decisions about its measured pods differ from the reference's, one line each."""
+    """Return the differences between the scene's decisions and the reference's, one line each."""
     n_pods = min(_N_DECISIONS, room_for(shape, _N_NODES))
     scene = build_scene(shape, Size(_N_NODES, n_pods, n_idle_max=_N_IDLE))
     subjects = (ReferenceSubject(None), ProductSubject(None))

@@ -1,4 +1,4 @@
-"""A scene's objects on an API server: created, read back, deleted; many requests at a time."""
+"""Create, read and delete a scene's objects on an API server, with many concurrent requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Event(msgspec.Struct):
 
 
 class Timing(msgspec.Struct):
-    """Bindings as the watch showed them: seconds of a monotonic clock, and CPU seconds used before the first."""
+    """Seconds at which the watch showed bindings, by a monotonic clock, and CPU seconds used before the first."""
 
     bound_s: list[float] = []
     cpu_before_s: float = 0.0
@@ -55,14 +55,14 @@ class Timing(msgspec.Struct):
 
 
 class Objects:
-    """Requests to one server."""
+    """A client of one server."""
 
     def __init__(self, server: Server, session: aiohttp.ClientSession) -> None:
         self._server = server
         self._session = session
 
     async def create_cluster(self, scene: Scene) -> None:
-        """Everything but the pods that a scheduler is to see: namespaces, nodes, services, running pods."""
+        """Create namespaces, nodes, services and running pods: everything but the pods to be scheduled."""
         for namespace in scene.namespaces:
             await self._ask("POST", "/api/v1/namespaces", as_new(namespace), accepted={201, 409})
         await self._ask("POST", "/api/v1/namespaces", as_new(_named("default")), accepted={201, 409})
@@ -74,7 +74,7 @@ class Objects:
         await self.create_pods(scene.running, scheduler="nobody")
 
     async def create_pods(self, pods: Iterable[Planned], *, scheduler: str, suffix: str = "") -> None:
-        """The pods exist, for this scheduler."""
+        """Create the pods for this scheduler."""
 
         async def create(pod: Planned) -> None:
             name = pod.name + suffix
@@ -84,7 +84,7 @@ class Objects:
         await self._each(pods, create)
 
     async def delete_pods(self, pods: Iterable[Planned]) -> None:
-        """The pods are gone, without grace."""
+        """Delete the pods without grace."""
 
         async def delete(pod: Planned) -> None:
             path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
@@ -93,24 +93,24 @@ class Objects:
         await self._each(pods, delete)
 
     async def create_node(self, node: Json) -> None:
-        """The node is there and has its status."""
+        """Create the node with its status."""
         await self._create_node(node)
 
     async def delete(self, path: str) -> None:
-        """The object is gone, or never was."""
+        """Delete the object if it exists."""
         await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 202, 404})
 
     async def post(self, path: str, body: Json | list[Json]) -> None:
-        """The server has taken the body."""
+        """Post the body."""
         await self._ask("POST", path, body)
 
     async def get(self, url: str) -> bytes:
-        """What is at a URL of any server."""
+        """Return the body of any URL."""
         async with self._session.get(url) as answer:
             return await answer.read()
 
     async def is_ok(self, url: str) -> bool:
-        """Whether the URL answers with 200; not where nobody listens yet."""
+        """Return whether the URL answers with 200; False if no server listens yet."""
         try:
             async with self._session.get(url) as answer:
                 return answer.status == 200
@@ -118,24 +118,24 @@ class Objects:
             return False
 
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
-        """Node name, or nothing, by namespace and name of every pod."""
+        """Return the node name of every pod, empty if unbound, by namespace and name."""
         return {
             (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["spec"].get("nodeName", "")
             async for pod in self._listed("/api/v1/pods?")
         }
 
     async def n_told(self) -> int:
-        """Events of bindings on the server; reads them all."""
+        """Return the number of Scheduled events on the server; reads all events."""
         path = "/apis/events.k8s.io/v1/events?fieldSelector=reason%3DScheduled&"
         return len([event["metadata"]["name"] async for event in self._listed(path)])
 
     async def n_events(self) -> int:
-        """Events on the server, counted without reading them."""
+        """Return the number of events on the server, without reading them."""
         page = json.loads(await self._ask("GET", "/apis/events.k8s.io/v1/events?limit=1"))
         return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
 
     async def version(self) -> str:
-        """The resourceVersion of now."""
+        """Return the current resourceVersion."""
         page = json.loads(await self._ask("GET", "/api/v1/pods?limit=1"))
         version: str = page["metadata"]["resourceVersion"]
         return version
@@ -144,9 +144,9 @@ class Objects:
         self, keys: frozenset[tuple[str, str]], since: str, pid: int, is_alive: Callable[[], bool]
     ) -> Timing:
         """
-        Watches until all of the pods are bound.
+        Watch until all of the pods are bound.
 
-        Raises RuntimeError where the scheduler ends, or binds nothing for 90 s.
+        Raises RuntimeError if the scheduler ends, or binds nothing for 90 s.
         """
         timing, left = Timing(), set(keys)
         path = f"/api/v1/pods?watch=true&resourceVersion={since}"
@@ -155,7 +155,7 @@ class Objects:
         try:
             async with (
                 self._session.get(f"{self._server.url}{path}") as answer,
-                # Put off line by line: a timer of its own for each would cost more than reading it.
+                # One timer that every line defers: a timer for each line would cost more than reading it.
                 asyncio.timeout(STALLED_S) as stalled,
             ):
                 while left and (line := await answer.content.readline()) and is_alive():
@@ -213,7 +213,7 @@ class Objects:
         headers: dict[str, str] | None = None,
         accepted: set[int] | None = None,
     ) -> bytes:
-        """Body of the answer. Raises RuntimeError for a status that is not accepted, 2xx unless said otherwise."""
+        """Return the body of the response; raise RuntimeError for a status that is not accepted (2xx by default)."""
         kind = {"Content-Type": "application/json"} if headers is None else headers
         data = None if body is None else msgspec.json.encode(body)
         async with self._session.request(
@@ -227,7 +227,7 @@ class Objects:
 
 @asynccontextmanager
 async def objects_of(server: Server) -> AsyncIterator[Objects]:
-    """Requests to the server, for as long as the block runs."""
+    """Open a client of the server for the duration of the block."""
     connector = aiohttp.TCPConnector(limit=_CONCURRENCY + 4, ssl=server.tls)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
     async with aiohttp.ClientSession(

@@ -1,7 +1,7 @@
 """
-Level 2: the core fed with the bytes of watches, as the daemon feeds it: lines, decoded objects, stimuli.
+Level 2: the core is fed with the bytes of watches, as in the daemon: lines, decoded objects, stimuli.
 
-Every kind of event is timed in CPU time from its bytes to the machine's return: decode, counts, requeue.
+Each kind of event is timed in CPU time, from its bytes to the machine's return: decode, counts, requeue.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _N_OTHERS: Final = 500
 
 class BytesResult(msgspec.Struct, frozen=True):
     """
-    One shape at one size. `us_by_event` is CPU µs per event; `event_us` the mean of all pod events in a pod's life.
+    One shape at one size. `us_by_event` is CPU µs per event, `event_us` the mean over all events of a pod's life.
 
-    `load_us` is the same for the initial list, and `load_s` all of it.
+    `load_us` is CPU µs per object of the initial list, `load_s` CPU seconds of all of it.
     """
 
     shape: str
@@ -48,7 +48,7 @@ class BytesResult(msgspec.Struct, frozen=True):
 
 
 class FedMachine:
-    """A machine behind watches that are fed by hand."""
+    """A machine behind watches that the test feeds."""
 
     def __init__(self, scene: Scene) -> None:
         self.loaded = LoadedMachine(scene)
@@ -63,7 +63,7 @@ class FedMachine:
             watching.handle(Due())
 
     def feed(self, kind: str, lines: list[bytes]) -> int:
-        """The machine has seen these lines of the kind's watch. CPU nanoseconds that it took."""
+        """Feed lines of the kind's watch to the machine; return CPU nanoseconds."""
         watching, watched, handle = self._watching[kind], self._watched[kind], self.loaded.handle
         started_ns = time.process_time_ns()
         for action in watching.handle(LinesArrived(lines)):
@@ -75,7 +75,7 @@ class FedMachine:
         return time.process_time_ns() - started_ns
 
     def feed_all(self, kind: str, lines: Iterable[bytes]) -> tuple[int, int]:
-        """As `feed`, in the client's batches: CPU nanoseconds and the number of lines."""
+        """Feed lines in the client's batches; return CPU nanoseconds and the number of lines."""
         total_ns = n_lines = 0
         for batch in in_batches(lines, LINES_AT_ONCE):
             total_ns += self.feed(kind, batch)
@@ -83,7 +83,7 @@ class FedMachine:
         return total_ns, n_lines
 
     def load(self) -> tuple[int, int]:
-        """The scene's objects come as initial events: CPU nanoseconds and the number of events."""
+        """Feed the scene's objects as initial events; return CPU nanoseconds and the number of events."""
         scene, served = self.loaded.scene, self.served
         parts: list[tuple[str, Iterable[bytes]]] = [
             ("Namespace", map(served.object, scene.namespaces)),
@@ -107,7 +107,7 @@ class FedMachine:
 
 
 def _stimulus(watched: Watched[Any], change: object) -> Any:
-    """What the informer makes of the change."""
+    """Return the stimulus that the informer makes of the change."""
     match change:
         case Upserted(object=seen):
             return watched.seen(seen)
@@ -121,9 +121,9 @@ def _stimulus(watched: Watched[Any], change: object) -> Any:
 
 def measure_bytes(scene: Scene) -> BytesResult:
     """
-    Times every event in the life of the scene's measured pods, and some of others.
+    Time every event in the life of the scene's measured pods, and some of other pods.
 
-    Raises RuntimeError where a pod stays unbound, a rule is broken, or counts differ from a recount.
+    Raises RuntimeError if a pod stays unbound, a rule is broken, or counts differ from a recount.
     """
     fed = FedMachine(scene)
     load_ns, n_loaded = fed.load()
@@ -150,7 +150,7 @@ def measure_bytes(scene: Scene) -> BytesResult:
 
 
 def _lives(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The measured pods come, are bound one by one, and run: CPU nanoseconds and number of each event."""
+    """Create, bind and run the measured pods one by one; yield CPU nanoseconds and number of each event."""
     scene, served = fed.loaded.scene, fed.served
     planned_by_name = {pod.name: pod for pod in scene.measured}
     yield "pod pending", fed.feed_all("Pod", [served.pod(pod, "pending") for pod in scene.measured])
@@ -174,7 +174,7 @@ def _lives(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _others(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Pods of other schedulers come and go, nodes report: CPU nanoseconds and number of each event."""
+    """Feed pods of other schedulers and node status updates; yield CPU nanoseconds and number of each event."""
     scene, served = fed.loaded.scene, fed.served
     spots = [node["metadata"]["name"] for node in scene.nodes]
     others = [
@@ -189,7 +189,7 @@ def _others(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _reported(node: Json, minute: int) -> Json:
-    """The node as its kubelet reports it."""
+    """Return the watch line of a status update of the node."""
     conditions = [
         {
             "type": kind,

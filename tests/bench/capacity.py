@@ -1,5 +1,5 @@
 """
-Memory and start-up: the core behind its watches in a process of its own, from the first byte to the first decision.
+Memory and start-up of the core behind its watches in a separate process, from the first byte to the first decision.
 
 `python -m tests.bench.capacity NODES PODS templates|own-labels` prints one line of JSON.
 """
@@ -24,7 +24,7 @@ from tests.bench.scene import N_APPLICATIONS, Planned, Scene, Size
 from tests.bench.shapes import Shape
 from tests.support import build
 
-#: Of 2,000 controllers, or of as many with a label of its own on every pod.
+#: Pods of 2,000 controllers, or the same with a label of its own on every pod.
 Kind = Literal["templates", "own-labels"]
 
 _ZONES: Final = ("zone-a", "zone-b", "zone-c")
@@ -50,7 +50,7 @@ class CapacityResult(msgspec.Struct, frozen=True):
 
 
 def measure_capacity(n_nodes: int, n_running: int, kind: Kind) -> CapacityResult:
-    """As `capacity_here`, in a fresh process. Raises RuntimeError where that fails."""
+    """Run `capacity_here` in a fresh process; raise RuntimeError if it fails."""
     command = [sys.executable, "-m", "tests.bench.capacity", str(n_nodes), str(n_running), kind]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -59,7 +59,7 @@ def measure_capacity(n_nodes: int, n_running: int, kind: Kind) -> CapacityResult
 
 
 def capacity_here(n_nodes: int, n_running: int, kind: Kind) -> CapacityResult:
-    """Loads this process with nodes and pods, then decides about pods of a controller that has others running."""
+    """Load this process with nodes and pods, then decide about further pods of a controller."""
     scene = _scene(n_nodes, kind)
     fed = FedMachine(scene)
     spent_ns = fed.feed_all("Namespace", map(fed.served.object, scene.namespaces))[0]
@@ -106,7 +106,7 @@ def _scene(n_nodes: int, kind: Kind) -> Scene:
 
 
 def _running(scene: Scene, n_running: int, kind: Kind) -> Iterator[Planned]:
-    """Pods dealt out to controllers and nodes in turn; made one by one, so that the plan takes no memory."""
+    """Yield pods, assigned to controllers and nodes in turn, one by one so that they take no memory."""
     own_labels = kind == "own-labels"
     applications = [
         scene.shape.measured,
@@ -114,7 +114,7 @@ def _running(scene: Scene, n_running: int, kind: Kind) -> Iterator[Planned]:
     ]
     names = [node["metadata"]["name"] for node in scene.nodes]
     for index in range(n_running):
-        # Strides without a common factor: no controller has two pods on one node before it has one on each.
+        # Coprime strides: no controller has two pods on one node before it has one on each.
         node = names[(index + index // N_APPLICATIONS * 61) % len(names)]
         yield Planned(applications[index % N_APPLICATIONS], "apps", f"p-{index}", node)
 

@@ -1,7 +1,7 @@
 """
-Whether a finished run kept every rule: an own reading of the templates, which shares nothing with the product.
+Checks that a finished run broke no rule, by an own reading of the templates that shares no code with the product.
 
-Looks at the final state, so it holds whatever the order of the bindings was.
+It checks the final state, so the order of the bindings does not matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Group:
-    """Equal pods of one namespace, counted per node."""
+    """The number of equal pods of one namespace per node."""
 
     template: Template
     namespace: str
@@ -36,7 +36,7 @@ class _Group:
 
 
 def broken_rules(scene: Scene, node_by_pod: Mapping[Key, str]) -> list[str]:
-    """One line for each broken rule; empty where every measured pod is bound and nothing is broken."""
+    """Return one line for each unbound measured pod and each broken rule."""
     unbound = sum(not node_by_pod.get(key) for key in scene.measured_keys)
     found = [f"{unbound} of {len(scene.measured)} measured pods are not bound"] if unbound else []
     placed = [
@@ -65,7 +65,7 @@ def _groups(scene: Scene, placed: Iterable[tuple[Planned, str]]) -> list[_Group]
 
 
 def _overfull(scene: Scene, placed: Iterable[tuple[Planned, str]]) -> Iterator[str]:
-    """Nodes that hold more than they have, or that do not exist."""
+    """Yield nodes that are over-committed or do not exist."""
     milli: Counter[str] = Counter()
     for pod, node in placed:
         if node:
@@ -100,7 +100,7 @@ class _Rules:
             yield f"{node}: {group.by_node[node]} pods that do not tolerate its taint"
 
     def _anti_affinity(self, group: _Group) -> Iterator[str]:
-        """No domain holds a declaring pod and another one that its term selects; only measured pods are asked."""
+        """Yield domains with a measured pod and another pod that its term selects."""
         for term in _terms(group.template, "podAntiAffinity"):
             domain_by_node = self._domains(term["topologyKey"])
             declaring = group.domains(domain_by_node)
@@ -112,7 +112,7 @@ class _Rules:
                         yield f"{domain}: anti-affinity of {group.template.name} broken by {n} {other.template.name}"
 
     def _affinity(self, group: _Group) -> Iterator[str]:
-        """Every pod has another one beside it that all its terms select, unless it is the only one at all."""
+        """Yield pods without another pod in their domain that all their terms select; a first pod may be alone."""
         terms = _terms(group.template, "podAffinity")
         for term in terms:
             domain_by_node = self._domains(term["topologyKey"])
@@ -146,7 +146,7 @@ class _Rules:
                 yield f"skew {skew} over {constraint['topologyKey']}, at most {constraint['maxSkew']} allowed"
 
     def _selects(self, terms: list[Json], group: _Group, other: _Group) -> bool:
-        """Whether every term, declared in the group's namespace, selects the other group's pods."""
+        """Return whether every term, declared in the group's namespace, selects the other group's pods."""
         return all(
             self._in_scope(term, group.namespace, other.namespace)
             and parse(term.get("labelSelector")).matches(other.template.labels)
@@ -171,7 +171,7 @@ class _Rules:
 
 
 def _terms(template: Template, side: str) -> list[Json]:
-    """Required terms of the side."""
+    """Return the required terms of podAffinity or podAntiAffinity."""
     sides: Json = (template.affinity or {}).get(side, {})
     terms: list[Json] = sides.get("requiredDuringSchedulingIgnoredDuringExecution", [])
     return terms

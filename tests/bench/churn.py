@@ -1,4 +1,4 @@
-"""What else happens in a cluster while pods are scheduled: nodes, large pods and services come and go."""
+"""Churn during a run: nodes, large pods and services are created and deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVERY: Final = 250
 
 
 class Churn:
-    """Recreates a node, a pod that is too large for any node and a service."""
+    """Recreates a node, a service and a pod that is too large for any node."""
 
     def __init__(self, loaded: LoadedMachine) -> None:
         self._loaded = loaded
@@ -24,7 +24,7 @@ class Churn:
         self._uid = ""
 
     def after(self, n_decisions: int) -> None:
-        """One round for every 250 decisions."""
+        """Run one round of churn for every 250 decisions."""
         while self._round * _EVERY < n_decisions:
             self._round += 1
             self._recreate()
@@ -39,7 +39,7 @@ class Churn:
         document = templates.large(priority=10).pod("default", name, scheduler=SCHEDULER)
         document["metadata"]["uid"] = self._uid
         handle(PodSeen(self._loaded.pods.decoded(document)))
-        # Without room for pods, so that every measured pod still ends on a node that stays.
+        # Without room for pods, so every measured pod is placed on a node that stays.
         node = build.node(name, allocatable={"cpu": "4", "memory": "32Gi", "pods": "0"})
         handle(NodeSeen(decode_node(json.dumps(node).encode())))
         service = build.service(name, {"app": "nobody"})

@@ -1,7 +1,7 @@
 """
-`python -m tests.bench.held FILE ARGUMENT...`: `affinity-scheduler ARGUMENT...`, every callback of its event loop timed.
+`python -m tests.bench.held FILE ARGUMENT...`: run `affinity-scheduler ARGUMENT...` and time each event loop callback.
 
-When it ends, FILE has a JSON list of `Hold`: all that held the loop for 1 ms of CPU or 5 ms of wall time or more.
+At its end FILE has a JSON list of `Hold`: callbacks that took 1 ms of CPU or 5 ms of wall time or more.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MAX_NOTED: Final = 200_000
 
 class Hold(msgspec.Struct, array_like=True):
     """
-    One callback: when it began, on the monotonic clock; wall time; the thread's CPU time, of which `gc_s` went to the
-    garbage collector; which task it was a step of.
+    One callback: its start by the monotonic clock, wall time, the thread's CPU time, the part of that in the garbage
+    collector (`gc_s`), and its task.
     """
 
     at_s: float
@@ -37,7 +37,7 @@ class Hold(msgspec.Struct, array_like=True):
 
 
 class _Collections:
-    """CPU seconds that the garbage collector has used."""
+    """Measures the CPU seconds that the garbage collector uses."""
 
     def __init__(self) -> None:
         self.total_s = 0.0
@@ -51,8 +51,8 @@ class _Collections:
 
 
 def _time_callbacks(noted: list[Hold]) -> None:
-    """From now on every callback is timed: 1 µs each. asyncio's own debug mode would slow all of them."""
-    handle_class: Any = events.Handle  # its internals have no types
+    """Time every callback from now on, at 1 µs each; asyncio's debug mode would slow all of them."""
+    handle_class: Any = events.Handle  # asyncio's internals have no types
     original = handle_class._run
     collections = _Collections()
     gc.callbacks.append(collections.note)
@@ -64,13 +64,13 @@ def _time_callbacks(noted: list[Hold]) -> None:
         if (cpu_s >= _NOTED_FROM_CPU_S or wall_s >= _NOTED_FROM_S) and len(noted) < _MAX_NOTED:
             noted.append(Hold(at_s, wall_s, cpu_s, collections.total_s - gc_s, _name_of(handle)))
 
-    handle_class._run = run  # the one place that all callbacks go through
+    handle_class._run = run  # every callback goes through here
 
 
 def _name_of(handle: Any) -> str:
     callback = handle._callback
     owner = getattr(callback, "__self__", None)
-    # Not its repr: aiohttp's responses cache their headers when they are first looked at, be there any or not.
+    # Not repr: aiohttp's responses cache their headers on first access, even if there are none yet.
     name = getattr(callback, "__qualname__", type(callback).__name__)
     return owner.get_name() if isinstance(owner, asyncio.Task) else str(name)
 

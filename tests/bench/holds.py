@@ -1,7 +1,7 @@
 """
-How long the daemon's event loop is held, phase by phase, while it does what could hold it: on the embedded cluster.
+The longest holds of the daemon's event loop by phase, on the embedded cluster.
 
-A hold is judged by its CPU time; wall time stands beside it, in which another process that takes the CPU shows too.
+A hold counts by its CPU time; its wall time also has the time of other processes on the CPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.support.ports import free_port
 _ATTEMPTS: Final = re.compile(r'^scheduler_schedule_attempts_total\{.*result="(\w+)"\} (\S+)$', re.MULTILINE)
 _N_SCRAPES: Final = 5
 _QUIET_S: Final = 1.0
-#: How long a waiting pod waits for an event here, instead of five minutes: longer than all the other phases take.
+#: The timeout of unschedulable pods here, instead of five minutes: longer than all other phases.
 _FLUSH_S: Final = 240
 #: Conditions of 20,000 waiting pods are written at a bounded rate.
 _TIMEOUT_S: Final = 1800.0
@@ -41,8 +41,8 @@ _UPKEEP_S: Final = 65.0
 
 class HoldResult(msgspec.Struct, frozen=True):
     """
-    The longest hold of one phase in ms of CPU, of which `gc_ms` was the garbage collector's; how many were above 10 ms,
-    and what held it longest. `longest_wall_ms` is the longest of the phase by the clock, which may be another one.
+    The longest hold of one phase in ms of CPU, the part of it in the garbage collector (`gc_ms`), its task, and the
+    number of holds above 10 ms. `longest_wall_ms` is the longest by wall time, which may be another hold.
     """
 
     phase: str
@@ -54,7 +54,7 @@ class HoldResult(msgspec.Struct, frozen=True):
 
 
 def measure_holds(scene: Scene) -> list[HoldResult]:
-    """Everything that concerns all pods or all waiting ones at once, phase by phase; see `_phases`."""
+    """Measure every phase that concerns all pods or all waiting pods at once; see `_phases`."""
     with started_with(scene) as server:
         return asyncio.run(_measured(scene, server))
 
@@ -113,7 +113,7 @@ async def _flushed(objects: Objects, url: str) -> bool:
 
 
 async def _until_tried(scene: Scene, objects: Objects, process: Process, url: str) -> None:
-    """Every measured pod has its node, every idle one was refused. Raises as `_until_quiet`."""
+    """Wait until every measured pod is bound and every idle pod was refused; raise as `_until_quiet`."""
     wanted = {"scheduled": len(scene.measured), "unschedulable": len(scene.idle)}
     async with asyncio.timeout(_TIMEOUT_S):
         while True:
@@ -127,9 +127,9 @@ async def _until_tried(scene: Scene, objects: Objects, process: Process, url: st
 
 async def _until_quiet(process: Process) -> None:
     """
-    The process has used no CPU to speak of for a second.
+    Wait until the process has used almost no CPU for a second.
 
-    Raises TimeoutError where it never does, and RuntimeError where it ends.
+    Raises TimeoutError if that takes too long, and RuntimeError if the process ends.
     """
     async with asyncio.timeout(_TIMEOUT_S):
         while True:

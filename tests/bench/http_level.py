@@ -1,8 +1,8 @@
 """
-Level 3: the whole path over HTTP. Scheduler and API server are processes of their own.
+Level 3: the whole path over HTTP, with scheduler and API server as separate processes.
 
-All measured pods exist before the scheduler is started. The clock runs from the first to the last binding that a watch
-shows. Where there are two schedulers, each gets the same pods on the same server, at rest; ours goes first.
+All measured pods exist before the scheduler starts. Time is measured from the first to the last binding that a watch
+shows. Two schedulers get the same pods on the same idle server, ours first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support import build
 
 _CHURN_PERIOD_S = 1.0
 
-#: A server that uses less than this share of a core has digested what was created.
+#: A server that uses less than this share of a core is idle.
 _RESTING_SHARE = 0.2
 _REST_SAMPLE_S = 0.5
 _REST_TIMEOUT_S = 60.0
@@ -45,9 +45,9 @@ class HttpResult(msgspec.Struct, frozen=True):
     """
     One shape, one scheduler, one server.
 
-    `start_s`: from its start to the first binding. `events_s`: from the last binding until the last pod's event is
-    there, to a tenth of a second. CPU of scheduler and server from the first binding until then, per pod. `n_untold`:
-    pods whose event never came.
+    `start_s`: from its start to the first binding. `events_s`: from the last binding to the event of the last pod, to a
+    tenth of a second. CPU of scheduler and server is per pod, from the first binding to that event. `n_untold`: pods
+    without an event.
     """
 
     shape: str
@@ -66,7 +66,7 @@ class HttpResult(msgspec.Struct, frozen=True):
 
 
 def measure_http(scene: Scene, server_name: ServerName, contenders: Sequence[Contender]) -> list[HttpResult]:
-    """Every contender's run, on one server. Raises RuntimeError where a pod stays unbound or a rule is broken."""
+    """Measure every contender on one server; raise RuntimeError if a pod stays unbound or a rule is broken."""
     try:
         with started(server_name) as server:
             return asyncio.run(_in_turn(scene, server, contenders))
@@ -75,7 +75,7 @@ def measure_http(scene: Scene, server_name: ServerName, contenders: Sequence[Con
 
 
 def median_run(runs: Sequence[HttpResult]) -> HttpResult:
-    """Of one shape's runs the one whose speed is the median, of two in the middle the slower."""
+    """Return the run with the median speed, the slower one of two."""
     return sorted(runs, key=lambda run: run.pods_per_s)[(len(runs) - 1) // 2]
 
 
@@ -94,7 +94,7 @@ async def _in_turn(scene: Scene, server: Server, contenders: Sequence[Contender]
 
 async def _run(scene: Scene, server: Server, objects: Objects, contender: Contender) -> HttpResult:
     await _rested(server)
-    # Nobody looks through what the scene is made of while its pods are timed: that takes a core for 0.1 s.
+    # Keep the scene out of the garbage collector while pods are timed: a collection takes 0.1 s of a core.
     gc.freeze()
     version, told = await objects.version(), await Told.before(objects)
     began_s = time.monotonic()
@@ -130,7 +130,7 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
 
 @dataclass(frozen=True)
 class Told:
-    """Waits for the events of bindings, whatever else the server is told. Events of any kind and of bindings before."""
+    """Waits for Scheduled events among others; holds the numbers of all and of Scheduled events before the run."""
 
     objects: Objects
     n_events: int
@@ -138,14 +138,14 @@ class Told:
 
     @classmethod
     async def before(cls, objects: Objects) -> Told:
-        """As things are now."""
+        """Return an instance with the current numbers."""
         return cls(objects, await objects.n_events(), await objects.n_told())
 
     async def of(self, n: int, measure: Callable[[], T]) -> tuple[T, int]:
         """
-        What was measured when the last of `n` more was there, and how many were not.
+        Wait for `n` more events; return what was measured at the last of them, and the number of missing events.
 
-        Schedulers drop events where binds are too many for them: where no more come for `_EVENTS_QUIET_S`, none will.
+        Schedulers drop events when they bind too fast: after `_EVENTS_QUIET_S` without a new one, none will follow.
         """
         n_before, least, measured = -1, self.n_events + n, measure()
         grew_s = time.monotonic()
@@ -155,7 +155,7 @@ class Told:
             if n_events > n_before:
                 n_before, measured, grew_s = n_events, measured_now, now_s
             is_over = now_s > min(ends_s, grew_s + _EVENTS_QUIET_S)
-            # Reading them costs the server something, so that it is done where all can be there, and not before.
+            # Reading events costs the server, so they are read only once all may be there.
             if n_events >= least or is_over:
                 missing = self.n_told + n - await self.objects.n_told()
                 if missing <= 0 or is_over:
@@ -166,9 +166,9 @@ class Told:
 
 async def _rested(server: Server) -> None:
     """
-    The server works off nothing any more, so that no contender pays for the making of the scene.
+    Wait until the server is idle, so that no contender pays for the creation of the scene.
 
-    Raises RuntimeError where it does not come to rest.
+    Raises RuntimeError if it does not become idle.
     """
     used_s = server.cpu_s()
     for _ in range(int(_REST_TIMEOUT_S / _REST_SAMPLE_S)):
@@ -181,7 +181,7 @@ async def _rested(server: Server) -> None:
 
 @asynccontextmanager
 async def _churning(scene: Scene, objects: Objects, contender: Contender) -> AsyncIterator[None]:
-    """While the block runs a node, a pod too large for any node, and a service are recreated every second."""
+    """Recreate a node, a service and a pod too large for any node every second while the block runs."""
     if not scene.shape.churns:
         yield
         return

@@ -1,4 +1,4 @@
-"""The pure core with a scene in it: what the daemon's memory holds when the measured pods come."""
+"""The core loaded with a scene, as in the daemon's memory when the measured pods arrive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles, queue_for
@@ -32,7 +33,7 @@ Profiles = Mapping[str, Profile]
 
 
 class NewPods:
-    """Decoded pods of planned ones. A template's spec is decoded once, as with the pods of a ReplicaSet."""
+    """Decodes planned pods. A template's spec is decoded once, as for the pods of a ReplicaSet."""
 
     def __init__(self) -> None:
         self._decoder = PodDecoder()
@@ -40,7 +41,7 @@ class NewPods:
         self._version = 0
 
     def made(self, planned: Planned) -> Pod:
-        """The pod as the API server has it, in a version of its own."""
+        """Return the pod as stored by the API server, with a resourceVersion of its own."""
         self._version += 1
         key = (planned.template, planned.namespace)
         first = self._first.get(key)
@@ -58,17 +59,17 @@ class NewPods:
         )
 
     def decoded(self, document: Json) -> Pod:
-        """The pod of a JSON document."""
+        """Return the pod of a JSON document."""
         return self._decoder.decode(json.dumps(document).encode())
 
     def on_node(self, pod: Pod, node_name: str) -> Pod:
-        """The pod as the watch shows it after its binding."""
+        """Return the pod as the watch shows it after its binding."""
         self._version += 1
         return replace(pod, node_name=node_name, resource_version=str(self._version))
 
 
 class LoadedMachine:
-    """A machine that has seen everything of a scene but the measured pods; `observer` is made for its profiles."""
+    """A machine that has seen a scene except the measured pods; `observer` is called with its profiles."""
 
     def __init__(self, scene: Scene, observer: Callable[[Profiles], Observer] | None = None) -> None:
         settings = default_settings()
@@ -86,11 +87,11 @@ class LoadedMachine:
         self.now_s = 1000.0
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
-        """What follows from the stimulus at the current second."""
+        """Handle the stimulus at the current second."""
         return self.machine.handle(stimulus, self.now_s)
 
     def load(self) -> None:
-        """The cluster is known, and pods that never fit have been tried."""
+        """Load the cluster, and try the pods that never fit."""
         for stimulus in self.objects():
             self.handle(stimulus)
         for pod in (*self.scene.running, *self.scene.idle):
@@ -99,7 +100,7 @@ class LoadedMachine:
         self.now_s += 60.0
 
     def objects(self) -> Iterable[Stimulus]:
-        """Namespaces, nodes and services."""
+        """Yield namespaces, nodes and services."""
         for namespace in self.scene.namespaces:
             yield NamespaceSeen(decode_namespace(json.dumps(namespace).encode()))
         for node in self.scene.nodes:
@@ -108,22 +109,22 @@ class LoadedMachine:
             yield WorkloadSeen(decode_workload("Service", json.dumps(service).encode()))
 
     def await_measured(self) -> None:
-        """The measured pods wait in the queue."""
+        """Add the measured pods to the queue."""
         for pod in self.scene.measured:
             self.handle(PodSeen(self.pods.made(pod)))
         self.settle()
 
     def settle(self) -> None:
-        """What exists is out of the collector's way, as in the daemon once it is synced."""
+        """Freeze existing objects for the garbage collector, as the daemon does once it is synced."""
         gc.collect()
         gc.freeze()
 
     def run_dry(self) -> None:
-        """No pod waits to be tried. Raises RuntimeError where one finds a node: idle pods must not."""
+        """Run cycles until no pod can be tried; raise RuntimeError if a pod finds a node, as idle pods must not."""
         while self.machine.has_work():
             if any(isinstance(order, Bind) for order in self.handle(CycleDue())):
                 raise RuntimeError(f"{self.scene.shape.name}: an idle pod found a node")
 
     def close(self) -> None:
-        """What was frozen can be collected again."""
+        """Unfreeze the objects."""
         gc.unfreeze()

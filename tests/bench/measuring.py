@@ -18,7 +18,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """What a sample of durations says, in µs."""
+    """Statistics of a sample of durations, in µs."""
 
     p50: float
     p99: float
@@ -29,7 +29,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 def percentile(ordered: Sequence[float], share: float) -> float:
     """
-    The smallest entry that at least `share` of the ascending entries do not exceed (nearest rank).
+    Return the smallest entry that at least `share` of the ascending entries do not exceed (nearest rank).
 
     Raises ValueError for an empty sequence or a share outside of (0, 1].
     """
@@ -39,7 +39,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def spread_us(durations_ns: Sequence[int]) -> Spread:
-    """The sample in µs. Raises ValueError for an empty one."""
+    """Return the statistics of a sample in µs; raise ValueError for an empty one."""
     ordered = sorted(duration / 1000 for duration in durations_ns)
     return Spread(
         p50=percentile(ordered, 0.5),
@@ -52,9 +52,9 @@ def spread_us(durations_ns: Sequence[int]) -> Spread:
 
 def yardstick_us() -> float:
     """
-    CPU µs that a fixed piece of work takes here, of the kinds that a decision is made of, half of it in arrays.
+    Return the CPU µs of a fixed piece of work that resembles a decision, half of it in arrays.
 
-    The median of many, so that what else the machine does hardly shows: a cost divided by it depends little on that.
+    It is the median of many, so other load hardly affects it, nor a cost that is divided by it.
     """
     amounts = np.arange(5000, dtype=np.int64)
     ids = amounts % 50
@@ -72,24 +72,24 @@ def yardstick_us() -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system seconds that the process has used; 10 ms steps."""
+    """Return the user and system seconds that the process has used, in steps of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that the process holds now."""
+    """Return the process's resident memory."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that the process ever held."""
+    """Return the process's peak resident memory."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def children_of(pid: int | None = None) -> frozenset[int]:
-    """Process ids whose parent is `pid`, ours unless said otherwise."""
+    """Return the ids of the child processes of `pid`, by default of this process."""
     parent = os.getpid() if pid is None else pid
     tasks = Path(f"/proc/{parent}/task").iterdir()
     return frozenset(int(child) for task in tasks for child in (task / "children").read_text().split())

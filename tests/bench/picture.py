@@ -1,4 +1,4 @@
-"""One picture of a run: cost against running pods, and pods per second by shape. Needs matplotlib."""
+"""A chart of a run: cost against running pods, and pods per second by shape. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Axes = Any
 
 
 def draw(results: Results, path: Path) -> None:
-    """The picture is at `path`. Raises ImportError where matplotlib is missing."""
-    # By name, so that the types are checked alike with and without the extra.
+    """Draw the chart to `path`; raise ImportError if matplotlib is missing."""
+    # Imported by name, so that type checks do not depend on the extra.
     import_module("matplotlib").use("Agg")
     pyplot = import_module("matplotlib.pyplot")
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(15, 7), constrained_layout=True)
@@ -26,7 +26,7 @@ def draw(results: Results, path: Path) -> None:
 
 
 def _cost(axes: Axes, results: Results) -> None:
-    """One line for each shape: median decision against running pods."""
+    """Draw a line for each shape: median decision against running pods."""
     rows = results.flatness or results.core
     for shape in dict.fromkeys(row.shape for row in rows):
         points = sorted((max(row.n_running, 1), row.decision.p50) for row in rows if row.shape == shape)
@@ -40,7 +40,7 @@ def _cost(axes: Axes, results: Results) -> None:
 
 
 def _throughput(axes: Axes, results: Results) -> None:
-    """One group of bars for each shape: pods per second of every scheduler and server, else of the core alone."""
+    """Draw bars for each shape: pods per second by scheduler and server, or of the core alone."""
     series: dict[str, dict[str, float]] = {}
     for row in results.http:
         series.setdefault(f"{row.scheduler} on {row.server}", {})[row.shape] = row.pods_per_s

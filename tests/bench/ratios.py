@@ -1,12 +1,12 @@
 """
-What is compared between versions: ratios of costs measured in one run, never times.
+Ratios of costs of one run, which are compared between versions instead of times.
 
 core    decision of a shape : decision of `basic` (p50)
 flat    decision with the largest crowd : with the smallest, of one shape (p50)
 bytes   a pod event of a shape : of `basic`
 http    scheduler's CPU per pod of a shape : of `basic`, on the embedded cluster
 
-Of `basic` itself the cost in yardsticks (`measuring.yardstick_us`), so that what makes everything dearer is seen too.
+The cost of `basic` is in yardsticks (`measuring.yardstick_us`), so that a slowdown of every shape is found too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from tests.bench.results import Results
 
 COMMITTED: Final = Path(__file__).with_name("ratios.json")
-#: A ratio may grow by so much before it counts as a regression.
+#: Growth of a ratio that does not count as a regression.
 TOLERANCE: Final = 0.25
 _BASIC: Final = "basic"
 
@@ -28,7 +28,7 @@ Ratios = Mapping[str, float]
 
 
 def ratios_of(results: Results) -> dict[str, float]:
-    """Every ratio that the run gives, by row: `level/shape`."""
+    """Return every ratio of the run by row: `level/shape`."""
     ours = [r for r in results.http if r.scheduler == "ours" and r.server == "devcluster"]
     us_by_shape = {
         "core": {r.shape: r.decision.p50 for r in results.core},
@@ -59,7 +59,7 @@ def _flatness(results: Results) -> dict[str, float]:
 
 
 def regressions(measured: Ratios, committed: Ratios) -> list[str]:
-    """One line for each row that is more than 25 % dearer than committed, or that has no committed ratio."""
+    """Return one line for each row that is more than 25 % slower than committed, or has no committed ratio."""
     lines = []
     for row, ratio in measured.items():
         known = committed.get(row)
@@ -71,16 +71,16 @@ def regressions(measured: Ratios, committed: Ratios) -> list[str]:
 
 
 def lower(first: Ratios, second: Ratios) -> dict[str, float]:
-    """Row by row the lower ratio of two runs: what disturbs a measurement makes it dearer."""
+    """Return the lower ratio of two runs for each row, since disturbances only make measurements slower."""
     return {row: min(ratio, second.get(row, ratio)) for row, ratio in first.items()}
 
 
 def read(path: Path = COMMITTED) -> dict[str, float]:
-    """The committed ratios; none where there is no file."""
+    """Return the committed ratios; none if there is no file."""
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float]) if path.exists() else {}
 
 
 def write(ratios: Ratios, path: Path = COMMITTED) -> None:
-    """The file holds what it held, and these in place of those of the same rows."""
+    """Write these ratios to the file, and keep its other rows."""
     merged = dict(sorted({**read(path), **ratios}.items()))
     path.write_bytes(msgspec.json.format(msgspec.json.encode(merged), indent=2) + b"\n")

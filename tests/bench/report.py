@@ -1,4 +1,4 @@
-"""One table of everything that a run measured."""
+"""The table of a run's results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _N_SHARES = 4
 
 
 def table(results: Results) -> str:
-    """The run as text: a block for each level."""
+    """Return the run as text, with a block for each level."""
     machine = results.machine
     head = [
         f"{machine.n_cpus} x {machine.cpu}, Python {machine.python}, numpy {machine.numpy}, load {machine.load:.2f}",
@@ -182,7 +182,7 @@ def _ratio(amount: float, base: float) -> str:
 
 
 def _block(title: str, header: str, rows: Iterable[Sequence[object]]) -> str:
-    """A titled block of aligned columns, empty without rows; text is left-aligned, numbers right-aligned."""
+    """Return a titled block of aligned columns, empty if there are no rows; numbers are right-aligned."""
     cells = [[str(cell) for cell in row] for row in rows]
     if not cells:
         return ""

@@ -1,4 +1,4 @@
-"""Everything that one run measured, as it is written to the JSON file."""
+"""The results of one run, as written to the JSON file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Where it ran. `load` is the one-minute load average when it began: more than its own work disturbs times."""
+    """The machine of a run; `load` is the one-minute load average at its start: other load disturbs times."""
 
     cpu: str
     n_cpus: int
@@ -32,7 +32,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct):
-    """One run. Empty lists were not asked for."""
+    """One run; lists of levels that were not requested are empty."""
 
     machine: Machine
     conformance: str = ""
@@ -47,7 +47,7 @@ class Results(msgspec.Struct):
 
 
 def this_machine() -> Machine:
-    """The machine and interpreter of this process."""
+    """Return the machine and interpreter of this process."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return Machine(
@@ -61,6 +61,6 @@ def this_machine() -> Machine:
 
 
 def write(results: Results, path: Path) -> None:
-    """The file holds the run as indented JSON."""
+    """Write the run to the file as indented JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")

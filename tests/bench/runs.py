@@ -1,4 +1,4 @@
-"""Which measurements a run is made of."""
+"""The measurements of a run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tests.conformance.__main__ import main as conformance
 Level = Literal["core", "bytes", "http", "all"]
 
 DATA: Final = Path(__file__).parents[1] / "data"
-#: Running pods when it is asked whether their number matters, on 5,000 nodes.
+#: Crowds by which the cost is compared, on 5,000 nodes.
 _CROWDS: Final = (1000, 150_000)
 _CROWDS_FULL: Final = (1000, 10_000, 50_000, 150_000)
-#: What stands for all shapes where a run is to take minutes.
+#: The shapes of a short run.
 _FLAT_SHAPES: Final = (
     "basic",
     "anti-affinity",
@@ -44,7 +44,7 @@ _HOLD_IDLE: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says. No shapes: those that the level has by default."""
+    """The arguments of the command line; without shapes, each level measures its default shapes."""
 
     level: Level = "all"
     shapes: tuple[Shape, ...] = ()
@@ -54,35 +54,35 @@ class Asked:
     scheduler_binary: Path | None = None
     #: Another checkout of this project to run beside this one.
     other_checkout: Path | None = None
-    #: How often each shape goes over HTTP, in turn: a machine's minutes differ by more than shapes do.
+    #: Rounds over HTTP, of all shapes in turn: a machine's minutes differ by more than shapes do.
     n_rounds: int = 3
 
     def runs(self, level: str) -> bool:
-        """Whether this level is part of the run."""
+        """Return whether this level is part of the run."""
         return self.level in (level, "all")
 
     def size(self, shape: Shape, n_crowd: int = 0) -> Size:
-        """The shape's size. Raises SettingsError where its pods cannot all find a node."""
+        """Return the shape's size; raise SettingsError if its pods cannot all be placed."""
         full = self.full and not n_crowd
         return sized(shape, n_nodes=self.n_nodes, n_pods=self.n_pods, n_crowd=n_crowd, full=full)
 
     def scene(self, shape: Shape, n_crowd: int = 0) -> Scene:
-        """The shape's objects."""
+        """Return the shape's objects."""
         return build_scene(shape, self.size(shape, n_crowd))
 
     def chosen(self, by_default: Sequence[str]) -> Sequence[Shape]:
-        """The shapes asked for; else all in a full run, and `by_default` in another."""
+        """Return the requested shapes; by default all in a full run and `by_default` in another."""
         return self.shapes or (SHAPES if self.full else [SHAPE_BY_NAME[name] for name in by_default])
 
 
 def check_sizes(asked: Asked) -> None:
-    """Raises SettingsError before anything is measured where a shape cannot have the size asked for."""
+    """Raise SettingsError before anything is measured if a shape cannot have the requested size."""
     for shape in asked.shapes or SHAPES:
         asked.size(shape)
 
 
 def run(asked: Asked, say: Callable[[str], None]) -> Results:
-    """Everything asked for. Raises RuntimeError where a decision differs from the recorded ones, or a run fails."""
+    """Measure all that was requested; raise RuntimeError if a decision differs from the recordings or a run fails."""
     results = Results(this_machine(), conformance=_conformance(say))
     say("the reference's decisions about each shape")
     for shape in asked.shapes or SHAPES:
@@ -115,7 +115,7 @@ def _run_core(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         say(f"core {shape.name}")
         results.core.append(measure_core(asked.scene(shape)))
     n_nodes = asked.n_nodes or 5000
-    # A crowd has to fit on the nodes: 30 of the 40 pods that each holds.
+    # A crowd has to fit on the nodes: 30 of the 40 pods that each node holds.
     crowds = [max(1, n * n_nodes // 5000) for n in (_CROWDS_FULL if asked.full else _CROWDS)]
     for shape in asked.chosen(_FLAT_SHAPES):
         for n_crowd in crowds:
@@ -144,7 +144,7 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
     if asked.scheduler_binary is not None:
         contenders.append(kube_scheduler(asked.scheduler_binary))
     for server in available():
-        # Of a kube-scheduler the embedded cluster serves too little; where it is given, so is a real server.
+        # The embedded cluster lacks APIs that kube-scheduler needs; its binary comes with a real server.
         against = [one for one in contenders if one.binary is None or server == "kube-apiserver"]
         rounds: dict[tuple[str, str], list[HttpResult]] = {}
         for number in range(1, asked.n_rounds + 1):

@@ -1,4 +1,4 @@
-"""A shape at a size: every object by name, before anybody schedules."""
+"""A shape at a size: every object by name, before anything is scheduled."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.build import Json
 
 #: Pods of 100m that a node of 4 CPUs holds.
 PODS_PER_NODE: Final = 40
-#: Idle pods where not upstream's counts are asked for.
+#: Idle pods, unless upstream's counts are requested.
 REDUCED_IDLE: Final = 2000
-#: Controllers that the other half of a crowd comes from.
+#: Controllers of the other half of a crowd.
 N_APPLICATIONS: Final = 2000
 
 _TAINT: Final = "foo=bar:NoSchedule"
@@ -26,7 +26,7 @@ _TAINT: Final = "foo=bar:NoSchedule"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One pod to be; `node` is empty where a scheduler is to find one."""
+    """A pod to create; `node` is empty if a scheduler is to place it."""
 
     template: Template
     namespace: str
@@ -37,10 +37,10 @@ class Planned:
 @dataclass(frozen=True, slots=True)
 class Size:
     """
-    How much of a shape.
+    The size of a scene.
 
-    Where there is a crowd, exactly so many pods run: the shape's own as far as they make no more than half of it, then
-    more as its own and pods of 2,000 other controllers in equal parts.
+    With a crowd, exactly so many pods run: those of the shape, at most half of the crowd, and the rest in equal parts
+    from the shape's template and from 2,000 other controllers.
     """
 
     n_nodes: int
@@ -51,7 +51,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Scene:
-    """A cluster. `running` pods have their nodes; `idle` and `measured` ones have none."""
+    """A cluster; `running` pods have nodes, `idle` and `measured` pods have none."""
 
     shape: Shape
     size: Size
@@ -64,12 +64,12 @@ class Scene:
 
     @cached_property
     def measured_keys(self) -> frozenset[tuple[str, str]]:
-        """Namespace and name of every measured pod."""
+        """Return namespace and name of every measured pod."""
         return frozenset((pod.namespace, pod.name) for pod in self.measured)
 
 
 def room_for(shape: Shape, n_nodes: int, n_crowd: int = 0) -> int:
-    """How many measured pods the shape can have at this size."""
+    """Return the largest number of measured pods of the shape at this size."""
     n_init = sum(_init_counts(shape, n_nodes, n_crowd)) * shape.n_namespaces
     n_free = n_nodes - int(n_nodes * shape.tainted_share)
     if shape.name in {"anti-affinity", "ns-anti-affinity"}:
@@ -81,9 +81,9 @@ def room_for(shape: Shape, n_nodes: int, n_crowd: int = 0) -> int:
 
 def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int = 0, full: bool) -> Size:
     """
-    The size that was asked for: upstream's where `full`, else 5,000 nodes and 1,000 measured pods.
+    Return the requested size: upstream's with `full`, else 5,000 nodes and 1,000 measured pods.
 
-    Raises SettingsError where the pods cannot all find a node.
+    Raises SettingsError if the pods cannot all be placed.
     """
     nodes = n_nodes if n_nodes is not None else (shape.n_nodes if full else 5000)
     room = room_for(shape, nodes, n_crowd)
@@ -97,7 +97,7 @@ def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int
 
 
 def build_scene(shape: Shape, size: Size) -> Scene:
-    """Every object of the shape at this size."""
+    """Return every object of the shape at this size."""
     n_tainted = int(size.n_nodes * shape.tainted_share)
     n_free = size.n_nodes - n_tainted
     nodes = [
@@ -130,7 +130,7 @@ def _scaled(group: Running, shape: Shape, n_nodes: int) -> int:
 
 
 def _init_counts(shape: Shape, n_nodes: int, n_crowd: int) -> list[int]:
-    """Pods of each `init` group in each of its namespaces."""
+    """Return the number of pods of each `init` group in each of its namespaces."""
     counts = [_scaled(group, shape, n_nodes) for group in shape.init]
     if not n_crowd:
         return counts
@@ -139,7 +139,7 @@ def _init_counts(shape: Shape, n_nodes: int, n_crowd: int) -> list[int]:
 
 
 def _spots(nodes: list[Json], n_free: int, n_zones: int) -> list[str]:
-    """Nodes that running pods are dealt out to: as many in every zone, so that no spread is broken beforehand."""
+    """Return the nodes for running pods: equally many per zone, so that no spread constraint is broken."""
     usable = n_free - n_free % n_zones or n_free
     return [node["metadata"]["name"] for node in nodes[:usable]]
 
@@ -167,21 +167,21 @@ def _init(shape: Shape, size: Size, spots: list[str]) -> Iterator[Planned]:
 
 
 def _crowd(shape: Shape, size: Size, spots: list[str], n_init: int) -> Iterator[Planned]:
-    """What is left of the crowd: half as the shape's own, half of others with constraints among themselves."""
+    """Yield the rest of the crowd: half of the shape's template, half of controllers with own constraints."""
     n_crowd = size.n_crowd and size.n_crowd - n_init
     n_own = (n_crowd + 1) // 2
     yield from _own_crowd(shape, n_own, spots)
     applications = [templates.application(index) for index in range(min(N_APPLICATIONS, n_crowd))]
     for index in range(n_crowd - n_own):
         template = applications[index % len(applications)]
-        # From the other end, so that halves that fill no round add up to an even load.
+        # From the other end, so that the remainders of both halves give an even load.
         yield Planned(template, "apps", f"other-{index}", spots[-1 - index % len(spots)])
 
 
 def _own_crowd(shape: Shape, n: int, spots: list[str]) -> Iterator[Planned]:
     group_size = len(spots) if shape.one_per_node else max(n, 1)
     group, template = -1, shape.measured
-    # Spread counts pods of its own namespace alone, so that is where a crowd weighs.
+    # Spread counts pods of its own namespace alone, so the crowd has to be there.
     namespaces = shape.init_namespaces if shape.n_namespaces > 1 else [shape.measured_namespace]
     for index in range(n):
         if index // group_size != group:

@@ -37,7 +37,7 @@ class Contender:
     keeps_rules: bool = True
 
     def command(self, server: Server) -> list[str]:
-        """How to start it against the server."""
+        """Return the command that starts it against the server."""
         port = str(free_port())
         kubeconfig = server.kubeconfig()
         if self.binary is None:
@@ -55,7 +55,7 @@ class Contender:
         ]
 
     def _configuration(self, server: Server, kubeconfig: Path) -> Path:
-        """Its defaults, without a limit of requests that would bind before it does."""
+        """Write kube-scheduler's default configuration without its client-side rate limit."""
         path = server.folder / "kube-scheduler.json"
         document = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -81,13 +81,13 @@ def other_checkout(folder: Path) -> Contender:
 
 
 def kube_scheduler(binary: Path) -> Contender:
-    """The kube-scheduler of this binary, under a name that is not its default."""
+    """Return the kube-scheduler of this binary, with a schedulerName that is not the default."""
     return Contender("kube-scheduler", "kube-scheduler-bench", binary)
 
 
 @contextmanager
 def running(contender: Contender, server: Server) -> Iterator[subprocess.Popen[bytes]]:
-    """Its process; stopped afterwards. Raises RuntimeError with the end of its log where the block raises one."""
+    """Run its process for the block; add the end of its log to a RuntimeError of the block."""
     log = server.folder / f"{contender.label.replace(' ', '-')}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -1,6 +1,6 @@
 """
-Objects as an API server serves them on a watch: defaulted, with managedFields, conditions and a token volume; a pod
-of about 3 KB, as from a Deployment. Built once for each template, then filled in.
+Objects as an API server sends them on a watch: with defaults, managedFields, conditions and a token volume; a pod
+has about 3 KB, as from a Deployment. Built once for each template, then filled in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.bench.scene import Planned
 from tests.bench.templates import Template
 from tests.support.build import Json
 
-#: What a pod's life shows on the watch.
+#: The events of a pod's life on the watch.
 Stage = Literal["pending", "bound", "running"]
 
 _CREATED: Final = "2026-01-01T00:00:00Z"
@@ -68,7 +68,7 @@ _CONTAINER: Final[Json] = {
 
 
 class Served:
-    """Watch lines for planned pods and other objects; every one in a version of its own, as etcd numbers them."""
+    """Watch lines for planned pods and other objects, each with a resourceVersion of its own."""
 
     def __init__(self, scheduler: str) -> None:
         self._scheduler = scheduler
@@ -76,7 +76,7 @@ class Served:
         self._version = 0
 
     def pod(self, planned: Planned, stage: Stage, *, node: str = "", change: str = "ADDED") -> bytes:
-        """One line of the watch: the pod at this stage of its life."""
+        """Return the watch line of the pod at this stage of its life."""
         self._version += 1
         key = (planned.template, planned.namespace, stage, change)
         text = self._texts.get(key)
@@ -90,7 +90,7 @@ class Served:
         )
 
     def object(self, document: Json, *, change: str = "ADDED") -> bytes:
-        """One line of the watch: any other object."""
+        """Return the watch line of any other object."""
         self._version += 1
         meta = {
             **document["metadata"],
@@ -101,7 +101,7 @@ class Served:
         return _line(change, {**document, "metadata": meta}).encode()
 
     def bookmark(self, kind: str) -> bytes:
-        """The line that ends the initial events."""
+        """Return the bookmark that ends the initial events."""
         self._version += 1
         meta = {
             "resourceVersion": str(self._version),
@@ -111,7 +111,7 @@ class Served:
 
 
 def in_batches(lines: Iterable[bytes], n: int) -> Iterator[list[bytes]]:
-    """The lines in order, `n` at a time."""
+    """Yield the lines in order, `n` at a time."""
     batch: list[bytes] = []
     for line in lines:
         batch.append(line)
@@ -127,7 +127,7 @@ def _line(change: str, document: Json) -> str:
 
 
 def _pod(planned: Planned, stage: Stage, scheduler: str) -> Json:
-    """The whole object, with marks where pods of the template differ."""
+    """Return the object with placeholders where pods of the template differ."""
     node = "" if stage == "pending" else "@NODE@"
     made = planned.template.pod(planned.namespace, "@NAME@", node=node, scheduler=scheduler)
     made["metadata"] |= {

@@ -1,4 +1,4 @@
-"""An API server in processes of its own: the embedded cluster, or a real one where KUBEBUILDER_ASSETS names it."""
+"""API servers as separate processes: the embedded cluster, or a real one from KUBEBUILDER_ASSETS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ServerName = Literal["devcluster", "kube-apiserver"]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server. `pids` are all its processes; `folder` takes whatever belongs to it."""
+    """A running server; `pids` are all its processes, `folder` holds its files."""
 
     name: ServerName
     url: str
@@ -43,20 +43,20 @@ class Server:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What lets a request in."""
+        """Return the headers that authenticate a request."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     @property
     def tls(self) -> ssl.SSLContext | bool:
-        """How to trust it."""
+        """Return the TLS settings of a client."""
         return ssl.create_default_context(cafile=str(self.ca_file)) if self.ca_file else True
 
     def cpu_s(self) -> float:
-        """User and system seconds that its processes have used."""
+        """Return the user and system seconds that its processes have used."""
         return sum(map(cpu_s, self.pids))
 
     def kubeconfig(self) -> Path:
-        """A kubeconfig of this server, in its folder."""
+        """Write a kubeconfig of this server to its folder."""
         path = self.folder / "kubeconfig"
         path.write_text(
             kubeconfig_text(self.url, token=self.token, ca_file=str(self.ca_file) if self.ca_file else "")
@@ -65,13 +65,13 @@ class Server:
 
 
 def available() -> list[ServerName]:
-    """The servers that can be started here."""
+    """Return the servers that can be started here."""
     return ["devcluster", "kube-apiserver"] if assets() else ["devcluster"]
 
 
 @contextmanager
 def started(name: ServerName) -> Iterator[Server]:
-    """The server, empty; gone afterwards with everything it wrote."""
+    """Run an empty server for the block, and delete its files afterwards."""
     with tempfile.TemporaryDirectory(prefix="bench-") as made:
         folder = Path(made)
         with _real(folder) if name == "kube-apiserver" else _devcluster(folder) as server:
@@ -80,7 +80,7 @@ def started(name: ServerName) -> Iterator[Server]:
 
 @contextmanager
 def started_with(scene: Scene) -> Iterator[Server]:
-    """The embedded cluster with everything of the scene, its pods waiting for us: 400 µs a pod instead of 2 ms."""
+    """Run the embedded cluster with all of the scene: 400 µs per pod instead of 2 ms by requests."""
     named = (scene.shape.name, *map(str, astuple(scene.size)))
     with tempfile.TemporaryDirectory(prefix="bench-") as made, _devcluster(Path(made), *named) as server:
         yield server
@@ -126,9 +126,9 @@ def _fill(store: Store, scene: Scene) -> None:
 
 
 async def _serve(scene: Scene | None) -> None:
-    """The embedded cluster without controllers, so that nobody but the scheduler changes a pod."""
-    # A request leaves no cycles behind. Looking for some takes 20 µs a pod, 3 to 7 ms at a time among young objects and
-    # 0.3 s, as long as 1,000 binds, among all of 5,000 nodes.
+    """Run the embedded cluster without controllers, so that only the scheduler changes pods."""
+    # Requests leave no cycles. A collection costs 20 µs per pod: 3 to 7 ms at a time for young objects, and
+    # 0.3 s, as long as 1,000 binds, for all objects of 5,000 nodes.
     gc.disable()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

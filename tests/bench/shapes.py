@@ -1,8 +1,8 @@
 """
-The shapes that are measured: which pods run beforehand, which wait, which are timed.
+The shapes that are measured: running, waiting and timed pods.
 
-Counts are those of kubernetes 1.36, test/integration/scheduler_perf/*/performance-config.yaml. Different there: the
-gated pods wait beside a cluster of the run's size, not of one node, so that their cost can be compared with `basic`.
+Counts are those of kubernetes 1.36, test/integration/scheduler_perf/*/performance-config.yaml, except that gated pods
+wait in a cluster of the run's size instead of one node, so that their cost can be compared with `basic`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOONS: Final = ("moon-1", "moon-2", "moon-3")
 
 @dataclass(frozen=True)
 class Running:
-    """Pods that run, or wait for ever, before the measured ones come; `n` in each namespace, at full size."""
+    """Pods that run, or wait for ever, before the measured ones are created; `n` per namespace at full size."""
 
     template: Template
     n: int
@@ -32,8 +32,8 @@ class Shape:
     """
     One workload.
 
-    `crowd(group)` is a template of further running pods, to see whether their number matters; where `one_per_node`,
-    each group has at most one pod on a node.
+    `crowd(group)` is the template of further running pods, by which cost per running pod is measured; with
+    `one_per_node` each group has at most one pod per node.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Shape:
     crowd: Callable[[int], Template]
     n_nodes: int = 5000
     init: Sequence[Running] = ()
-    #: Pods that never find a node: gated or too large.
+    #: Pods that are never placed: gated or too large.
     idle: Sequence[Running] = ()
     zones: Sequence[str] = ()
-    #: Namespaces of the `init` pods; the terms select them by label where there are more than one.
+    #: Namespaces of the `init` pods; if there are several, terms select them by label.
     n_namespaces: int = 1
     one_per_node: bool = False
     tainted_share: float = 0.0
@@ -56,14 +56,14 @@ class Shape:
 
     @property
     def init_namespaces(self) -> list[str]:
-        """Where the `init` pods live."""
+        """Return the namespaces of the `init` pods."""
         if self.n_namespaces == 1:
             return [INIT_NAMESPACE]
         return [f"init-ns-{index}" for index in range(self.n_namespaces)]
 
     @property
     def measured_namespace(self) -> str:
-        """Where the measured pods live."""
+        """Return the namespace of the measured pods."""
         return MEASURED_NAMESPACE if self.n_namespaces == 1 else "measure-ns-0"
 
 
@@ -109,7 +109,7 @@ def _matching_anti_affinity() -> Shape:
 
 
 def _among_themselves(name: str, upstream: str, pod: Template, *, zones: Sequence[str] = ()) -> Shape:
-    """5,000 of a kind run, 5,000 more come."""
+    """Return a shape with 5,000 running and 5,000 measured pods of one template."""
     return Shape(name, upstream, pod, 5000, _always(pod), init=(Running(pod, 5000),), zones=zones)
 
 
@@ -256,7 +256,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _churn(),
 )
 
-#: What others are compared with.
+#: The shape with which others are compared.
 BASIC: Final = SHAPES[0]
 
 SHAPE_BY_NAME: Final = {shape.name: shape for shape in SHAPES}

@@ -1,5 +1,5 @@
 """
-Pod, node and namespace templates of the forms that scheduler_perf measures with, written anew.
+Pod, node and namespace templates like those of scheduler_perf, rewritten.
 
 Source of the forms: kubernetes 1.36, test/integration/scheduler_perf/{affinity,topology_spreading,misc}.
 """
@@ -14,7 +14,7 @@ from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
 
 TEAM: Final = {"team": "devops"}
-#: Where pods of terms with a list of namespaces live: first those that run beforehand, then the measured ones.
+#: Namespaces of pods whose terms list namespaces: of running pods, then of measured ones.
 INIT_NAMESPACE: Final = "sched-0"
 MEASURED_NAMESPACE: Final = "sched-1"
 
@@ -23,7 +23,7 @@ _BOTH: Final = (MEASURED_NAMESPACE, INIT_NAMESPACE)
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """What all pods of one controller share. Compared by identity: one object is one group of equal pods."""
+    """The template of a controller's pods. Compared by identity: one object is one group of equal pods."""
 
     name: str
     labels: Json = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Template:
     own_labels: bool = False
 
     def pod(self, namespace: str, name: str, *, node: str = "", scheduler: str) -> Json:
-        """The pod of this name as a client would create it, on `node` where there is one."""
+        """Return the pod of this name as a client creates it, on `node` if not empty."""
         spec: Json = {"schedulerName": scheduler}
         if self.gates:
             spec["schedulingGates"] = [{"name": gate} for gate in self.gates]
@@ -55,46 +55,46 @@ class Template:
         )
 
     def labels_of(self, name: str) -> Json:
-        """The labels of the pod of this name."""
+        """Return the labels of the pod of this name."""
         return {**self.labels, "statefulset.kubernetes.io/pod-name": name} if self.own_labels else self.labels
 
 
 def plain() -> Template:
-    """No constraint at all."""
+    """Return pods without constraints."""
     return Template("default")
 
 
 def labelled(color: str) -> Template:
-    """A label that others select by, and no constraint."""
+    """Return pods with a label and without constraints."""
     return Template("labelled", {"color": color})
 
 
 def anti_affinity(color: str = "green") -> Template:
-    """No two of them on a node."""
+    """Return pods of which no two may share a node."""
     term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
     return Template("anti-affinity", {"color": color}, build.affinity(anti_required=[term]))
 
 
 def affinity(color: str = "blue") -> Template:
-    """All of them in one zone."""
+    """Return pods that must all be in one zone."""
     term = build.term(ZONE, build.selector(f"color={color}"), namespaces=_BOTH)
     return Template("affinity", {"color": color}, build.affinity(required=[term]))
 
 
 def preferred_affinity(color: str = "red") -> Template:
-    """Rather on a node with others of them."""
+    """Return pods that prefer a node with other pods of the template."""
     term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
     return Template("preferred-affinity", {"color": color}, build.affinity(preferred=[(1, term)]))
 
 
 def preferred_anti_affinity(color: str = "yellow") -> Template:
-    """Rather on a node without others of them."""
+    """Return pods that prefer a node without other pods of the template."""
     term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
     return Template("preferred-anti-affinity", {"color": color}, build.affinity(anti_preferred=[(1, term)]))
 
 
 def across_namespaces(kind: str, topology_key: str, color: str) -> Template:
-    """A term over all namespaces of a team; `kind` is a keyword of `build.affinity`."""
+    """Return pods with a term over all namespaces of a team; `kind` is a keyword of `build.affinity`."""
     term = build.term(
         topology_key,
         build.selector(f"color={color}"),
@@ -105,13 +105,13 @@ def across_namespaces(kind: str, topology_key: str, color: str) -> Template:
 
 
 def spread(*, soft: bool) -> Template:
-    """At most 5 more of them in one zone than in another."""
+    """Return pods spread over zones with maxSkew 5."""
     constraint = build.spread(ZONE, build.selector("color=blue"), max_skew=5, soft=soft)
     return Template("spread-soft" if soft else "spread-hard", {"color": "blue"}, spread=(constraint,))
 
 
 def node_inclusion() -> Template:
-    """As many of them on every node that their tolerations and node affinity let them on."""
+    """Return pods spread over the nodes that their tolerations and node affinity allow."""
     constraint = build.spread(
         HOSTNAME, build.selector("foo=bar"), affinity_policy="Honor", taints_policy="Honor"
     )
@@ -119,12 +119,12 @@ def node_inclusion() -> Template:
 
 
 def served() -> Template:
-    """Pods of a service: spread by the default constraints."""
+    """Return pods of a service, spread by the default constraints."""
     return Template("served", {"app": "served"})
 
 
 def gated() -> Template:
-    """Held back by a gate, with an affinity to their own kind."""
+    """Return gated pods with affinity to each other."""
     term = build.term(ZONE, build.selector("app=scheduler-perf"))
     return Template(
         "gated", {"app": "scheduler-perf"}, build.affinity(required=[term]), gates=("test.k8s.io/a",)
@@ -132,12 +132,12 @@ def gated() -> Template:
 
 
 def large(priority: int = 0) -> Template:
-    """More CPU than any node has."""
+    """Return pods that request more CPU than any node has."""
     return Template("large-cpu", cpu="9", priority=priority)
 
 
 def application(index: int, *, own_labels: bool = False) -> Template:
-    """One of many controllers, with a constraint among its own pods: four kinds in turn."""
+    """Return pods of one of many controllers with one of four constraints among them."""
     name = f"app-{index}"
     selects = build.selector(f"app={name}")
     labels = {
@@ -159,13 +159,13 @@ def application(index: int, *, own_labels: bool = False) -> Template:
 
 
 def node(index: int, *, zones: Sequence[str] = (), taints: Sequence[str] = ()) -> Json:
-    """A node with 4 CPUs, 32Gi and room for 110 pods, in one of the zones in turn."""
+    """Return a node with 4 CPUs, 32Gi and room for 110 pods, in one of the zones in turn."""
     labels = {ZONE: zones[index % len(zones)]} if zones else {}
     room = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     return build.node(f"node-{index:06}", labels=labels, allocatable=room, taints=taints)
 
 
 def as_new(document: Json) -> Json:
-    """The object as a client creates it: without what the server fills in."""
+    """Return the object without the fields that the server fills in."""
     meta = {field: value for field, value in document["metadata"].items() if field != "uid"}
     return {**{field: value for field, value in document.items() if field != "status"}, "metadata": meta}

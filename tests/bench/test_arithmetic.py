@@ -52,7 +52,7 @@ def test_of_several_rounds_the_run_of_median_speed_is_told(speeds, told):
 
 
 def test_speeds_are_compared_with_the_basic_shape_beside_them():
-    """Of a kube-scheduler, which has no such runs, with the basic shape of the whole run."""
+    """kube-scheduler is compared with the basic shape of the whole run, as it has no run beside plain pods."""
     measured = _results(
         http=[
             _http("basic", 800.0),
@@ -89,7 +89,7 @@ def test_what_makes_every_decision_dearer_is_seen_in_the_basic_shapes_own_row():
 
 
 def test_the_yardstick_is_the_median_of_the_cpu_time_that_its_work_takes(monkeypatch: pytest.MonkeyPatch):
-    """A few that the machine was slow with do not show."""
+    """Outliers do not change the median."""
     durations_us = chain([9000, 130, 4000], repeat(130))
     ticks_ns = accumulate(chain.from_iterable((0, us * 1000) for us in durations_us))
     monkeypatch.setattr("tests.bench.measuring.time.process_time_ns", lambda: next(ticks_ns))

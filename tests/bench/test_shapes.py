@@ -1,4 +1,4 @@
-"""Every shape at a small size: what it is made of, and that all of it can be scheduled with no rule broken."""
+"""Every shape at a small size: its objects, and that all its pods can be scheduled with no rule broken."""
 
 import pytest
 

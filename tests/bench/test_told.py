@@ -1,4 +1,4 @@
-"""What the whole path's clock and CPU wait for."""
+"""The events that the measurement over HTTP waits for."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ async def _tell(objects: Objects, reason: str, *pods: str) -> None:
 
 @pytest.mark.asyncio
 async def test_events_of_other_pods_do_not_stand_for_those_of_bindings():
-    """Pods that no node takes are told of too, and in some shapes they are the more."""
+    """Pods that fit no node have events too, in some shapes more than the bindings."""
     with started("devcluster") as server:
         async with objects_of(server) as objects, asyncio.timeout(20.0):
             await _tell(objects, "Scheduled", "before")
@@ -49,7 +49,7 @@ async def test_events_of_other_pods_do_not_stand_for_those_of_bindings():
 
 @pytest.mark.asyncio
 async def test_events_that_never_come_are_told_and_not_waited_for(monkeypatch):
-    """A scheduler that drops events is measured all the same."""
+    """A scheduler that drops events is measured too."""
     monkeypatch.setattr("tests.bench.http_level._EVENTS_QUIET_S", 0.2)
     with started("devcluster") as server:
         async with objects_of(server) as objects, asyncio.timeout(20.0):

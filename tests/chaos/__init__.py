@@ -1,1 +1,1 @@
-"""Seeded runs of the scheduler on an embedded cluster while everything that can fail does, judged by the write log."""
+"""Seeded runs of the scheduler on a failing embedded cluster, judged by the write log."""

@@ -1,8 +1,8 @@
 """
-`make chaos`: runs of growing seeds until the time is over.
+`make chaos`: runs of ascending seeds until the time is over.
 
-A seed that fails is told with its story and, as a test to paste, with the shortest script that reproduces it; the exit
-code is 1.
+For a seed that fails it prints the story and the shortest script that reproduces it, as a test to paste; the exit code
+is 1.
 
     python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals] [--shrink SECONDS]
                           [--real]
@@ -29,7 +29,7 @@ from tests.chaos.shrinking import shortest
 from tests.chaos.venue import Venue
 from tests.support.apiserver import RealApiServer, assets
 
-#: Lines of a failing run's story.
+#: Lines of the story that is printed of a failing run.
 _STORY = 40
 
 
@@ -53,7 +53,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") is None:
-        # Sets of text are walked in an order of their own in every process; a seed is to mean one order.
+        # The iteration order of sets of strings differs by process; a seed has to mean one order.
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)
         os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
@@ -82,7 +82,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-#: Linux, sys/personality.h: objects live at the same addresses in every process, so sets of them have one order too.
+#: Linux, sys/personality.h: objects have the same addresses in every process, so sets of objects have one order too.
 _ADDR_NO_RANDOMIZE = 0x0040000
 _SEEDED = {**os.environ, "PYTHONHASHSEED": "0"}
 
@@ -105,7 +105,7 @@ def _play(
                 _tell_shortest(outcome, shrink_s)
         outcome.journal, outcome.script = None, []
         outcomes.append(outcome)
-        # Lives freeze what they know, and the wreck of a run is all cycles.
+        # Instances freeze their caches, and a finished run leaves reference cycles.
         gc.unfreeze()
         gc.collect()
     return outcomes
@@ -113,7 +113,7 @@ def _play(
 
 @contextlib.contextmanager
 def _real_venue() -> Iterator[Venue]:
-    """A real API server for as long as this is entered."""
+    """Run a real API server for the duration of the block."""
     binaries = assets()
     if binaries is None:
         raise SystemExit("--real: KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
@@ -126,7 +126,7 @@ def _real_venue() -> Iterator[Venue]:
 
 
 def _tell_shortest(outcome: Outcome, within_s: float) -> None:
-    """The test that it becomes."""
+    """Print the shortest failing script as a test."""
     short = shortest(outcome, within_s=within_s)
     print(f"{len(short.script)} of {len(outcome.script)} happenings do it, here as a test:\n")
     print(short.as_test())

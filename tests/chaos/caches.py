@@ -1,4 +1,4 @@
-"""What must be so once all is quiet: everything placeable is placed, and every cache is what the server has."""
+"""The final state of a run: every pod that fits is placed, and every cache equals the server's objects."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.annotated import in_fields
 from tests.reference.cluster import Cluster as Reference
 
-#: Only where a pod may go is asked; which node is best is nobody's business here.
+#: Only feasibility is compared, not which node is best.
 NO_SCORES = {"profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}]}
-#: How often it is asked whether all is well.
+#: How often the state is checked.
 POLL_S = 1.0
 _OVER = ("Succeeded", "Failed")
 
-#: What the server has of a kind.
+#: The server's objects of a kind.
 Objects = Callable[[str], list[JsonObject]]
 
 
-class Peace:
+class FinalState:
     """
-    Waits for all to be well.
+    Waits for the final state.
 
     Args:
-        server: what is there.
-        instances: ours.
-        scheduler_names: whose pods are ours.
-        journal: tells whether anything was written.
+        server: the server.
+        instances: our instances.
+        scheduler_names: the schedulerNames of our pods.
+        journal: shows whether objects were written.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Peace:
     ) -> None:
         self._objects, self._instances = server.objects, instances
         self._names, self._journal = scheduler_names, journal
-        #: What was not well in time.
+        #: What was still wrong when the time was over.
         self.wrongs: list[Wrong] = []
 
     async def settled(self, within_s: float) -> float:
-        """Seconds until everything placeable was placed and every cache up to date; after `within_s` that is wrong."""
+        """Return the seconds until every pod that fits is placed and every cache current, at most `within_s`."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         left: list[Wrong] = []
@@ -53,7 +53,7 @@ class Peace:
         while loop.time() - began_s < within_s:
             await asyncio.sleep(POLL_S)
             stale = [wrong for one in self._instances for wrong in staleness(one, self._objects)]
-            # The reference is slow, and says the same of the same cluster.
+            # The reference is slow; its answer for an unchanged cluster is kept.
             if n_asked != (n_asked := len(self._journal.written)):
                 left = list(left_over(self._objects, self._names))
             if not left and not stale:
@@ -63,20 +63,20 @@ class Peace:
 
 
 def put(reference: Reference, kind: str, obj: JsonObject) -> None:
-    """The object is there for the reference, which is not asked to look at all the others for that."""
+    """Add the object to the reference's cluster without copying the others."""
     meta = obj["metadata"]
     stored = in_fields(obj) if kind == "Pod" else obj
     reference._objects[kind, meta.get("namespace", ""), meta["name"]] = {**stored, "kind": kind}
 
 
 def left_over(objects: Objects, scheduler_names: frozenset[str]) -> Iterator[Wrong]:
-    """Pending pods of ours that the reference would place. Slow: each is asked of all nodes."""
+    """Yield our pending pods that the reference would place. Slow: each is compared with all nodes."""
     for pod, nodes in placeable({kind: objects(kind) for kind in WATCHED}, scheduler_names).items():
         yield Wrong(Verdict.LEFT, f"{pod}, though {nodes} would take it")
 
 
 def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
-    """Where the instance's cache is not what the server has, and what it has forgotten."""
+    """Yield the differences between the instance's caches and the server, and pods that its queue has lost."""
     if instance.machine is None:
         yield Wrong(Verdict.CACHE, f"{instance.name} is not alive")
         return
@@ -95,7 +95,7 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
 
 
 def miscounts(instance: Instance) -> Iterator[Wrong]:
-    """Counts of the instance that differ from a recount."""
+    """Yield the instance's counts that differ from a recount."""
     if instance.machine is not None:
         for text in differences(instance.machine.state):
             yield Wrong(Verdict.COUNTS, f"{instance.name}: {text}")
@@ -134,7 +134,7 @@ def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
 def placeable(
     objects: Mapping[str, list[JsonObject]], scheduler_names: frozenset[str]
 ) -> dict[str, list[str]]:
-    """Pending pods of ours that the reference would place, with the nodes it allows them."""
+    """Return our pending pods that the reference would place, with the nodes that it allows."""
     reference = Reference()
     for kind, found in objects.items():
         for obj in found:

@@ -1,4 +1,4 @@
-"""What goes wrong next, drawn from a seed: with the server, with wires, with clocks, with whole instances."""
+"""Faults drawn from a seed: of the server, connections, clocks and instances."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LEASE = "leases.coordination.k8s.io"
 _KINDS = ("pods", "nodes", "namespaces")
 
 
-class Misfortunes:
+class FaultGenerator:
     """
-    Draws them.
+    Draws faults.
 
     Args:
-        instances: names of ours.
-        chance: draws.
+        instances: the names of our instances.
+        chance: the random numbers.
     """
 
     def __init__(self, instances: Sequence[str], chance: random.Random) -> None:
@@ -31,11 +31,11 @@ class Misfortunes:
             (4, self._clock), (10, self._death), (3, self._history),
         )  # fmt: skip
         self._kinds = [strike for _, strike in kinds]
-        # Every run has its own mixture, with a little of everything.
+        # Every run has its own weights, and none of them is 0.
         self._weights = [weight * chance.choice((0.1, 1, 1, 3)) for weight, _ in kinds]
 
     def draw(self) -> list[Misfortune]:
-        """What goes wrong next, at one moment."""
+        """Return the next faults, which begin at the same moment."""
         return self._chance.choices(self._kinds, self._weights)[0]()
 
     def _request(self) -> list[Misfortune]:
@@ -45,7 +45,7 @@ class Misfortunes:
                                 {"kind": chance.choice(_KINDS)}, {}))  # fmt: skip
         action = chance.choice(_REQUEST_FAULTS)
         if action in (Action.LOSE_ANSWER, Action.RESPOND_AFTER) and "path" not in target:
-            # A watch has no answer to lose; what takes effect is a write.
+            # Only a write can take effect and lose its answer.
             target |= {"verb": chance.choice(("create", "update", "patch"))}
         answers = action in (Action.RESPOND, Action.RESPOND_AFTER)
         code = chance.choice((500, 503, 504, 429, 429) if action is Action.RESPOND else (500, 503, 504))
@@ -80,7 +80,7 @@ class Misfortunes:
         ]
 
     def _doubt(self) -> list[Misfortune]:
-        """Binds take effect, their answers say otherwise or never come, and the watches are late to tell."""
+        """Return faults by which binds take effect, their answers are errors or lost, and watches are late."""
         for_s = self._chance.choice((1.0, 5.0, 15.0))
         times = self._chance.choice((1, 2, 5))
         action = self._chance.choice((Action.LOSE_ANSWER, Action.RESPOND_AFTER))
@@ -89,7 +89,7 @@ class Misfortunes:
         return [late, Fault(action=action, path=_BINDINGS, code=code, times=times)]
 
     def _slowness(self) -> list[Misfortune]:
-        """Binds are on their way for a while, and the world goes on."""
+        """Return a fault that delays binds."""
         delay_s, times = self._chance.choice((0.2, 1.0, 3.0)), self._chance.choice((3, 10, 30))
         return [Fault(action=Action.DELAY, path=_BINDINGS, delay_s=delay_s, times=times)]
 

@@ -1,4 +1,4 @@
-"""An HTTP proxy before any API server: its clients meet the same faults as the embedded cluster's do."""
+"""An HTTP proxy before any API server, with the same faults as the embedded cluster."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from scheduler.devcluster.faults import Action, Fault, Faults
 from scheduler.devcluster.routes import is_watch, target_of, verb_of
 from scheduler.devcluster.status import StatusError
 
-#: Longest line of a watch, and longest body.
+#: Longest line of a watch, and longest body, in bytes.
 _LIMIT_BYTES = 8 << 20
 _PASSED_ON = ("Content-Type", "Retry-After")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request as it passes."""
+    """One request through the gateway."""
 
     agent: str
     method: str
@@ -40,11 +40,11 @@ class Gateway:
     Args:
         upstream: the API server's URL.
         headers: added to every request.
-        ssl: whom to trust.
-        faults: what goes wrong.
-        agent: what a User-Agent becomes.
-        on_arrival: told every request before the server is.
-        on_answer: told the server's answer before the client is.
+        ssl: the TLS settings of its client.
+        faults: the faults.
+        agent: maps the User-Agent of a request.
+        on_arrival: called with every request before it is sent to the server.
+        on_answer: called with the server's response before it is sent to the client.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Gateway:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Gateway]:
-        """It listens on `port`."""
+        """Listen on `port` for the duration of the block."""
         app = web.Application(client_max_size=_LIMIT_BYTES)
         app.router.add_route("*", "/{path:.*}", self._serve)
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
@@ -140,7 +140,7 @@ class Gateway:
 
 
 class _Stream:
-    """One open watch: lines as they come, as far as faults let them."""
+    """One open watch: passes lines on, unless a fault stops them."""
 
     def __init__(
         self, faults: Faults, kind: str, path: str, request: web.Request, response: web.StreamResponse
@@ -152,7 +152,7 @@ class _Stream:
         self._fault: Fault | None = None
 
     async def follow(self, source: aiohttp.StreamReader) -> None:
-        """Until either side, or a fault, ends it."""
+        """Pass lines on until either side or a fault ends the watch."""
         self._faults.streams[self._woken.set] = None
         reading = asyncio.ensure_future(source.readline())
         waking = asyncio.ensure_future(self._woken.wait())
@@ -179,7 +179,7 @@ class _Stream:
             await asyncio.gather(reading, waking, return_exceptions=True)
 
     async def _is_broken(self, line: bytes) -> bool:
-        """Whether the stream ends here, after what the fault whose time has come makes of it."""
+        """Apply the fault that is due; return whether it ends the stream."""
         self._fault = self._fault or self._faults.for_stream(self._kind, self._path)
         if self._fault is None or self._n_sent < self._fault.after_events:
             return False

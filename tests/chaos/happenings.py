@@ -1,7 +1,7 @@
 """
-What can happen in a run, one thing at a time: what users and kubelets do, and what goes wrong.
+The happenings of a run: actions of users and kubelets, and faults.
 
-A run is its setting and a list of these with their moments; `literal` writes one as it stands in a test.
+A run is its setting and a list of happenings with their moments; `literal` writes one as Python code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scheduler.devcluster.faults import Fault
 
 @dataclass(frozen=True, slots=True)
 class AddPod:
-    """A pod like `shape` (of `shapes.SHAPES`) is created; `key` is namespace/name."""
+    """Create a pod of `shape` (in `shapes.SHAPES`); `key` is namespace/name."""
 
     key: str
     shape: str
@@ -28,7 +28,7 @@ class AddPod:
 
 @dataclass(frozen=True, slots=True)
 class AddNode:
-    """A node is created."""
+    """Create a node."""
 
     key: str
     cpu: str
@@ -38,7 +38,7 @@ class AddNode:
 
 @dataclass(frozen=True, slots=True)
 class AddNamespace:
-    """A namespace is created."""
+    """Create a namespace."""
 
     key: str
     team: str
@@ -46,7 +46,7 @@ class AddNamespace:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A merge patch of a Pod, Node or Namespace, or of its subresource."""
+    """Patch a Pod, Node or Namespace, or its subresource, by a merge patch."""
 
     kind: str
     key: str
@@ -56,7 +56,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A Pod, Node or Namespace is deleted."""
+    """Delete a Pod, Node or Namespace."""
 
     kind: str
     key: str
@@ -65,7 +65,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class BindByStranger:
-    """A scheduler that looks at nothing binds a pod."""
+    """Bind a pod by another scheduler, which checks nothing."""
 
     key: str
     node: str
@@ -73,7 +73,7 @@ class BindByStranger:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Nothing arrives any more on either side of an instance's connections, and all of it `for_s` later."""
+    """Hold all data on an instance's connections back for `for_s`."""
 
     instance: str
     for_s: float
@@ -81,7 +81,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Every connection of an instance breaks; none can be made for `for_s`."""
+    """Break every connection of an instance, and refuse new ones for `for_s`."""
 
     instance: str
     for_s: float = 0.0
@@ -89,7 +89,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Leap:
-    """So much time passes at once for an instance; less where it waits for a Lease that another holds."""
+    """Let time leap for an instance; by less if it waits for a Lease that another instance holds."""
 
     instance: str
     by_s: float
@@ -97,7 +97,7 @@ class Leap:
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
-    """The wall clock of an instance is off by so much."""
+    """Shift the wall clock of an instance."""
 
     instance: str
     by_s: float
@@ -105,7 +105,7 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL where the instance is at `point` (of `instance.KILL_POINTS`) for the next time but `after`."""
+    """Kill an instance by SIGKILL when it passes `point` (in `instance.KILL_POINTS`) after `after` more passes."""
 
     instance: str
     point: str
@@ -115,7 +115,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
-    """SIGTERM."""
+    """Stop an instance by SIGTERM."""
 
     instance: str
     returns_after_s: float = 1.0
@@ -124,12 +124,12 @@ class Terminate:
 WorldEvent: TypeAlias = AddPod | AddNode | AddNamespace | Change | Remove | BindByStranger
 Misfortune: TypeAlias = Fault | Freeze | Cut | Leap | WallClock | Kill | Terminate
 Happening: TypeAlias = WorldEvent | Misfortune
-#: Moments are seconds since the run began; those at 0 are the cluster that it begins with.
+#: Moments are seconds since the start of the run; happenings at 0 make the initial cluster.
 Script: TypeAlias = Sequence[tuple[float, Happening]]
 
 
 def literal(thing: object) -> str:
-    """The expression that makes the thing, without what is so by default."""
+    """Return the Python expression of the value, without arguments that equal their defaults."""
     return f"{type(thing).__name__}({', '.join(_arguments(thing))})"
 
 

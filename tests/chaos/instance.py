@@ -1,4 +1,4 @@
-"""One scheduler in the run: the product's own objects around a wire that can fail, born and killed at will."""
+"""One scheduler in the run: the product's own objects on a connection that can fail; it can be killed."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from scheduler.serving.probes import Listening
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.leadership import ElectionSettings, Leadership
-from tests.chaos.journal import Decided, Journal, Sent, Told
+from tests.chaos.journal import Decided, Journal, SeenVersions, Sent
 from tests.chaos.proxy import Wire
 
-#: No wait for the flush is short enough to pass unnoticed.
+#: So long that no run reaches the flush of unschedulable pods.
 _NEVER_FLUSHED_S = 1e6
 ELECTION = ElectionSettings("kube-system", "chaos", 15.0, 10.0, 2.0)
 
-#: Where a life can end: each is reached between the pop of a pod and the confirmation of its bind.
+#: Points at which an instance can be killed, all between the pop of a pod and the confirmation of its bind.
 KILL_POINTS = ("decided", "arrived", "written", "answered", "confirmed")
 
 
 @dataclass
 class Life:
-    """One process."""
+    """One life of an instance: a process, in effect."""
 
     number: int
     scheduler: Scheduler
@@ -58,17 +58,17 @@ class Life:
 
 class Instance:
     """
-    A scheduler that comes back whenever it ends, as a Deployment's pod does.
+    A scheduler that is restarted whenever it ends, as a Deployment's pod is.
 
     Args:
-        name: its User-Agent begins with it.
-        scheduler_name: whose pods it places.
-        elected: whether it holds an election.
-        server_port: the API server's.
-        journal: is told what it decides and sends.
+        name: the beginning of its User-Agent.
+        scheduler_name: the schedulerName of its pods.
+        elected: whether it uses leader election.
+        server_port: the API server's port.
+        journal: records its decisions and binds.
         chance: seeds its lives.
-        holder: who holds the Lease now.
-        election: how patient its elections are.
+        holder: returns the holder of the Lease.
+        election: the timing of its elections.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Instance:
         self.wire = Wire(server_port)
         self.n_lives = 0
         self.life: Life | None = None
-        #: Added to its wall clock, and to its monotonic one (which only goes forward).
+        #: Offsets of its wall clock and of its monotonic clock, of which the latter only grows.
         self.wall_offset_s = 0.0
         self.leapt_s = 0.0
-        #: (kill point, how many times it is passed before); None while nobody wants its life.
+        #: Kill point and number of passes before; None if it is not to be killed.
         self.doom: tuple[str, int] | None = None
         self.restart_after_s = 1.0
         self.crashes: list[str] = []
@@ -98,15 +98,16 @@ class Instance:
 
     @property
     def identity(self) -> str:
-        """User-Agent and Lease identity of its current life."""
+        """Return the User-Agent and Lease identity of its current life."""
         return f"{self.name}-{self.n_lives}"
 
     def leap(self, by_s: float) -> None:
         """
-        So much time passes at once.
+        Let so much time pass at once.
 
-        Who waits for a Lease and was suspended finds that its holder has renewed it meanwhile. A clock that only runs
-        ahead, by more than the Lease outlives its holder's deadline, takes it from one that cannot know yet.
+        An instance that was suspended while it waited for a Lease finds that the holder has renewed it. Here only its
+        clock leaps: a leap beyond the margin between the holder's deadline and the end of the Lease would take the
+        Lease from a holder that cannot know yet.
         """
         if self.elected and self._holder() not in ("", self.identity):
             by_s = min(by_s, self._election.lease_duration_s - self._election.renew_deadline_s)
@@ -114,11 +115,11 @@ class Instance:
 
     @property
     def machine(self) -> Machine | None:
-        """The machine of its current life."""
+        """Return the machine of its current life."""
         return self.life.scheduler._machine if self.life is not None else None
 
     async def live(self) -> None:
-        """Lives, dies and comes back until cancelled."""
+        """Run lives one after the other until cancelled."""
         while True:
             await self.wire.start()
             try:
@@ -186,14 +187,14 @@ class Instance:
             self.crashes.append("".join(traceback.format_exception(ended)))
 
     def kill(self) -> None:
-        """As by SIGKILL: not another byte leaves it, and nothing is tidied up."""
+        """End its life as SIGKILL does: it sends no further byte and cleans nothing up."""
         self.doom = None
         if self.life is not None:
             self.wire.cut(refuse=True)
             self.life.task.cancel()
 
     def reach(self, point: str) -> None:
-        """The instance passes a point where its life may end."""
+        """Note that the instance passes a kill point."""
         if self.doom is not None and self.doom[0] == point:
             left = self.doom[1] - 1
             self.doom = (point, left)
@@ -202,7 +203,7 @@ class Instance:
                 self.kill()
 
     def _hear_binds(self, client: KubeClient, agent: str) -> None:
-        """Every bind that leaves the process goes into the journal."""
+        """Record every bind that it sends in the journal."""
         calls = client._calls
         ask = calls.ask
 
@@ -214,9 +215,9 @@ class Instance:
         calls.ask = listening  # type: ignore[method-assign]  # an ear, not a replacement
 
     def _listen(self, machine: Machine, agent: str) -> None:
-        """What the machine is told and what it decides goes into the journal."""
+        """Record the machine's stimuli and decisions in the journal."""
         handle: Callable[[Stimulus, float], list[Instruction]] = machine.handle
-        told = Told(self._journal)
+        told = SeenVersions(self._journal)
 
         def listening(stimulus: Stimulus, now_s: float) -> list[Instruction]:
             match stimulus:

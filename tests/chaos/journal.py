@@ -1,4 +1,4 @@
-"""What happened in a run, in order: every write of the cluster, every decision of an instance, every misfortune."""
+"""The journal of a run: every write of the cluster, every decision of an instance and every fault, in order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject, Kind
 from scheduler.devcluster.store import Store
 from scheduler.devcluster.writelog import caller
 
-#: What decisions are made of, by the name of their kind.
+#: The kinds of objects that decisions depend on.
 WATCHED = {kind.kind: kind for kind in (POD, NODE, NAMESPACE)}
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One write of a pod, node or namespace; `obj` is None where it was deleted."""
+    """One write of a pod, node or namespace; `obj` is None if it was deleted."""
 
     version: int
     at_s: float
@@ -28,12 +28,12 @@ class Written:
 
     @property
     def bound_node(self) -> str:
-        """The node that this write gave to its pod, empty for any other write."""
+        """Return the node to which this write bound its pod; empty for any other write."""
         now, then = node_of(self.obj), node_of(self.before)
         return now if self.kind == "Pod" and now != then else ""
 
     def left(self, name: str) -> bool:
-        """Whether this write ended the pod of that uid, or the node or namespace of that name."""
+        """Return whether this write deleted or ended the pod with that UID, or the node or namespace with that name."""
         if self.kind != "Pod":
             return self.obj is None and self.key == name
         if self.obj is None:
@@ -52,16 +52,16 @@ class Decided:
     uid: str
     key: str
     node: str
-    #: The newest version there was, and the newest of each kind that the instance had been told of.
+    #: The newest version, and the newest version of each kind that the instance had seen.
     version: int
     seen: Mapping[str, int]
-    #: Pods that it assumed at the time, by uid: their nodes.
+    #: The nodes of the pods that it assumed at the time, by UID.
     assumed: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A bind left its process; whoever holds the Lease at that moment is `holder`."""
+    """An instance sent a bind; `holder` held the Lease at that moment."""
 
     at_s: float
     by: str
@@ -71,7 +71,7 @@ class Sent:
 
 @dataclass
 class Journal:
-    """Everything of one run."""
+    """The records of one run."""
 
     now_s: Callable[[], float]
     written: list[Written] = field(default_factory=list)
@@ -80,23 +80,23 @@ class Journal:
     told: list[tuple[float, str]] = field(default_factory=list)
 
     def follow(self, store: Store) -> None:
-        """What is stored so far, and every later write, is recorded."""
+        """Record the stored objects, and every later write."""
         for kind in WATCHED.values():
             for obj in store.list(kind)[0]:
                 self._write(kind, int(obj["metadata"]["resourceVersion"]), obj, None)
         self.written.sort(key=lambda one: one.version)
         store.history.listeners.append(self._on_change)
 
-    #: The newest version there is.
+    #: The newest version.
     version: int = 0
 
     def add(self, written: Written) -> None:
-        """One more write."""
+        """Record a write."""
         self.written.append(written)
         self.version = max(self.version, written.version)
 
     def tell(self, text: str) -> None:
-        """Something happened."""
+        """Record a line of the story."""
         self.told.append((self.now_s(), text))
 
     def _on_change(self, kind: Kind, change: Change) -> None:
@@ -114,26 +114,26 @@ class Journal:
         self.add(Written(version, self.now_s(), kind.kind, key, shown, before, caller.get()))
 
 
-class Told:
+class SeenVersions:
     """
-    How far an instance has been told of each kind: versions come with what is seen, and for what is gone are found.
+    The versions up to which an instance has seen each kind; those of deletions are looked up in the journal.
 
-    Args: journal: of the cluster.
+    Args: journal: the cluster's journal.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.newest = dict.fromkeys(WATCHED, 0)
-        #: By uid of a pod, by name of anything else: the version told last.
+        #: UID of a pod, or name of any other object -> the version seen last.
         self._of: dict[str, int] = {}
 
     def seen(self, kind: str, name: str, version: str) -> None:
-        """It was told how the object is in this version."""
+        """Note that the instance has seen this version of the object."""
         self._of[name] = int(version)
         self.newest[kind] = max(self.newest[kind], int(version))
 
     def gone(self, kind: str, name: str) -> None:
-        """It was told that the object has left: the pod of a uid, or the node or namespace of a name."""
+        """Note that the instance has seen the deletion of the pod with that UID, or of the node or namespace."""
         last = self._of.get(name, 0)
         for one in self._journal.written:
             if one.kind == kind and one.version > last and one.left(name):
@@ -142,5 +142,5 @@ class Told:
 
 
 def node_of(obj: JsonObject | None) -> str:
-    """spec.nodeName, empty where there is none."""
+    """Return spec.nodeName; empty if there is none."""
     return str(((obj or {}).get("spec") or {}).get("nodeName") or "")

@@ -1,14 +1,15 @@
 """
-Whether what was written may have been written: every bind is asked of the reference again, in the cluster of its time.
+Judging of binds: the reference decides every bind again, in the cluster at the time of the decision.
 
-A decision stands on what its instance had been told of, on its own decisions, and on nothing else. What others wrote
-and the watch had not brought yet is the race window: each part of it may be missing from the view, never more.
-So a bind is right if the reference agrees in one of these views:
+A decision may depend only on the objects that its instance had seen and on its own decisions. Writes by others that the
+watch had not shown yet are the race window: each of them may be missing from the view, and nothing else.
+A bind is right if the reference agrees in one of these views:
 
     pods, nodes, namespaces    each as of a version between the newest one told and the newest one there was
     binds of the same group    all that were accepted, and all that were assumed: always there
 
-and, when it is accepted, if besides it takes no room and breaks no anti-affinity of what its group bound meanwhile.
+and if, when it is accepted, it neither over-commits a node nor breaks anti-affinity with pods that its group has bound
+meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.chaos.journal import WATCHED, Decided, Journal, Written, node_of
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference
 
-#: Views that are tried before a bind counts as wrong.
+#: Most views that are tried before a bind counts as wrong.
 _MAX_VIEWS = 600
 _ANTI = "anti-affinity"
 
@@ -35,9 +36,9 @@ class Judge:
 
     Args:
         journal: the whole run.
-        group_of: which instances count as one writer, by name of instance; others are third parties.
-        elected: names of the instances that bind by right of the Lease.
-        blind_s: how late an instance can be with what was written, where its decisions are not recorded.
+        group_of: instance -> the writer that it belongs to; instances without one are third parties.
+        elected: names of the instances that may bind only with the Lease.
+        blind_s: the longest delay of an instance's watches, for instances without recorded decisions.
     """
 
     def __init__(
@@ -49,15 +50,15 @@ class Judge:
         blind_s: float | None = None,
     ) -> None:
         self._journal, self._group_of, self._elected, self._blind_s = journal, group_of, elected, blind_s
-        #: Seconds that the oldest write by others, unknown to a decision, was old when it was taken.
+        #: For each decision, the age in seconds of the oldest write by others that it did not know.
         self.window_s = 0.0
-        #: Binds judged, and how many of them only hold in a view without the newest writes of others.
+        #: Binds judged, and those that hold only in a view without the newest writes of others.
         self.n_binds = self.n_raced = 0
         self._versions = [one.version for one in journal.written]
         self._decisions = {(one.by, one.uid, one.node): one for one in journal.decided}
 
     def wrongs(self) -> Iterator[Wrong]:
-        """Every bind that nothing justifies, every pod that was bound twice, every bind without the Lease."""
+        """Yield every unjustified bind, every pod that was bound twice, and every bind without the Lease."""
         bound: dict[str, Written] = {}
         for index, write in enumerate(self._journal.written):
             if not write.bound_node or write.before is None or write.obj is None:
@@ -73,7 +74,7 @@ class Judge:
         yield from self._sent_without_lease()
 
     def _decided_although_bound(self, bound: Mapping[str, Written]) -> Iterator[Wrong]:
-        """An instance never decides anew on a pod that it has bound itself, however its answer was lost."""
+        """Yield decisions of an instance on pods that it had bound itself, even if the answer was lost."""
         for one in self._journal.decided:
             write = bound.get(one.uid)
             if write is not None and write.by == one.by and write.at_s < one.at_s and self._lived(one):
@@ -83,7 +84,7 @@ class Judge:
                 yield Wrong(Verdict.STRANGE, text, one.at_s)
 
     def _lived(self, decision: Decided) -> bool:
-        """Whether the pod still was there; a late watch may tell of its end after the API server did."""
+        """Return whether the pod existed; a late watch may show its end later than the API server does."""
         written = self._journal.written[: self._n_written(decision)]
         last = next((one for one in reversed(written) if one.key == decision.key and one.kind == "Pod"), None)
         return last is not None and last.obj is not None and last.obj["metadata"]["uid"] == decision.uid
@@ -116,7 +117,7 @@ class Judge:
             yield Wrong(Verdict.RULE, text, write.at_s)
 
     def _decision(self, index: int, write: Written, uid: str) -> Decided | None:
-        """What the bind stands on; where decisions are not recorded, the most that its process can have known."""
+        """Return the decision of the bind; if decisions are not recorded, the most that its process can have known."""
         if self._blind_s is None:
             return self._decisions.get((write.by, uid, write.bound_node))
         written = self._journal.written
@@ -142,14 +143,14 @@ class Judge:
         )
 
     def _n_written(self, decision: Decided) -> int:
-        """How many writes there were for a decision to know of, at least."""
+        """Return the least number of writes that a decision knows."""
         return bisect_right(self._versions, max(decision.version, *decision.seen.values()))
 
     def _group(self, agent: str) -> str:
         return self._group_of.get(agent.rpartition("-")[0], "")
 
     def _own(self, n_written: int, by: str) -> dict[str, str]:
-        """Nodes of pods that the group of `by` had bound, by uid, when so much was written."""
+        """Return the nodes of pods that the group of `by` had bound after so many writes, by UID."""
         return {
             write.obj["metadata"]["uid"]: write.bound_node
             for write in self._journal.written[:n_written]
@@ -165,7 +166,7 @@ class Judge:
         *,
         only_lasting: bool = False,
     ) -> str:
-        """Why no view allows the decision; empty if one does."""
+        """Return why no view allows the decision; empty if one does."""
         written = self._journal.written[:n_written]
         ends: dict[str, list[int]] = {}
         for kind, seen in decision.seen.items():
@@ -221,7 +222,7 @@ class Judge:
 
 
 def _views(ends: Mapping[str, list[int]]) -> Iterator[tuple[int, ...]]:
-    """The newest versions of the three kinds, all as of one moment after the other, then every combination."""
+    """Yield views: the newest versions of all kinds, then all kinds at each earlier moment, then all combinations."""
     kinds = [ends["Pod"], ends["Node"], ends["Namespace"]]
     yield tuple(versions[0] for versions in kinds)
     for moment in sorted({version for versions in kinds for version in versions}, reverse=True):
@@ -230,14 +231,14 @@ def _views(ends: Mapping[str, list[int]]) -> Iterator[tuple[int, ...]]:
 
 
 def _lasts(plugin: str, reasons: Any) -> bool:
-    """Whether more pods can only make the refusal stronger, so that the order of writes is no excuse."""
+    """Return whether more pods cannot lift the refusal, so that the order of writes does not matter."""
     if plugin == "InterPodAffinity":
         return any(_ANTI in reason for reason in reasons)
     return plugin in ("NodeResourcesFit", "NodePorts")
 
 
 def _state(written: list[Written], kind: str, limit: int) -> dict[str, JsonObject]:
-    """The objects of a kind as of a version, by key."""
+    """Return the objects of a kind at a version, by key."""
     state: dict[str, JsonObject] = {}
     for write in written:
         if write.kind == kind and write.version <= limit:

@@ -1,4 +1,4 @@
-"""A TCP proxy before the API server, one for each instance: its wire can be cut, frozen, or die with the instance."""
+"""A TCP proxy between one instance and the API server, whose connections can be frozen and broken."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ class Wire:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return the port on which it listens."""
         assert self._listener is not None
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
     async def start(self) -> None:
-        """It listens, and is whole."""
+        """Start to listen."""
         self.thaw()
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
 
     def freeze(self) -> None:
-        """Connections stay open and nothing arrives any more, on either side."""
+        """Hold all data back; connections stay open."""
         self._flowing.clear()
 
     def thaw(self) -> None:
-        """What was held back arrives."""
+        """Deliver the data that was held back."""
         self._flowing.set()
         self._refusing = False
 
     def cut(self, *, refuse: bool = False) -> None:
-        """Every connection breaks, with what is under way; new ones break at once where `refuse`."""
+        """Break every connection; with `refuse`, also break new ones."""
         self._refusing = refuse
         for end in list(self._ends):
             end.transport.abort()
         self._ends.clear()
 
     async def stop(self) -> None:
-        """Nothing is left of it."""
+        """Close the listener and all connections."""
         self.cut(refuse=True)
         self.thaw()
         self._refusing = True

@@ -1,4 +1,4 @@
-"""A real API server as a venue: reached through a gateway that makes the faults, and followed by watches of its own."""
+"""Runs on a real API server, behind a gateway that makes the faults and with watches that record writes."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from tests.support.apiserver import Address
 _ELECTION = ElectionSettings("kube-system", "chaos", 4.0, 3.0, 0.5)
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{_ELECTION.namespace}/leases"
 _PLURALS = {"Pod": "pods", "Node": "nodes", "Namespace": "namespaces"}
-#: Namespaces that every cluster has.
+#: Namespaces of every cluster.
 _LASTING = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 @dataclass
 class _Seen:
-    """What there is, as the watches tell it, and who bound what, as the gateway knows."""
+    """The objects by the watches, and the authors of binds by the gateway."""
 
     journal: Journal
     objects: dict[str, dict[str, JsonObject]] = field(default_factory=lambda: {kind: {} for kind in WATCHED})
-    #: (uid, node) of every bind that the server accepted through the gateway -> who asked.
+    #: UID and node of every accepted bind -> the client that sent it.
     bound_by: dict[tuple[str, str], str] = field(default_factory=dict)
     holder: str = ""
 
     def note(self, kind: str, obj: JsonObject, *, gone: bool = False) -> None:
-        """One write, in the order of its kind."""
+        """Record one write, in the order of its kind."""
         meta = obj["metadata"]
         key = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
         before = self.objects[kind].pop(key, None)
@@ -52,7 +52,7 @@ class _Seen:
         self.journal.add(written)
 
     def settle(self) -> None:
-        """All writes are in order, with their authors: no watch tells those, and three watches have no common order."""
+        """Sort the writes of the three watches, and add the authors of binds, which watches do not show."""
         self.journal.written.sort(key=lambda one: one.version)
         for index, one in enumerate(self.journal.written):
             if one.bound_node and one.obj is not None:
@@ -61,7 +61,7 @@ class _Seen:
 
 
 class Real:
-    """The server as users reach it."""
+    """The server, reached without the gateway."""
 
     def __init__(self, api: Api, seen: _Seen, faults: Faults) -> None:
         self._api, self._seen, self.faults = api, seen, faults
@@ -89,7 +89,7 @@ class Real:
         _accepted(await self._api.post(f"{_path('Pod', *split(key))}/binding", body))
 
     async def _end_namespace(self, name: str) -> None:
-        """What the namespace controller does, which nobody runs here."""
+        """Delete the namespace's pods and finalize it: no namespace controller runs here."""
         for pod in (await self._api.get(_path("Pod", name))).ok["items"]:
             await self._api.delete(_path("Pod", name, pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
         namespace = (await self._api.get(_path("Namespace", "", name))).body
@@ -99,9 +99,9 @@ class Real:
 
 
 class RealVenue:
-    """One server for many runs; each begins with nothing of the one before."""
+    """One server for many runs, emptied before each."""
 
-    pace = Pace(trouble_s=20.0, peace_s=60.0, last_at_s=20.0, last_s=12.0, n_last=1, election=_ELECTION)
+    pace = Pace(trouble_s=20.0, settle_s=60.0, last_at_s=20.0, last_s=12.0, n_last=1, election=_ELECTION)
 
     def __init__(self, url: str, *, token: str = "", ssl: ssl_module.SSLContext | bool = True) -> None:
         self._url, self._ssl = url, ssl
@@ -109,7 +109,7 @@ class RealVenue:
 
     @staticmethod
     def at(address: Address) -> RealVenue:
-        """The server that the tests have started."""
+        """Return the venue of the server that the tests have started."""
         context = ssl_module.create_default_context(cafile=str(address.ca_file))
         return RealVenue(address.url, token=address.token, ssl=context)
 
@@ -160,7 +160,7 @@ class RealVenue:
 
 
 async def _follow(api: Api, kind: str, seen: _Seen) -> None:
-    """Everything there is of a kind, and every change of it, until cancelled."""
+    """Record all objects of a kind and all their changes, until cancelled."""
     found = (await api.get(_path(kind))).ok
     for obj in found["items"]:
         seen.note(kind, obj)
@@ -189,7 +189,7 @@ def _path(kind: str, namespace: str = "", name: str = "") -> str:
 
 
 def _accepted(answer: Answer) -> Any:
-    """The body. Raises StatusError where the server refuses."""
+    """Return the body; raise StatusError if the server refuses."""
     if answer.code >= 300:
         body = answer.body
         raise StatusError(answer.code, body.get("reason", ""), body.get("message", str(body)))

@@ -1,4 +1,4 @@
-"""One run: a cluster, its schedulers, half a minute of misfortune, then peace, then the verdict."""
+"""One run: a cluster and its schedulers, half a minute of faults, a quiet time, then the verdict."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from unittest import mock
 from uuid import UUID
 
 from scheduler.devcluster import store as store_module
-from tests.chaos.caches import POLL_S, Peace, miscounts
-from tests.chaos.faulting import Misfortunes
+from tests.chaos.caches import POLL_S, FinalState, miscounts
+from tests.chaos.faulting import FaultGenerator
 from tests.chaos.happenings import Happening, Script, literal
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
@@ -29,14 +29,14 @@ from tests.chaos.virtual import run_virtually
 from tests.chaos.world import World
 
 OURS, THEIRS = "ours", "theirs"
-#: In this part of the runs all nodes return when the faults end.
+#: Share of runs in which all nodes return when the faults end.
 _MENDED = 0.5
-#: Complaints of a run that are told.
+#: Broken promises that are printed of a run.
 _MAX_TOLD = 8
 
 
 class Shape(Enum):
-    """Who schedules: one; two, of whom the holder of the Lease; two with names of their own, and a naive third."""
+    """The schedulers: one; two that share a Lease; or two with different names and a naive third."""
 
     ALONE = "alone"
     ELECTED = "elected"
@@ -52,26 +52,26 @@ _INSTANCES = {
 
 @dataclass
 class Outcome:
-    """What became of a run; it is good where `wrongs` is empty."""
+    """The result of a run, which is right if `wrongs` is empty."""
 
     seed: int
     shape: Shape
     setting: Setting
-    #: What happened, so that it can happen again.
+    #: What happened, to be replayed.
     script: list[tuple[float, Happening]] = field(default_factory=list)
     wrongs: list[Wrong] = field(default_factory=list)
     n_binds: int = 0
     n_raced: int = 0
     window_s: float = 0.0
-    #: Seconds from the end of the faults until nothing was left to place.
+    #: Seconds from the end of the faults until all that fits was placed.
     settled_s: float = 0.0
     n_lives: int = 0
-    #: Of the clock of all moments in `journal` and `wrongs`.
+    #: The zero of all moments in `journal` and `wrongs`.
     began_s: float = 0.0
     journal: Journal | None = None
 
     def story(self, last: int = 60) -> str:
-        """What went wrong and what happened before, for a person."""
+        """Return what went wrong and what happened before, as text."""
         told = [] if self.journal is None else self.journal.told[-last:]
         return "\n".join(
             [
@@ -83,7 +83,7 @@ class Outcome:
         )
 
     def as_test(self) -> str:
-        """The run as it stands among the regressions."""
+        """Return the run as a test for `test_regressions.py`."""
         found = self.wrongs[0].verdict.value.capitalize() if self.wrongs else "Right"
         setting = "" if self.setting == Setting() else f"        {literal(self.setting)},\n"
         return "\n".join(
@@ -104,13 +104,13 @@ class Outcome:
 
 
 def run(seed: int, shape: Shape) -> Outcome:
-    """The run of a seed, on the embedded cluster and a clock of its own."""
+    """Play the run of a seed on the embedded cluster with a virtual clock."""
     with repeatable(seed):
         return run_virtually(Run(seed, shape).play())
 
 
 async def run_at(venue: Venue, seed: int, shape: Shape) -> Outcome:
-    """The run of a seed where time is real, and no run is like another."""
+    """Play the run of a seed at a venue in real time, where no run repeats exactly."""
     with repeatable(seed):
         return await Run(seed, shape, venue=venue).play()
 
@@ -124,9 +124,9 @@ def replay(
     until_s: float | None = None,
 ) -> Outcome:
     """
-    The same with what is written in `script` and nothing else; the seed still draws ties, jitter and uids.
+    Play `script` and nothing else; the seed still draws ties, jitter and UIDs.
 
-    Where `until_s` is given it ends there, without peace, and is judged by what was written until then.
+    With `until_s` the run ends then, without waiting for the final state, and is judged by the writes until then.
     """
     with repeatable(seed):
         run = Run(seed, shape, script=script, setting=setting, until_s=until_s)
@@ -135,7 +135,7 @@ def replay(
 
 @contextlib.contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Chance and uids come from the seed."""
+    """Draw random numbers and UIDs from the seed for the duration of the block."""
     uids = random.Random(f"uids {seed}")
     random.seed(seed)
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
@@ -145,15 +145,15 @@ def repeatable(seed: int) -> Iterator[None]:
 
 class Run:
     """
-    A run to be played once.
+    One run, to be played once.
 
     Args:
-        seed: draws everything, or what `script` leaves open.
-        shape: who schedules.
-        script: what happens; None draws it.
-        setting: what the cluster is like; None draws it, or is the usual one with a script.
+        seed: draws everything that `script` leaves open.
+        shape: the schedulers.
+        script: the happenings; None draws them.
+        setting: the settings of the cluster; None draws them, or takes the defaults with a script.
         venue: where it is played.
-        until_s: when it ends, if not in peace.
+        until_s: when it ends without waiting for the final state.
     """
 
     def __init__(
@@ -175,11 +175,11 @@ class Run:
         if setting is None:
             setting = drawn if script is None else Setting()
         self._outcome = Outcome(seed, shape, setting)
-        self._chance_of = {name: self._drawn() for name in ("world", "trouble", "misfortune", "lives")}
+        self._chance_of = {name: self._drawn() for name in ("world", "trouble", "faults", "lives")}
         self._began_s = 0.0
 
     async def play(self) -> Outcome:
-        """Plays it, and judges it."""
+        """Play the run and judge it."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_loose_end)
         journal = self._outcome.journal = Journal(loop.time)
@@ -192,29 +192,29 @@ class Run:
             world = World(opened.server.objects, self._chance_of["world"], self._asked_for(names))
             async with asyncio.TaskGroup() as group:
                 lives: list[asyncio.Task[None]] = []
-                peace = Peace(opened.server, instances, frozenset(names), journal)
+                final_state = FinalState(opened.server, instances, frozenset(names), journal)
                 async for at_s, happening in self._trouble(world, [one.name for one in instances]):
                     if at_s > 0 and not lives:
                         lives += [group.create_task(one.live(), name=one.name) for one in instances]
                     await self._happen(stage, at_s, happening)
-                stage.end_misfortune()
+                stage.end_faults()
                 if self._until_s is not None:
                     await self._wait_until(self._until_s)
                 else:
-                    self._outcome.settled_s = await peace.settled(self._pace.peace_s)
-                    if not peace.wrongs:
-                        await self._last_events(world, stage, peace)
-                    self._outcome.wrongs += peace.wrongs
+                    self._outcome.settled_s = await final_state.settled(self._pace.settle_s)
+                    if not final_state.wrongs:
+                        await self._last_events(world, stage, final_state)
+                    self._outcome.wrongs += final_state.wrongs
                     self._compare(instances)
                 for life in lives:
                     life.cancel()
         self._judge(instances, journal)
-        # What is left over after a crash is so because of it.
+        # Pods left over after a crash are a consequence of it.
         self._outcome.wrongs.sort(key=lambda one: one.verdict is not Verdict.CRASH)
         return self._outcome
 
     def _on_loose_end(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nobody took is a bug, unless it is the server's about a connection that was broken."""
+        """Count an unhandled exception as a bug, unless the server raises it for a broken connection."""
         error = context.get("exception")
         if not isinstance(error, ConnectionError):
             self._outcome.wrongs.append(Wrong(Verdict.CRASH, f"loose end: {context['message']} {error!r}"))
@@ -246,7 +246,7 @@ class Run:
         await stage.perform(happening)
 
     async def _trouble(self, world: World, instances: list[str]) -> AsyncIterator[tuple[float, Happening]]:
-        """What happens, each at its moment, until the trouble is over."""
+        """Yield happenings, each at its moment, until the faults end."""
         if self._script is None:
             async for one in self._drawn_happenings(world, instances):
                 yield one
@@ -258,8 +258,8 @@ class Run:
                 yield one
         await self._wait_until(self._pace.trouble_s)
 
-    async def _last_events(self, world: World, stage: Stage, peace: Peace) -> None:
-        """One thing at a time, each of which must have its consequences before the next."""
+    async def _last_events(self, world: World, stage: Stage, final_state: FinalState) -> None:
+        """Perform single happenings, each only when the one before is handled."""
         for number in range(self._pace.n_last):
             at_s = self._pace.last_at_s + number * self._pace.last_s
             await self._wait_until(at_s)
@@ -270,14 +270,14 @@ class Run:
             for happening in happenings:
                 await self._happen(stage, at_s, happening)
             if happenings:
-                await peace.settled(self._pace.last_s - POLL_S)
+                await final_state.settled(self._pace.last_s - POLL_S)
 
     async def _drawn_happenings(
         self, world: World, instances: list[str]
     ) -> AsyncIterator[tuple[float, Happening]]:
-        """Users and misfortune act, each at its own pace."""
+        """Yield drawn happenings of users and faults, each at its own rate."""
         chance = self._chance_of["trouble"]
-        misfortunes = Misfortunes(instances, self._chance_of["misfortune"])
+        generator = FaultGenerator(instances, self._chance_of["faults"])
         calm = chance.choice((0.2, 0.5, 1.0))
         mended = chance.random() < _MENDED
         for one in world.found():
@@ -292,8 +292,8 @@ class Run:
                 for event in world.draw_stranger():
                     yield at_s, event
             if chance.random() < calm * 0.5:
-                for misfortune in misfortunes.draw():
-                    yield at_s, misfortune
+                for fault in generator.draw():
+                    yield at_s, fault
         await self._wait_until(self._pace.trouble_s)
         for event in world.mend() if mended else ():
             yield self._pace.trouble_s, event

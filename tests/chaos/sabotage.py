@@ -1,4 +1,4 @@
-"""Schedulers with one guard taken out each: what the suite is for is to tell them from a whole one."""
+"""Schedulers with one guard removed each, which the suite has to tell from an intact one."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from tests.chaos.verdicts import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Sabotage:
-    """A guard that is missing, where the suite notices, and as what."""
+    """A missing guard, the runs that notice it, and their verdict."""
 
     name: str
-    #: What stands in the place of what.
+    #: The attribute that is replaced, and its replacement.
     owner: Any
     attribute: str
     instead: Any
     shape: Shape
     verdict: Verdict
-    #: Seeds from `first_seed` on are tried; one of the first few finds it.
+    #: Seeds are tried from here on; one of the first few finds the missing guard.
     first_seed: int = 0
 
     def committed(self) -> mock._patch[Any]:
-        """For as long as this is entered the guard is missing."""
+        """Remove the guard for the duration of the block."""
         return mock.patch.object(self.owner, self.attribute, self.instead)
 
 
 async def _never_looked_up(_self: Binder, _namespace: str, _name: str, _uid: str, _node_name: str) -> PodGone:
-    """Nobody looks what became of a bind: it counts as gone."""
+    """Take a bind without an answer for failed, without reading the pod."""
     return PodGone()
 
 
 def _always_lead(self: Scheduler) -> bool:
-    """Whoever has its caches binds."""
+    """Let every instance with full caches bind."""
     self._caught_up = True
     return True
 
 
 def _assume_nothing(_self: ClusterState, _pod: Pod, _node_name: str) -> None:
-    """A decision counts only once the watch has brought it."""
+    """Count a decision only when the watch shows it."""
 
 
 def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
-    """Whoever bears the name is bound."""
+    """Bind any pod of the name."""
     assert uid
     return _WHOLE_BIND(uid="", **settings)
 
@@ -68,7 +68,7 @@ _WHOLE_GIVE_BACK = NodeTable.give_back
 
 
 def _tell_no_departures(self: Machine, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
-    """Nobody hears that a pod has made room."""
+    """Drop events of deletions."""
     if new is not None:
         _WHOLE_TELL(self, event, old, new, now_s)
 
@@ -80,13 +80,13 @@ def _forget_failures(
 
 
 def _nothing_vanishes(self: Known[Any], _changes: list[Change[Any]]) -> None:
-    """What went while nobody watched stays for ever."""
+    """Keep objects that a relist no longer has."""
     for part in self._parts:
         part.unmet = {}
 
 
 def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
-    """Host ports are never given back."""
+    """Never free host ports."""
     _WHOLE_GIVE_BACK(self, row, Usage(usage.requested, usage.non_zero, ()))
 
 

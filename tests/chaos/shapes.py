@@ -1,4 +1,4 @@
-"""What the pods of a run are like."""
+"""The pods of a run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from tests.support import build
 from tests.support.build import Json
 
-#: The name of the scheduler that binds without looking: nothing may depend on what it does.
+#: The schedulerName of the scheduler that binds without any check.
 NAIVE = "naive-scheduler"
 _TEAM_X = build.selector("team=x")
 
 
 def _away(key: str, *labels: str, everywhere: Json | None = None) -> Json:
-    """Settings of a pod that keeps away from others, of its namespace or of those that are selected."""
+    """Return the settings of a pod with anti-affinity, in its namespace or in selected ones."""
     term = build.term(key, build.selector(*labels), namespace_selector=everywhere)
     return {"affinity": build.affinity(anti_required=[term])}
 
@@ -25,13 +25,13 @@ def _near(key: str, *labels: str, everywhere: Json | None = None) -> Json:
 
 
 def _at_most_two(key: str, *labels: str) -> Json:
-    """Settings of a pod of which a domain takes two, said in its annotation: rules of our own have to hold as well."""
+    """Return the settings of a pod of which a domain takes two, by annotation: our own rules have to hold too."""
     term = {**build.term(key, build.selector(*labels)), "maxPodsPerDomain": 2}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     return {"annotations": {"affinity-scheduler.io/affinity": json.dumps(affinity)}}
 
 
-#: Their `app` label, and settings of `build.pod` with `cpu`, `host_ports` and `annotations`.
+#: The `app` label, and arguments of `build.pod` with `cpu`, `host_ports` and `annotations`.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("plain", {}),
     "small": ("plain", {"cpu": "500m"}),
@@ -53,7 +53,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def shaped_pod(key: str, shape: str, scheduler: str, *, gated: bool) -> Json:
-    """The pod as a user creates it."""
+    """Return the pod as a user creates it."""
     namespace, name = key.split("/")
     app, settings = SHAPES[shape]
     settings = dict(settings)

@@ -1,4 +1,4 @@
-"""The shortest script that still fails: whatever can be left out without the same promise being kept is left out."""
+"""Shrinking of a failing script to the shortest one that breaks the same promise."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.chaos.happenings import Happening
 from tests.chaos.run import Outcome, replay
 
 T = TypeVar("T")
-#: What breaks a promise at one moment is not played on for longer.
+#: A replay ends soon after the moment of the broken promise.
 _AFTERWARDS_S = 1.0
 
 
 def shortest(outcome: Outcome, *, within_s: float) -> Outcome:
     """
-    A run of the same seed that breaks the same promise with fewer happenings, each of which it needs.
+    Return a run of the same seed that breaks the same promise, with a script from which nothing can be left out.
 
-    Where `within_s` real seconds do not suffice it is the best found so far. The outcome itself where its script does
-    not fail again, which would mean that a run is not its script.
+    After `within_s` real seconds it is the best run found so far. If the script of `outcome` does not fail again, which
+    means that the run does not depend on its script alone, it is `outcome`.
     """
     wanted, found_at_s = outcome.wrongs[0].verdict, outcome.wrongs[0].at_s
     ends_s = None if found_at_s is None else found_at_s - outcome.began_s + _AFTERWARDS_S
@@ -43,9 +43,9 @@ def shortest(outcome: Outcome, *, within_s: float) -> Outcome:
 
 def minimal(items: list[T], fails: Callable[[list[T]], bool], *, is_over: Callable[[], bool]) -> list[T]:
     """
-    A part of `items` that fails and of which nothing can be left out alone; larger where `is_over` came first.
+    Return a failing part of `items` from which no single item can be left out; a larger one if `is_over` ends it.
 
-    Delta debugging (Zeller and Hildebrandt 2002), complements only: a part alone seldom fails where order matters.
+    Delta debugging (Zeller and Hildebrandt 2002) with complements only: where order matters, a subset seldom fails.
     """
     n_parts = 2
     while len(items) >= 2 and not is_over():

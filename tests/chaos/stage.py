@@ -1,4 +1,4 @@
-"""Where a run happens: a cluster that can fail, and its instances. Whatever is drawn or scripted takes effect here."""
+"""The cluster and the instances of a run, on which drawn and scripted happenings take effect."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ from tests.support import build
 
 
 class Server(Protocol):
-    """A cluster's API server, as users reach it who never meet a fault. Writes raise StatusError where refused."""
+    """A cluster's API server, reached without faults. Refused writes raise StatusError."""
 
     @property
     def faults(self) -> Faults:
-        """What its other clients meet."""
+        """Return the faults of its other clients."""
         ...
 
     def objects(self, kind: str) -> list[JsonObject]:
-        """What there is of a Pod, Node or Namespace."""
+        """Return the objects of a kind: Pod, Node or Namespace."""
         ...
 
     async def create(self, kind: str, obj: JsonObject) -> None:
-        """The object is there."""
+        """Create the object."""
         ...
 
     async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
-        """The merge patch is applied."""
+        """Apply the merge patch."""
         ...
 
     async def delete(self, kind: str, key: str, grace_s: int) -> None:
-        """The object is gone, or terminating where it has grace."""
+        """Delete the object; with a grace period it is terminating first."""
         ...
 
     async def bind(self, key: str, node: str) -> None:
-        """The pod is bound."""
+        """Bind the pod."""
         ...
 
 
@@ -88,12 +88,12 @@ class Embedded:
 
 class Stage:
     """
-    Makes things happen.
+    Performs happenings.
 
     Args:
-        server: where users write, and what misbehaves.
-        instances: ours.
-        journal: is told.
+        server: the server of users' writes and of faults.
+        instances: our instances.
+        journal: records the story.
     """
 
     def __init__(self, server: Server, instances: Sequence[Instance], journal: Journal) -> None:
@@ -101,7 +101,7 @@ class Stage:
         self._instances: Mapping[str, Instance] = {one.name: one for one in instances}
 
     async def perform(self, happening: Happening) -> None:
-        """It happens, unless the server refuses it, as it does where its object is gone."""
+        """Perform the happening; the server may refuse it, for example if its object is gone."""
         told = literal(happening)
         try:
             await self._perform(happening)
@@ -109,8 +109,8 @@ class Stage:
             told = f"refused: {told}: {error}"
         self._journal.tell(told)
 
-    def end_misfortune(self) -> None:
-        """Nothing goes wrong from now on."""
+    def end_faults(self) -> None:
+        """End all faults."""
         self._server.faults.clear()
         for instance in self._instances.values():
             instance.doom = None
@@ -164,6 +164,6 @@ class Stage:
 
 
 def split(key: str) -> tuple[str, str]:
-    """Namespace, empty where there is none, and name."""
+    """Return namespace (empty if there is none) and name."""
     namespace, _, name = key.rpartition("/")
     return namespace, name

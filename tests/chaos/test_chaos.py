@@ -15,9 +15,9 @@ from tests.chaos.run import Shape
 @pytest.mark.parametrize("shape", list(Shape), ids=lambda shape: shape.value)
 def test_nothing_is_lost_doubled_or_misplaced(shape: Shape) -> None:
     """
-    Faults for forty seconds of a run's own clock, then peace, then the verdict of the write log; six times.
+    Six runs of forty virtual seconds of faults, a quiet time, and the verdict by the write log.
 
-    In a process of its own, as `make chaos` does it: there the order of sets is always the same, and a seed one run.
+    In a separate process, as `make chaos`: there the order of sets is fixed, and a seed means one run.
     """
     command = [sys.executable, "-m", "tests.chaos", "--seed", "0", "--runs", "6", "--shape", shape.value]
     told = subprocess.run([*command, "--seconds", "280", "--shrink", "0"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""SIGKILL at every moment between the pop of a pod and the confirmation of its bind: the next life ends the work."""
+"""SIGKILL at every moment between the pop of a pod and the confirmation of its bind; the next life takes over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.chaos.caches import Peace, miscounts
+from tests.chaos.caches import FinalState, miscounts
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Kill
 from tests.chaos.instance import KILL_POINTS, Instance
 from tests.chaos.journal import Journal, node_of
@@ -21,10 +21,10 @@ from tests.chaos.venue import EMBEDDED, Setting
 from tests.chaos.verdicts import Wrong
 from tests.chaos.virtual import VirtualLoop, run_virtually
 
-#: Two nodes with room for one pod each; the first two pods bear no company, so each decision leans on the one before.
+#: Two nodes with room for one pod each; the first two pods repel each other, so decisions depend on each other.
 _CLUSTER: list[Happening] = [AddNamespace("red", "x"), AddNode("n1", "1", "a"), AddNode("n2", "1", "b")]
 _PODS: list[Happening] = [AddPod(f"red/p{number}", "alone", OURS) for number in range(2)]
-#: A Lease that nobody renews runs out after 15 s.
+#: A Lease that is not renewed expires after 15 s.
 _BORN_AGAIN_S = 40.0
 
 
@@ -34,13 +34,13 @@ class _Story:
 
     stage: Stage
     instances: list[Instance]
-    peace: Peace
+    final_state: FinalState
     journal: Journal
-    #: Verdicts on how it ended.
+    #: The broken promises.
     wrongs: list[Wrong] = field(default_factory=list)
 
     async def begin(self) -> None:
-        """Pods are created as soon as somebody may place them."""
+        """Create the pods as soon as an instance may place them."""
         for one in _CLUSTER:
             await self.stage.perform(one)
         await asyncio.sleep(20.0)
@@ -48,16 +48,16 @@ class _Story:
             await self.stage.perform(one)
 
     def leader(self) -> Instance:
-        """Whoever decides."""
+        """Return the instance that leads."""
         return next(one for one in self.instances if one.life is not None and one.life.scheduler._leads())
 
     async def end(self) -> None:
-        """All is well again, and was so all the time."""
+        """Wait for the final state, and judge the run."""
         await asyncio.sleep(_BORN_AGAIN_S)
-        await self.peace.settled(10.0)
+        await self.final_state.settled(10.0)
         group_of = {one.name: one.scheduler_name for one in self.instances}
         elected = [one.name for one in self.instances if one.elected]
-        self.wrongs += [*self.peace.wrongs, *Judge(self.journal, group_of, elected=elected).wrongs()]
+        self.wrongs += [*self.final_state.wrongs, *Judge(self.journal, group_of, elected=elected).wrongs()]
         self.wrongs += [wrong for one in self.instances for wrong in miscounts(one)]
         assert [text for one in self.instances for text in one.crashes] == []
         bound = {one.key: node_of(one.obj) for one in self.journal.written if one.bound_node}
@@ -84,8 +84,8 @@ async def _told(*, elected: bool) -> AsyncIterator[_Story]:
         ]
         opened.listen(instances)
         lives = [asyncio.create_task(one.live()) for one in instances]
-        peace = Peace(opened.server, instances, frozenset({OURS}), journal)
-        story = _Story(Stage(opened.server, instances, journal), instances, peace, journal)
+        final_state = FinalState(opened.server, instances, frozenset({OURS}), journal)
+        story = _Story(Stage(opened.server, instances, journal), instances, final_state, journal)
         yield story
         for life in lives:
             life.cancel()
@@ -95,9 +95,7 @@ async def _told(*, elected: bool) -> AsyncIterator[_Story]:
 @pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
 @pytest.mark.parametrize("after", [0, 1], ids=["first bind", "second bind"])
 @pytest.mark.parametrize("point", KILL_POINTS)
-def test_whoever_dies_there_is_followed_by_one_who_ends_the_work(
-    point: str, after: int, *, elected: bool
-) -> None:
+def test_the_next_life_finishes_the_work(point: str, after: int, *, elected: bool) -> None:
     async def play() -> None:
         async with _told(elected=elected) as story:
             for instance in story.instances:
@@ -111,7 +109,7 @@ def test_whoever_dies_there_is_followed_by_one_who_ends_the_work(
 
 
 def test_there_is_no_moment_at_which_it_must_not_die() -> None:
-    """Between any two turns of the event loop, from the creation of the pods to the confirmation of both binds."""
+    """It is killed between any two turns of the event loop, from pod creation to the confirmation of both binds."""
     n_turns = _turns_of_a_whole_life()
     assert n_turns > 20
     for turn in range(n_turns):
@@ -151,7 +149,7 @@ def _turns_of_a_whole_life() -> int:
 
 
 def _dying_after(turns: int) -> int:
-    """How many lives there were."""
+    """Return the number of lives."""
     n_lives = 0
 
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""The gateway of the runs on a real server, here before the embedded one: the same faults, the same verdicts."""
+"""The gateway of runs on a real server, here before the embedded one, has the same faults and verdicts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_write_meets_the_fault_that_is_meant_for_it(fault: Fault, code: int | 
     ],
 )
 def test_a_watch_meets_the_fault_after_so_many_lines(action: Action, told: list[str]) -> None:
-    """The first line is told, the second is the fault's."""
+    """The first line passes; the fault meets the second."""
 
     async def play() -> list[str]:
         fault = Fault(action=action, kind="nodes", after_events=1, delay_s=5.0)
@@ -96,7 +96,7 @@ def test_a_watch_meets_the_fault_after_so_many_lines(action: Action, told: list[
 
 @contextlib.asynccontextmanager
 async def _opened(fault: Fault, calls: list[Call]) -> AsyncIterator[tuple[DevCluster, Api]]:
-    """A cluster, and a client behind the gateway before it, which meets the fault."""
+    """Open a cluster behind a gateway with the fault, and a client of the gateway."""
     faults = Faults()
     faults.add(fault)
     async with (

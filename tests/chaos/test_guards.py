@@ -1,4 +1,4 @@
-"""What an instance says of itself when its surroundings fail for long; minutes pass in a second here."""
+"""Health endpoints and recovery of an instance during long failures, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support import build
 
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[Instance, Scheduler, DevCluster]]:
-    """An instance that has its caches, in a cluster where nothing happens."""
+    """Run an instance with full caches in an idle cluster."""
     async with DevCluster(nodes=2) as cluster:
         journal = Journal(asyncio.get_running_loop().time)
         instance = Instance(
@@ -46,12 +46,12 @@ async def running() -> AsyncIterator[tuple[Instance, Scheduler, DevCluster]]:
 
 
 def pending(name: str) -> build.Json:
-    """A pod for the instance to place."""
+    """Return a pod for the instance to place."""
     return build.pod(name, spec={"schedulerName": "ours"})
 
 
 def test_a_quiet_cluster_is_no_reason_to_worry() -> None:
-    """Bookmarks are all there is for an hour: the caches stay fresh, and the loop alive."""
+    """With nothing but bookmarks for an hour the caches stay fresh and the loop alive."""
 
     async def play() -> None:
         async with running() as (_, scheduler, _cluster):
@@ -63,8 +63,8 @@ def test_a_quiet_cluster_is_no_reason_to_worry() -> None:
     run_virtually(play())
 
 
-def test_a_cache_that_hears_nothing_is_stale_until_it_does() -> None:
-    """Connections stay open and bring nothing: after minutes readiness falls, and rises again with the first word."""
+def test_a_cache_without_events_is_stale() -> None:
+    """Connections stay open and silent: after minutes readiness fails, and returns with the first event."""
 
     async def play() -> None:
         async with running() as (instance, scheduler, _cluster):
@@ -82,7 +82,7 @@ def test_a_cache_that_hears_nothing_is_stale_until_it_does() -> None:
 
 
 def test_a_watch_that_dies_without_a_word_is_noticed_within_little_more_than_a_minute() -> None:
-    """Open, and silent for hours: what happened meanwhile is known once a bookmark is overdue."""
+    """A watch is open and silent for hours: changes are noticed once a bookmark is overdue."""
 
     async def play() -> None:
         async with running() as (_, scheduler, cluster):
@@ -95,8 +95,8 @@ def test_a_watch_that_dies_without_a_word_is_noticed_within_little_more_than_a_m
     run_virtually(play())
 
 
-def test_a_watch_that_owes_what_was_bound_is_opened_anew_within_seconds() -> None:
-    """The API server says that the pod is bound, and the watch says nothing at all."""
+def test_a_watch_that_does_not_show_a_bind_is_reopened_within_seconds() -> None:
+    """The API server confirms a bind that the watch does not show."""
 
     async def play() -> None:
         async with running() as (_, scheduler, cluster):
@@ -114,8 +114,8 @@ def test_a_watch_that_owes_what_was_bound_is_opened_anew_within_seconds() -> Non
     run_virtually(play())
 
 
-def test_a_watch_that_is_late_or_owes_nothing_is_left_alone() -> None:
-    """Long silent, since nothing happened; then seconds late with a bind."""
+def test_a_late_watch_without_missing_binds_is_kept() -> None:
+    """The watch is silent for long since nothing happens, then seconds late with a bind."""
 
     async def play() -> None:
         async with running() as (instance, scheduler, cluster):
@@ -136,7 +136,7 @@ def test_a_watch_that_is_late_or_owes_nothing_is_left_alone() -> None:
 
 
 def test_a_new_leader_does_not_pause_between_the_pages_that_it_waits_for() -> None:
-    """The audit does, which nobody waits for."""
+    """The audit does pause between pages, since nothing waits for it."""
 
     async def play() -> None:
         async with running() as (_, scheduler, cluster):
@@ -155,7 +155,7 @@ def test_a_new_leader_does_not_pause_between_the_pages_that_it_waits_for() -> No
 
 
 def test_an_instance_whose_counts_are_wrong_ends_and_returns_with_the_right_ones() -> None:
-    """The recount finds what no decision would: the process says so, and the next one reads everything anew."""
+    """The recount finds wrong counts; the process reports them and ends, and the next one reads everything again."""
 
     async def play() -> None:
         async with running() as (instance, scheduler, _cluster):
@@ -172,7 +172,7 @@ def test_an_instance_whose_counts_are_wrong_ends_and_returns_with_the_right_ones
 
 
 def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
-    """A lost addition, update and deletion: within a quarter of an hour they are counted, and the cache is right."""
+    """A lost addition, update and deletion are found and counted within a quarter of an hour."""
 
     async def play() -> None:
         async with running() as (instance, scheduler, cluster):
@@ -183,7 +183,7 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
                 return known._parts[known.part_of(key)].told
 
             machine = scheduler._machine
-            # As if three events had been lost on their way.
+            # Drop three events.
             machine.handle(NodeGone("node-0001"), 0.0)
             lost, late, left = (Key("", name) for name in ("node-0001", "node-0002", "ghost"))
             del told_of(lost)[lost]

@@ -1,4 +1,4 @@
-"""The same runs on a real API server, behind a gateway of the tests' own that makes the faults; there time is real."""
+"""The same runs on a real API server in real time, behind a gateway that makes the faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 @pytest.mark.parametrize("shape", list(Shape), ids=lambda shape: shape.value)
 @pytest.mark.parametrize("seed", [1])
 def test_nothing_is_lost_doubled_or_misplaced(seed: int, shape: Shape, real_server: Address) -> None:
-    """Faults for twenty seconds, then peace, then the verdict of what watches of the test's own have seen."""
+    """Twenty seconds of faults, a quiet time, then the verdict by the watches of the test."""
     outcome = asyncio.run(run_at(RealVenue.at(real_server), seed, shape))
     assert not outcome.wrongs, outcome.story()
     assert outcome.n_binds > 0
@@ -31,9 +31,9 @@ def test_nothing_is_lost_doubled_or_misplaced(seed: int, shape: Shape, real_serv
 
 def test_what_another_scheduler_binds_counts_within_moments(real_server: Address) -> None:
     """
-    The race window: from before a stranger's bind is sent until it counts here, while pods of our own are placed.
+    The race window lasts from the sending of another scheduler's bind until it counts here, while we place pods too.
 
-    Within it both may take the same room. README states what it was on an idle machine; here it only has to be short.
+    Within it both may take the same room. README has its length on an idle machine; here it only has to be short.
     """
     known_s = asyncio.run(_race_window_s(real_server, n_pods=100))
     print(
@@ -43,7 +43,7 @@ def test_what_another_scheduler_binds_counts_within_moments(real_server: Address
 
 
 async def _race_window_s(address: Address, *, n_pods: int) -> list[float]:
-    """Seconds of each bind, shortest first."""
+    """Return the seconds until each bind counted, shortest first."""
     loop = asyncio.get_running_loop()
     journal = Journal(loop.time)
     async with RealVenue.at(address).opened(journal, Setting()) as opened:

@@ -1,4 +1,4 @@
-"""Long outages and long pressure: nothing is lost, nothing is hammered, and nobody restarts in vain."""
+"""Long outages and throttling: nothing is lost, the server is not flooded, and no instance restarts in vain."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.integration.waiting import until
 from tests.support import build
 
 TEN_MINUTES_S = 600.0
-#: Longest pause of any retry, and what a relist and the cycles take after it.
+#: Longest pause of any retry, and the time of a relist and of the cycles after it.
 AFTERWARDS_S = 60.0
-#: When every watch has heard a bookmark.
+#: The time within which every watch receives a bookmark.
 BOOKMARKED_S = 70.0
 #: Everything but Leases.
 THE_REST = r"^/(api/v1|apis/(events|apps))"
@@ -31,7 +31,7 @@ THE_REST = r"^/(api/v1|apis/(events|apps))"
 
 @asynccontextmanager
 async def running(*faults: Fault, elected: bool) -> AsyncIterator[tuple[Instance, DevCluster]]:
-    """An instance that has its caches, and leads where there is an election."""
+    """Run an instance with full caches, which leads if there is an election."""
     async with DevCluster(nodes=4, write_log=True) as cluster:
         cluster.faults.add(*faults)
         instance = Instance(
@@ -59,7 +59,7 @@ async def running(*faults: Fault, elected: bool) -> AsyncIterator[tuple[Instance
 
 
 def create(cluster: DevCluster, prefix: str, n_pods: int) -> None:
-    """As a user does whose own connection is fine."""
+    """Create the objects without faults."""
     for number in range(n_pods):
         pod = build.pod(f"{prefix}{number}", spec={"schedulerName": "ours"})
         del pod["metadata"]["uid"], pod["status"]
@@ -71,13 +71,13 @@ def n_bound(cluster: DevCluster) -> int:
 
 
 def n_bindings(cluster: DevCluster) -> int:
-    """Binds that the server has written."""
+    """Return the number of binds that the server has stored."""
     assert cluster.writes is not None
     return sum(one.kind == "pods" and "node=" in one.summary for one in cluster.writes.writes)
 
 
 def requests(instance: Instance, **labels: str) -> float:
-    """Requests of its current life so far."""
+    """Return the requests of its current life so far."""
     return metric(instance, "rest_client_requests_total", **labels)
 
 
@@ -96,7 +96,7 @@ def metric(instance: Instance, name: str, **labels: str) -> float:
 
 
 def test_ten_minutes_without_a_server_cost_nothing_but_time() -> None:
-    """Binds are in doubt when the server goes, pods come while it is away; one life, and every pod is bound once."""
+    """Binds are unanswered when the server goes and pods wait when it returns: one life, every pod bound once."""
 
     async def play() -> None:
         async with running(elected=False) as (instance, cluster):
@@ -109,7 +109,7 @@ def test_ten_minutes_without_a_server_cost_nothing_but_time() -> None:
             create(cluster, "meanwhile", 10)
             await asyncio.sleep(TEN_MINUTES_S / 2)
             n_tried = requests(instance) - before
-            # Seven watches twice a minute, binds in doubt six times, events ten seconds apart.
+            # Seven watches twice a minute, unanswered binds six times, events ten seconds apart.
             assert 100 < n_tried < 1000
             instance.wire.thaw()
             await asyncio.sleep(AFTERWARDS_S)
@@ -124,7 +124,7 @@ def test_ten_minutes_without_a_server_cost_nothing_but_time() -> None:
 
 
 def test_a_leader_that_cannot_renew_for_ten_minutes_ends_and_comes_back_to_all_its_work() -> None:
-    """It may not go on as if it led; whoever starts it again, it waits for the server and finds every pod."""
+    """It must not act as leader any more; the next life waits for the server and places every pod."""
 
     async def play() -> None:
         async with running(elected=True) as (instance, cluster):
@@ -143,7 +143,7 @@ def test_a_leader_that_cannot_renew_for_ten_minutes_ends_and_comes_back_to_all_i
 
 
 def test_ten_minutes_of_429_slow_it_down_and_cost_no_leadership() -> None:
-    """Everything but the Lease is throttled: the leader stays, asks as seldom as it was told to, and sheds events."""
+    """All but the Lease is throttled: the leader stays, obeys retryAfter, and drops events."""
 
     async def play() -> None:
         async with running(elected=True) as (instance, cluster):
@@ -169,7 +169,7 @@ def test_ten_minutes_of_429_slow_it_down_and_cost_no_leadership() -> None:
 
 
 def test_binds_that_are_throttled_slow_all_binds_down_and_silence_the_events() -> None:
-    """Only binds are refused: fewer go out at a time, and events, which nobody refused, give way at once."""
+    """Only binds are throttled: fewer are sent at a time, and events are dropped at once."""
 
     async def play() -> None:
         async with running(elected=False) as (instance, cluster):
@@ -194,8 +194,8 @@ def test_binds_that_are_throttled_slow_all_binds_down_and_silence_the_events() -
     run_virtually(play())
 
 
-def test_who_leads_from_the_start_has_nothing_to_catch_up_on() -> None:
-    """It asked for its caches after it had the Lease: pods are placed although no list of them is answered."""
+def test_a_leader_from_the_start_has_nothing_to_catch_up_on() -> None:
+    """Its caches are newer than its Lease: pods are placed although no further list is answered."""
 
     async def play() -> None:
         no_lists = Fault(action=Action.RESPOND, verb="list", kind="pods", code=500, times=-1)

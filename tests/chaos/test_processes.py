@@ -1,4 +1,4 @@
-"""SIGKILL to real processes: `affinity-scheduler run`, two of them on one Lease, judged from the write log."""
+"""SIGKILL to real processes: two `affinity-scheduler run` on one Lease, judged by the write log."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from tests.integration.waiting import until
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
 
 _LEASE = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms", "resourceName": NAME}
-#: What a watch on this machine can be late, at the most.
+#: The longest delay of a watch on this machine.
 _BLIND_S = 2.0
 _N_NODES, _N_PODS, _N_DEATHS = 6, 24, 2
-#: Moments of a bind at which the leader dies.
+#: Moments of a bind at which the leader is killed.
 _POINTS = ("arrived", "written", "answered")
 
 
-class _Seat:
-    """One of two instances: a gateway of its own, and the process that is behind it now."""
+class _KilledInstance:
+    """One of two instances: its gateway and its current process."""
 
-    def __init__(self, name: str, url: str, on_arrival: Callable[[_Seat, Call], None]) -> None:
+    def __init__(self, name: str, url: str, on_arrival: Callable[[_KilledInstance, Call], None]) -> None:
         self.name, self.n_lives = name, 0
         self.daemon: Daemon | None = None
-        #: Where the process is to die, and how many binds later.
+        #: Where the process is to be killed, and after how many binds.
         self.doom: tuple[str, int] | None = None
         self.gateway = Gateway(
             url,
@@ -53,7 +53,7 @@ class _Seat:
         )
 
     def reach(self, point: str) -> None:
-        """SIGKILL, where this is the point and the time has come."""
+        """Kill the process if this is its point and the binds are counted down."""
         if self.doom is None or self.doom[0] != point or self.daemon is None:
             return
         left = self.doom[1] - 1
@@ -64,15 +64,15 @@ class _Seat:
     def _on_answer(self, call: Call, code: int) -> None:
         if call.path.endswith("/binding") and code < 300:
             self.reach("written")
-            # The answer is on its way by then.
+            # The answer has been sent by then.
             asyncio.get_running_loop().call_later(0.0005, self.reach, "answered")
 
     async def lives(self) -> int:
-        """How many processes there have been."""
+        """Return the number of processes so far."""
         return self.n_lives
 
     async def cached(self) -> tuple[float, float]:
-        """Pods that the process counts, and those of them that it only assumes."""
+        """Return the numbers of cached and of assumed pods of the process."""
         if self.daemon is None:
             return -1.0, -1.0
         counted = [
@@ -81,7 +81,7 @@ class _Seat:
         return counted[0], counted[1]
 
     async def live(self, folder: Path) -> None:
-        """A process, and another whenever one has ended."""
+        """Run a process, and another one whenever it has ended."""
         config = folder / f"{self.name}.json"
         head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
         config.write_text(
@@ -99,19 +99,19 @@ class _Seat:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Both seats, and who holds the Lease now."""
+    """Both instances, and the holder of the Lease."""
 
-    seats: list[_Seat]
+    seats: list[_KilledInstance]
     holder: Callable[[], str]
 
-    async def leader(self) -> _Seat | None:
-        """The seat whose living process holds the Lease."""
+    async def leader(self) -> _KilledInstance | None:
+        """Return the instance whose running process holds the Lease."""
         return next((one for one in self.seats if f"{one.name}-{one.n_lives}" == self.holder()), None)
 
 
 @pytest.mark.parametrize("point", _POINTS)
 async def test_killed_leaders_lose_and_double_nothing(point: str, tmp_path: Path) -> None:
-    """The leader dies twice in a burst of pods that bear no company, each time at the same point of some bind."""
+    """The leader is killed twice during a burst of pods with anti-affinity, at the same point of a bind."""
     chance = random.Random(point)
     async with DevCluster() as cluster:
         journal = Journal(asyncio.get_running_loop().time)
@@ -120,7 +120,7 @@ async def test_killed_leaders_lose_and_double_nothing(point: str, tmp_path: Path
         await stage.perform(AddNamespace("red", "x"))
         for number in range(_N_NODES):
             await stage.perform(AddNode(f"n{number}", "8", "abc"[number % 3], "ssd" if number % 2 else None))
-        async with _seats(cluster, journal, tmp_path) as pair:
+        async with _instances(cluster, journal, tmp_path) as pair:
             for death in range(_N_DEATHS):
                 leader = await until(pair.leader, what="a leader")
                 assert leader is not None
@@ -145,22 +145,22 @@ async def test_killed_leaders_lose_and_double_nothing(point: str, tmp_path: Path
 
 
 @asynccontextmanager
-async def _seats(cluster: DevCluster, journal: Journal, folder: Path) -> AsyncIterator[_Pair]:
+async def _instances(cluster: DevCluster, journal: Journal, folder: Path) -> AsyncIterator[_Pair]:
     agent_of: dict[str, str] = {}
 
     def holder() -> str:
         spec = (cluster.store.find(LEASE, "kube-system", NAME) or {}).get("spec") or {}
         return agent_of.get(spec.get("holderIdentity") or "", "")
 
-    def on_arrival(seat: _Seat, call: Call) -> None:
+    def on_arrival(seat: _KilledInstance, call: Call) -> None:
         if call.path.endswith("/binding"):
             journal.sent.append(Sent(journal.now_s(), call.agent, call.path, holder()))
             seat.reach("arrived")
         elif "/leases" in call.path and call.body:
-            # Processes call themselves as they like; the gateway knows who is who.
+            # The gateway, not the User-Agent, tells the processes apart.
             agent_of[json.loads(call.body)["spec"].get("holderIdentity") or ""] = call.agent
 
-    seats = [_Seat(name, cluster.url, on_arrival) for name in ("first", "second")]
+    seats = [_KilledInstance(name, cluster.url, on_arrival) for name in ("first", "second")]
     async with contextlib.AsyncExitStack() as stack:
         for seat in seats:
             await stack.enter_async_context(seat.gateway.opened())

@@ -1,4 +1,4 @@
-"""Seeds that failed once, by what they found."""
+"""Seeds that failed once, named by the defect that they found."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ ALONE = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector(
 
 def test_a_new_leader_with_a_late_watch_knows_what_the_old_one_bound() -> None:
     """
-    Both watches stall; the leader binds `first` to n1, and goes in good order; the standby is elected within seconds.
+    Both watches stall; the leader binds `first` to n1 and stops in order; the standby is elected within seconds.
 
-    As far as its watch has told it n1 is free, `first` is better off on n2, and `second` may go to n1.
+    By its watch n1 is free, `first` fits n2 better, and `second` may go to n1.
     """
     run_virtually(_takeover(late_lines=False))
 
 
 def test_late_lines_of_a_watch_do_not_undo_what_a_list_has_told() -> None:
     """
-    Seed 40023: as above, and when the watch comes to itself the first it tells is how `first` was before it was bound.
+    Seed 40023: as above, and when the watch recovers, its first line shows `first` as it was before its bind.
 
-    Five seconds long the new leader believed that, and gave n1 to `second`.
+    For five seconds the new leader took that for the current state, and gave n1 to `second`.
     """
     run_virtually(_takeover(late_lines=True))
 
@@ -60,7 +60,7 @@ async def _takeover(*, late_lines: bool) -> None:
         await asyncio.sleep(1.0)
         if late_lines:
             cluster.store.patch(POD, "default", "first", {"metadata": {"annotations": {"seen": "unbound"}}})
-            # Between the two lines that wait: how it was, and that it is bound.
+            # Between the two lines that are held back: the unbound pod and the bound one.
             for pause_s in (0.1, 5.0):
                 cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=pause_s))
         cluster.store.patch(NODE, "", "n1", {"spec": {"unschedulable": None}})
@@ -82,9 +82,9 @@ async def _takeover(*, late_lines: bool) -> None:
 
 def test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels() -> None:
     """
-    Seed 50004: the relabelling of a pod whose bind is not written yet was let by until the bind was seen.
+    Seed 50004: a label change of a pod whose bind is not stored yet was ignored until the watch showed the bind.
 
-    The follower was let in by a label that the first had lost, or kept out of where it had gained it.
+    The follower was let in by a label that the first pod had lost, or kept out by one that it had not yet gained.
     """
     outcome = replay(
         23,
@@ -103,11 +103,11 @@ def test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels() -> Non
 
 
 def _leave(_state: ClusterState, _pod: object) -> None:
-    """Nothing moves."""
+    """Pass no event on."""
 
 
 async def _know_already(*_: object) -> None:
-    """Nobody asks what the leader before has done."""
+    """Skip the read of what the previous leader has done."""
 
 
 @pytest.mark.parametrize(

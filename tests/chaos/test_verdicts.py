@@ -1,4 +1,4 @@
-"""Each verdict is found where it is deserved, and only there: journals by hand, and schedulers without a guard."""
+"""Each verdict is found where it applies and only there: in handmade journals and with guards removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALONE = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector(
 
 
 class Book:
-    """A journal by hand; a second passes with every line."""
+    """A handmade journal in which every record takes a second."""
 
     def __init__(self) -> None:
         self.journal = Journal(lambda: float(self.journal.version))
@@ -32,7 +32,7 @@ class Book:
         self.write("Namespace", "default", build.namespace("default"))
 
     def write(self, kind: str, key: str, obj: JsonObject | None, by: str = "") -> int:
-        """A write, and its version."""
+        """Record a write; return its version."""
         version = self.journal.version + 1
         if obj is not None:
             obj = {
@@ -45,12 +45,12 @@ class Book:
         return version
 
     def pod(self, name: str, **settings: Any) -> None:
-        """A pending pod that wants one cpu."""
+        """Record a pending pod that requests one CPU."""
         containers = [build.container(requests={"cpu": settings.pop("cpu", "1")})]
         self.write("Pod", f"default/{name}", build.pod(name, containers=containers, **settings))
 
     def decide(self, name: str, node: str, by: str = "one-1", **known: Any) -> None:
-        """`by` chooses the node, knowing everything unless said otherwise."""
+        """Record a decision of `by`, which by default has seen everything."""
         version = self.journal.version
         seen = known.pop("seen", version)
         versions = {"Pod": seen, "Node": version, "Namespace": version}
@@ -62,22 +62,22 @@ class Book:
         )
 
     def bind(self, name: str, node: str, by: str = "one-1") -> None:
-        """The bind is written."""
+        """Record the bind."""
         pod = self._now[f"Poddefault/{name}"]
         self.write("Pod", f"default/{name}", {**pod, "spec": {**pod["spec"], "nodeName": node}}, by)
 
     def place(self, name: str, node: str, by: str = "one-1", **known: Any) -> None:
-        """Decided and bound."""
+        """Record the decision and the bind."""
         self.decide(name, node, by, **known)
         self.bind(name, node, by)
 
     def found(self, **how: Any) -> list[Verdict]:
-        """What a judge finds."""
+        """Return the judge's verdicts."""
         judge = Judge(self.journal, {"one": OURS, "two": OURS, "rival": "theirs"}, **how)
         return [one.verdict for one in judge.wrongs()]
 
 
-def test_what_was_right_is_not_blamed() -> None:
+def test_right_binds_have_no_verdict() -> None:
     book = Book()
     book.pod("a", labels={"app": "alone"}, affinity=ALONE)
     book.pod("b", labels={"app": "alone"}, affinity=ALONE)
@@ -118,18 +118,18 @@ def test_a_bind_without_the_lease() -> None:
 def test_a_bind_that_breaks_a_rule(
     first: dict[str, Any], second: dict[str, Any], blind_s: float | None
 ) -> None:
-    """The first is known well, it is our own."""
+    """The first pod is known, since it is our own."""
     book = Book()
     book.pod("a", **first)
     book.pod("b", **second)
-    # Affinity to any pod is what the first alone could meet, and it is on the other node.
+    # Only the first pod could satisfy the affinity, and it is on the other node.
     book.place("a", "n2" if "required" in str(second.get("affinity", {}).get("podAffinity")) else "n1")
     book.place("b", "n1")
     assert book.found(blind_s=blind_s) == [Verdict.RULE]
 
 
 def test_what_others_wrote_unseen_is_the_race_window_and_what_was_seen_is_not() -> None:
-    """The rival's pod takes all the room; our watch had not brought it, or had."""
+    """The rival's pod takes all the room; our watch has shown it, or has not."""
     for was_seen in (False, True):
         book = Book()
         book.pod("a", cpu="2")
@@ -141,7 +141,7 @@ def test_what_others_wrote_unseen_is_the_race_window_and_what_was_seen_is_not() 
 
 
 def test_our_own_binds_are_never_unseen() -> None:
-    """However late the watch is: another life or another instance of ours wrote it."""
+    """This holds however late the watch is, for binds of another life or instance of ours."""
     for by in ("one-1", "two-1"):
         book = Book()
         book.pod("a", cpu="2")
@@ -153,7 +153,7 @@ def test_our_own_binds_are_never_unseen() -> None:
 
 
 def test_a_pod_that_was_only_assumed_counts() -> None:
-    """The bind of the first is written after that of the second."""
+    """The bind of the first pod is stored after that of the second."""
     book = Book()
     book.pod("a", cpu="2")
     book.pod("b")
@@ -188,7 +188,7 @@ def test_a_decision_on_a_pod_that_is_bound_and_there() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda one: one.name)
 def test_a_scheduler_without_a_guard_is_found_out(sabotage: Sabotage) -> None:
-    """By one of very few runs, and without its sabotage that run is right."""
+    """One of very few runs finds it, and the same run is right with the guard."""
     seeds = range(sabotage.first_seed, sabotage.first_seed + 3)
     with sabotage.committed():
         outcome = next((one for seed in seeds if (one := run(seed, sabotage.shape)).wrongs), None)
@@ -199,7 +199,7 @@ def test_a_scheduler_without_a_guard_is_found_out(sabotage: Sabotage) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_long_script_is_shrunk_to_what_it_takes() -> None:
-    """Two hundred happenings; two nodes and two pods that may not meet are enough where nothing is assumed."""
+    """Of two hundred happenings two nodes and two pods with anti-affinity suffice if nothing is assumed."""
     sabotage = next(one for one in SABOTAGES if one.name == "nothing is assumed")
     with sabotage.committed():
         outcome = run(5, sabotage.shape)
@@ -214,7 +214,7 @@ def test_a_long_script_is_shrunk_to_what_it_takes() -> None:
 
 
 def _pasted(short: Outcome) -> Outcome:
-    """What the printed test does."""
+    """Run the printed test."""
     from tests.chaos import happenings
 
     *_, body = short.as_test().partition("    outcome = replay(")
@@ -223,8 +223,8 @@ def _pasted(short: Outcome) -> Outcome:
     return outcome
 
 
-def test_a_script_says_all_that_happened_and_happens_again() -> None:
-    """Whatever the clock and chance did: the same writes at the same moments."""
+def test_a_script_reproduces_the_run() -> None:
+    """The same writes happen at the same moments."""
     first = run(3, Shape.RIVALS)
     again = replay(3, Shape.RIVALS, first.script, first.setting)
     assert first.journal is not None

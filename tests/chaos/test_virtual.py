@@ -1,4 +1,4 @@
-"""The clock of the embedded runs: it leaps over what would be waited for, and nobody can keep it still."""
+"""The virtual clock of embedded runs: it leaps over waits, and busy work cannot stop it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.chaos.virtual import run_virtually
 
 
-def test_what_would_be_waited_for_is_leapt_over() -> None:
+def test_the_clock_leaps_over_waits() -> None:
     async def hours() -> float:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -30,7 +30,7 @@ def test_work_takes_no_time() -> None:
     assert run_virtually(work()) == 0.0
 
 
-def test_whoever_never_waits_runs_into_its_timeouts() -> None:
+def test_a_task_that_never_waits_reaches_its_timeouts() -> None:
     async def spin() -> None:
         async with asyncio.timeout(75.0):
             while True:  # noqa: ASYNC110 - it is this that must end

@@ -1,4 +1,4 @@
-"""A scheduler whose loop is stuck says so to whoever can restart it; one whose caches hear nothing is not ready."""
+"""Liveness fails if the scheduler's loop is stuck, readiness if its caches receive nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.ports import free_port
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[Scheduler, DevCluster, Wire, str]]:
-    """A scheduler that has its caches, its wire, and where it answers."""
+    """Run a scheduler with full caches; return it with its connection and its URL."""
     port = free_port()
     async with DevCluster(nodes=2) as cluster:
         wire = Wire(cluster.port)
@@ -51,7 +51,7 @@ async def serving() -> AsyncIterator[tuple[Scheduler, DevCluster, Wire, str]]:
             scheduler = Scheduler(options, client, Metrics(), log, now_s=now_s)
             running = asyncio.create_task(scheduler.run())
             url = f"http://127.0.0.1:{port}"
-            # Names are looked up in threads, for which the virtual clock does not wait.
+            # Name resolution runs in threads, for which the virtual clock does not wait.
             await until(lambda: says(f"{url}/readyz"), lambda status: status == 200, timeout_s=300.0)
             yield scheduler, cluster, wire, url
             running.cancel()
@@ -60,7 +60,7 @@ async def serving() -> AsyncIterator[tuple[Scheduler, DevCluster, Wire, str]]:
 
 
 async def says(url: str) -> int:
-    """The status of an endpoint, 0 where nobody listens."""
+    """Return the status of an endpoint; 0 if nothing listens."""
     try:
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return answer.status
@@ -69,7 +69,7 @@ async def says(url: str) -> int:
 
 
 def test_liveness_falls_when_the_loop_is_stuck_although_http_answers() -> None:
-    """The loop waits for something that never comes, while a pod waits to be taken in."""
+    """The loop waits for ever while a pod is in the inbox."""
 
     async def play() -> None:
         async with serving() as (scheduler, cluster, _wire, url):
@@ -95,7 +95,7 @@ def test_liveness_falls_when_the_loop_is_stuck_although_http_answers() -> None:
 
 
 def test_readiness_falls_when_a_cache_hears_nothing_and_liveness_does_not() -> None:
-    """A restart would not bring the server back."""
+    """A restart would not repair the server."""
 
     async def play() -> None:
         async with serving() as (_scheduler, _cluster, wire, url):

@@ -1,4 +1,4 @@
-"""Where runs are played: which API server, and how fast time passes there."""
+"""Venues of runs: the API server, and how fast time passes there."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _BINDING = re.compile(r"/pods/[^/]+/binding$")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the cluster of a run is like: changes that watches can resume from, seconds between bookmarks."""
+    """Settings of a run's cluster: changes that watches can resume from, seconds between bookmarks."""
 
     history: int = 10_000
     bookmarks_s: float = 60.0
 
     @staticmethod
     def drawn(chance: random.Random) -> Setting:
-        """One of few."""
+        """Draw a setting."""
         return Setting(chance.choice((10_000, 10_000, 8)), chance.choice((60.0, 5.0)))
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """
-    How long things go wrong, and how soon after that all must be well again.
+    The duration of the faults, and the time after which the final state must be reached.
 
-    Longest waits that may be under way when the faults end: a Lease of 15 s, a pause of a watch of 30 s, backoffs of
-    10 s. The flush of 300 s is switched off.
+    The longest waits that may be in progress when the faults end are a Lease of 15 s, a pause of a watch of 30 s, and
+    backoffs of 10 s. The flush after 300 s is disabled.
     """
 
     trouble_s: float = 40.0
-    peace_s: float = 90.0
-    #: Single things happen when all is well, the first of them not before this, and each so long after the other:
-    #: longer than a backoff, shorter than whatever hides a pod that nobody woke.
+    settle_s: float = 90.0
+    #: Single happenings begin this long after the state is right, and follow each other at this interval:
+    #: longer than a backoff, and too short for anything else to place a pod that no event woke.
     last_at_s: float = 130.0
     last_s: float = 20.0
     n_last: int = 4
@@ -53,7 +53,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A cluster that is there: where instances reach it, who holds the Lease now, and how instances are watched."""
+    """An open cluster: the port for instances, the holder of the Lease, and how instances are observed."""
 
     server: Server
     port: int
@@ -62,12 +62,12 @@ class Opened:
 
 
 class Venue(Protocol):
-    """Makes a cluster for one run; whatever is written there goes into the journal."""
+    """Makes a cluster for one run, whose writes are recorded in the journal."""
 
     pace: Pace
 
     def opened(self, journal: Journal, setting: Setting) -> AbstractAsyncContextManager[Opened]:
-        """The cluster, for as long as the run lasts."""
+        """Open the cluster for the duration of the run."""
         ...
 
 
@@ -94,7 +94,7 @@ class EmbeddedVenue:
 
 
 def _pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal: Journal) -> None:
-    """Instances reach `arrived` and `written`, of which only the server knows."""
+    """Report the kill points `arrived` and `written`, which only the server knows."""
     by_name = {one.name: one for one in instances}
 
     def reach(agent: str, point: str) -> None:

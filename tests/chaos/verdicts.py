@@ -1,4 +1,4 @@
-"""What a run is found guilty of."""
+"""The promises that a run can break."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """Each promise that a run can break."""
+    """A promise that a run can break."""
 
     TWICE = "a pod was bound twice"
     LEASE = "a bind was sent without the Lease"
@@ -25,7 +25,7 @@ class Wrong:
 
     verdict: Verdict
     text: str
-    #: When it was done, where that is one moment.
+    #: The moment of the break, if there is one.
     at_s: float | None = None
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
 """
-An event loop whose clock is nobody's: when nothing is left to do it leaps to the next timer.
+An event loop with a virtual clock: when nothing is left to do, it leaps to the next timer.
 
-Client, proxy and server are all in the loop, and a loopback socket delivers at once, so nothing is ever waited for:
-minutes of backoffs and leases pass in a second, and one seed gives one run, as far as sockets allow.
+Client, proxy and server run in the same loop and loopback sockets deliver at once, so the loop never waits: minutes of
+backoffs and leases pass in a second, and one seed gives one run, as far as sockets allow.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any, TypeVar, TypeVarTuple
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-#: Real seconds after which a silent socket has nothing to say: the kernel delivers on loopback as it sends.
-#: They are slept, since epoll waits whole milliseconds.
+#: Real seconds after which a socket is silent for good: the kernel delivers on loopback while it sends.
+#: Slept, since epoll waits whole milliseconds.
 _REAL_WAIT_S = 0.00005
 _START_S = 10_000.0
-#: Turns of the loop that one moment may take, many times what the busiest of a run does (184), and what each costs
-#: after them. Whoever asks the server anew at every answer would keep the clock still for ever, and with it every
-#: timeout that ends such a thing where time is real.
+#: Turns of the loop at one moment, many times those of the busiest moment of a run (184), and the time of each further
+#: turn. Without this a client that repeats its request at every answer would stop the clock, and with it the
+#: timeouts that end such a loop in real time.
 _TURNS_IN_A_MOMENT = 5_000
 _TURN_S = 0.01
 
 
 class _Selector(selectors.DefaultSelector):
-    """Never waits: where nothing is ready, `leap` is told how long the loop would have slept."""
+    """A selector that never waits: if nothing is ready, it calls `leap` with the time to sleep."""
 
     leap: Callable[[float], None]
 
@@ -46,7 +46,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _Timer(asyncio.TimerHandle):
-    """Of two timers of one moment the older goes first, whatever other timers there are."""
+    """A timer handle that orders timers of the same moment by age."""
 
     __slots__ = ("number",)
     number: int
@@ -58,14 +58,14 @@ class _Timer(asyncio.TimerHandle):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Its `time` is virtual, and with it every sleep and timeout."""
+    """An event loop with a virtual clock for every sleep and timeout."""
 
     def __init__(self) -> None:
         self._virtual_s = _START_S
         self._n_turns = 0
         self._scheduled: list[_Timer]
         self._numbers = itertools.count()
-        #: Called between any two turns of the loop, where one is set.
+        #: Called between any two turns of the loop, if set.
         self.between_turns: Callable[[], None] | None = None
         selector = _Selector()
         selector.leap = self._leap
@@ -101,6 +101,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """What `main` returns, on a loop of its own."""
+    """Run `main` on a loop of its own and return its result."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)

@@ -1,4 +1,4 @@
-"""What users, kubelets and strangers do next: drawn from a seed and from what is there."""
+"""Actions of users, kubelets and other schedulers, drawn from a seed and the state of the cluster."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.support import build
 ZONES = ("a", "b", "c")
 NAMESPACES = ("red", "blue", "green")
 N_NODES = 7
-#: So few are never made fewer: where nothing fits nothing can go wrong.
+#: Deletion stops at so few: without room nothing is scheduled.
 _MIN_NODES = 4
 _MAX_PODS = 70
-#: How often things are in a run, as a factor.
+#: Factors of the frequency of actions in a run.
 _MIXTURE = (0, 1, 1, 3)
 
 
@@ -35,9 +35,9 @@ class World:
     A small cluster in motion.
 
     Args:
-        objects: what there is of a kind.
-        chance: draws what to do next.
-        schedulers: names that pods ask for, ours and others'; a name may come twice.
+        objects: returns the objects of a kind.
+        chance: the random numbers.
+        schedulers: the schedulerNames of pods, ours and others'; a name may be listed twice.
     """
 
     def __init__(
@@ -56,27 +56,27 @@ class World:
             (8, self._end_terminating),
         )  # fmt: skip
         self._actions = [do for _, do in actions]
-        # Every run has its own mixture: what is rare beside everything else is frequent in some, and alone in others.
+        # Every run has its own weights: an action that is rare in most runs is frequent, or alone, in some.
         self._weights = [weight * chance.choice(_MIXTURE) for weight, _ in actions]
         self._weights[0] = actions[0][0]
         self._shapes = list(SHAPES)
         self._shape_weights = [chance.choice(_MIXTURE) + 0.1 for _ in self._shapes]
-        #: Pods that are decided on about now, if they are not waiting already.
+        #: The newest pods, which are being scheduled about now.
         self._newest: deque[str] = deque(maxlen=5)
 
     def found(self) -> list[WorldEvent]:
-        """The cluster that a run begins with."""
+        """Return the happenings that make the initial cluster."""
         return [
             *(self._new_namespace(name) for name in NAMESPACES),
             *(self._new_node(number) for number in range(N_NODES)),
         ]
 
     def draw(self) -> list[WorldEvent]:
-        """What happens next, at one moment; empty where there is nothing to do it to."""
+        """Return the next happenings, at one moment; none if there is no object for them."""
         return self._chance.choices(self._actions, self._weights)[0]()
 
     def draw_last(self) -> list[WorldEvent]:
-        """One thing that may make room, after which nothing else will."""
+        """Return one happening that may make room."""
         actions = (
             self._delete_pod, self._finish_pod, self._relabel_pod, self._relabel_node, self._cordon_node,
             self._taint_node, self._resize_node, self._return_node, self._return_namespace, self._relabel_namespace,
@@ -85,7 +85,7 @@ class World:
         return self._chance.choice(actions)()
 
     def draw_stranger(self) -> list[WorldEvent]:
-        """A naive scheduler binds one of its pods anywhere, now and then one that is not its own."""
+        """Return a bind by the naive scheduler of a pod that is mostly its own, to any node."""
         pods = [
             pod
             for pod in self._objects("Pod")
@@ -98,7 +98,7 @@ class World:
         return [BindByStranger(_key(self._chance.choice(pods)), node)]
 
     def mend(self) -> list[WorldEvent]:
-        """Every node is there again and takes pods, so that much is left to place when the faults end."""
+        """Return happenings that restore every node, so that many pods are left to place when the faults end."""
         wanted = {"spec": {"unschedulable": None, "taints": None}}
         return [
             *self._missing_nodes(),
@@ -116,7 +116,7 @@ class World:
         return self._chance.choice(found) if found else None
 
     def _some_pod(self) -> JsonObject | None:
-        """One of the newest, or any."""
+        """Return one of the newest pods, or any."""
         newest = self._newest if self._chance.random() < 0.5 else ()
         return self._some("Pod", lambda one: _key(one) in newest) or self._some("Pod")
 
@@ -146,7 +146,7 @@ class World:
         return [Remove("Pod", _key(pod), self._chance.choice((0, 0, 30)))]
 
     def _recreate_pod(self) -> list[WorldEvent]:
-        """At once under the name of one that is deleted now, as a StatefulSet does."""
+        """Return the deletion of a pod and the creation of another of the same name, as a StatefulSet does."""
         if (pod := self._some_pod()) is None:
             return []
         key = _key(pod)
@@ -170,7 +170,7 @@ class World:
         return [Change("Pod", _key(pod), {"spec": {"schedulingGates": None}})]
 
     def _end_terminating(self) -> list[WorldEvent]:
-        """The kubelet is done with a pod."""
+        """Return the end of a terminating pod."""
         pod = self._some("Pod", lambda one: one["metadata"].get("deletionTimestamp"))
         return [Remove("Pod", _key(pod))] if pod else []
 
@@ -190,7 +190,7 @@ class World:
             return []
         name = _key(node)
         gone: list[WorldEvent] = [Remove("Node", name)]
-        # What garbage collection does with pods of a node that is gone; sometimes it is slow.
+        # Pod garbage collection after the deletion of a node, which is sometimes slow.
         if self._chance.random() < 0.5:
             gone += [Remove("Pod", _key(pod)) for pod in self._objects("Pod") if node_of(pod) == name]
         return gone

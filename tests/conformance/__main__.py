@@ -1,8 +1,8 @@
 """
-`python -m tests.conformance FILE... [--fresh] [--subject NAME]`: recorded decisions, asked again.
+`python -m tests.conformance FILE... [--fresh] [--subject NAME]`: compare decisions with recorded ones.
 
-Prints a line for each mismatch and at last `E evaluations, M mismatches`.
-Exit code: 0 where all agree, 1 where any differs, 2 on bad input.
+Prints a line for each mismatch and finally `E evaluations, M mismatches`.
+Exit code: 0 if all agree, 1 if any differs, 2 on bad input.
 """
 
 import argparse
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from scheduler.devcluster.status import StatusError
 from scheduler.errors import SettingsError
-from scheduler.model.pods import MalformedObjectError
+from scheduler.model.wire import MalformedObjectError
 from tests.conformance.replay import answers
 from tests.conformance.subject import SUBJECTS
 from tests.conformance.traces import Admission, BadInputError, read
 
-#: A recording's own time-out says nothing about the pod.
+#: A timeout of the recording says nothing about the pod.
 _TIMED_OUT = 504
 
 

@@ -1,7 +1,7 @@
 """
-Where two answers differ. Pure: entries in, mismatches out.
+Comparison of two answers: entries in, mismatches out.
 
-Compared is every field of a recorded entry but `preemption`; of `message`, the part before preemption speaks.
+Every field of a recorded entry is compared except `preemption`, and `message` only up to the part on preemption.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _ABSENT = "nothing"
 
 
 class Mismatch(NamedTuple):
-    """One place where the answers differ. `plugin` and `node` are "-" where the place has none."""
+    """One difference between the answers; `plugin` and `node` are "-" if it concerns none."""
 
     field: str
     plugin: str
@@ -27,7 +27,7 @@ class Mismatch(NamedTuple):
 
 
 def decision_mismatches(expected: Json, got: Json) -> list[Mismatch]:
-    """The places where a decision differs from the recorded one; none where they agree."""
+    """Return the differences between a decision and the recorded one."""
     found = _whole("error", expected.get("error"), got.get("error"))
     found += _by_plugin("prefilter", expected, got)
     found += _whole(
@@ -45,7 +45,7 @@ def decision_mismatches(expected: Json, got: Json) -> list[Mismatch]:
 
 def admission_mismatches(expected: Json, got: Json) -> list[Mismatch]:
     """
-    The places where the answer to a creation differs from the recorded one.
+    Return the differences between the answer to a creation and the recorded one.
 
     Both are `{"stored": {...}}` or `{"refused": {...}}`, as recorded.
     """
@@ -70,7 +70,7 @@ def _by_plugin_and_node(field: str, expected: Json, got: Json) -> list[Mismatch]
     found = []
     for plugin in sorted({*theirs, *ours}):
         if plugin not in theirs or plugin not in ours:
-            # A plugin that should not have spoken, or did not: one line, not one for each node.
+            # A plugin that answered in only one of them: one line, not one for each node.
             found.append(Mismatch(field, plugin, "-", theirs.get(plugin, _ABSENT), ours.get(plugin, _ABSENT)))
             continue
         found += [
@@ -82,7 +82,7 @@ def _by_plugin_and_node(field: str, expected: Json, got: Json) -> list[Mismatch]
 
 
 def _same_refusal(one: object, other: object) -> bool:
-    """Whether two verdicts agree but for the order of reasons, which upstream leaves open and nobody can see."""
+    """Return whether two statuses are equal except for the order of reasons, which upstream does not define."""
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return False
     return one["code"] == other["code"] and sorted(one["reasons"]) == sorted(other["reasons"])

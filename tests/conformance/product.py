@@ -13,7 +13,8 @@ from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Skip, Status
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.shell.profiles import built_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask

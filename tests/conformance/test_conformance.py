@@ -1,4 +1,4 @@
-"""The runner tells agreement from disagreement, and bad input from both."""
+"""The runner's results and exit codes for agreement, disagreement and bad input."""
 
 import copy
 import gzip
@@ -17,7 +17,7 @@ DATA = Path(__file__).parent.parent / "data"
 
 
 def _trace() -> build.Json:
-    """A cluster of two nodes whose only pod moves from one to the other, and what is decided meanwhile."""
+    """Return a trace of two nodes whose only pod moves from one to the other, with decisions in between."""
     one, two = build.node("a"), build.node("b")
     incoming = build.pod(
         labels={"app": "web"},
@@ -131,7 +131,7 @@ def test_admissions_are_compared_field_by_field():
 
 
 def test_admissions_answer_as_recorded(capsys: pytest.CaptureFixture[str]):
-    """And the two whose recording timed out are not counted."""
+    """The two whose recording timed out are not counted."""
     assert main([str(DATA / "admission.jsonl.gz"), "--subject", "reference"]) == 0
     said = capsys.readouterr()
     assert said.out == "298 evaluations, 0 mismatches\n"

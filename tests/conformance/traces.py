@@ -1,7 +1,7 @@
 """
 Reads recorded decisions: gzipped or plain JSON lines, told apart by the file's first bytes.
 
-A line is a `Trace` (one cluster's life and the decisions asked of it) or an `Admission` (one pod sent for creation).
+A line is a `Trace` (the changes of one cluster and decisions in it) or an `Admission` (one pod sent for creation).
 """
 
 import gzip
@@ -19,11 +19,11 @@ Json = dict[str, Any]
 
 
 class BadInputError(Exception):
-    """A file that cannot be read as recorded decisions; the text is the one line for the user."""
+    """A file that does not have recorded decisions; the text is one line for the user."""
 
 
 class Apply(msgspec.Struct, frozen=True, tag_field="op", tag="apply"):
-    """Create an object or replace the one of the same kind, namespace and name."""
+    """Create an object, or replace the object of the same kind, namespace and name."""
 
     object: Json
 
@@ -37,13 +37,13 @@ class Delete(msgspec.Struct, frozen=True, tag_field="op", tag="delete"):
 
 
 class Evaluate(msgspec.Struct, frozen=True, tag_field="op", tag="evaluate"):
-    """Ask for a decision on a pod; changes nothing."""
+    """Ask for a decision on a pod, without changing the cluster."""
 
     object: Json
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """One cluster's life; `expected` has one entry for each `Evaluate`, in order."""
+    """The changes and decisions of one cluster; `expected` has one entry for each `Evaluate`, in order."""
 
     name: str
     ops: list[Apply | Delete | Evaluate]
@@ -52,7 +52,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """One pod sent for creation, and either what would have been stored or the refusal."""
+    """A pod sent for creation, and the object that was stored or the refusal."""
 
     name: str
     pod: Json
@@ -61,20 +61,20 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class _Metadata(msgspec.Struct):
-    """What names an object."""
+    """The identity of an object."""
 
     name: str
 
 
 class _Object(msgspec.Struct):
-    """What every object of a trace has."""
+    """The fields that every object of a trace has."""
 
     kind: str
     metadata: _Metadata
 
 
 class _Entry(msgspec.Struct):
-    """The shape of a recorded decision: fields that are not here are not compared."""
+    """A recorded decision: fields that are not here are not compared."""
 
     error: str | None = None
     message: str | None = None
@@ -94,9 +94,9 @@ class _Shape(msgspec.Struct):
 
 def read(path: Path) -> Iterator[Trace | Admission]:
     """
-    Every record of a file, one at a time.
+    Yield every record of a file.
 
-    Raises: BadInputError where the file cannot be read, or a line is neither a trace nor an admission.
+    Raises: BadInputError if the file cannot be read, or a line is neither a trace nor an admission.
     """
     for number, line in _lines(path):
         kind: type[Trace] | type[Admission] = Admission

@@ -10,18 +10,19 @@ from functools import partial
 
 import msgspec
 import pytest
-
-from scheduler.core.decide import Placement, decide
-from scheduler.core.machine import Machine
 from scheduler.core.recording import (
     DECISION_ANNOTATION,
     RECORD_LIMIT_BYTES,
     decision_record,
     read_record,
 )
+
+from scheduler.core.decide import Placement, decide
+from scheduler.core.machine import Machine
 from scheduler.framework.observer import Unobserved
 from scheduler.model.nodes import decode_node
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles, queue_for

@@ -10,7 +10,7 @@ from scheduler.enforcing.instructions import EnforcerInstruction, Evict, Evictio
 from scheduler.enforcing.machine import Enforcer
 from scheduler.model.annotations import AFFINITY, GRACE
 from scheduler.model.nodes import decode_namespace, decode_node
-from scheduler.model.pods import PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodGone, PodSeen
 from scheduler.state.audit import differences
 from tests.support import build

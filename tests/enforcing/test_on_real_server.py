@@ -15,7 +15,8 @@ from scheduler.errors import ApiError, Forbidden
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import JSON, Request
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.shell.evictor import evicted
 from tests.devcluster.contract.client import Api
 from tests.enforcing.driver import rules

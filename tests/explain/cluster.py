@@ -13,7 +13,8 @@ import msgspec
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles
 from scheduler.state.audit import differences

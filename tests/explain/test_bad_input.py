@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from scheduler.core.recording import DecisionRecord, RankedNode
 
 from scheduler.cli.asking.paint import Counting, Paint
 from scheduler.cli.asking.report import report
 from scheduler.cli.main import main
-from scheduler.core.recording import DecisionRecord, RankedNode
 from scheduler.explain.explanation import Explanation, NodeGroup
 
 

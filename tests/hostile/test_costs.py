@@ -159,7 +159,7 @@ def test_what_is_beyond_a_limit_is_refused_in_words(town: Town, what: str, says:
     assert says in message
     assert message.endswith(", which is more than affinity-scheduler decides on.")
     within = town.driver._decoder.decode(town.document(hostile(WITHIN)[what]))
-    assert within.spec.excess is None
+    assert within.spec.exceeded_limits is None
 
 
 def test_a_running_pod_beyond_a_limit_counts_with_the_rest_of_what_it_asks(town: Town) -> None:
@@ -227,7 +227,7 @@ def _absurd(text: str) -> Callable[[], object]:
 )
 def test_absurd_amounts_are_read_or_refused_at_no_cost(town: Town, amount: str) -> None:
     """The pod is malformed, or never fits; neither takes long."""
-    from scheduler.model.pods import MalformedObjectError
+    from scheduler.model.wire import MalformedObjectError
 
     containers = [build.container(requests={"cpu": amount})]
     started = time.thread_time()

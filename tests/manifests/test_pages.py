@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from scheduler.cli import enforce, run, webhook
-from scheduler.model.annotations import AFFINITY, Extra, parse_extra
+from scheduler.model.annotations import AFFINITY, AnnotatedAffinity, parse_affinity_annotation
 from scheduler.observe import enforcement, process
 from scheduler.observe.series import Family
 from scheduler.webhook import metrics
@@ -55,7 +55,9 @@ def test_every_annotation_shown_is_one_that_is_read(page: Path) -> None:
         meta = content.get("metadata", content)
         for name, text in (meta.get("annotations") or {}).items():
             if name == AFFINITY:
-                assert isinstance(parse_extra("default", {}, {name: text}), Extra), text
+                assert isinstance(
+                    parse_affinity_annotation("default", {}, {name: text}), AnnotatedAffinity
+                ), text
             elif name in shapes:
                 found = declared(text, shapes[name])
                 assert isinstance(found, Declared), text

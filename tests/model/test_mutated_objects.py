@@ -1,4 +1,4 @@
-"""Objects from a cluster are untrusted: whatever JSON they are, they decode or are reported, and never stop a cycle."""
+"""Objects are untrusted input: any JSON is decoded or reported as malformed, and never breaks a cycle."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import MalformedObjectError, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
+from scheduler.model.wire import MalformedObjectError
 from tests.support import build
 from tests.support.driving import NAME, Driver
 
@@ -60,7 +61,7 @@ ODD: list[Any] = [
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a JSON document."""
+    """Yield the path of every value in a JSON document."""
     found = [path] if path else []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -69,7 +70,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def mutated(document: build.Json, changes: list[tuple[int, Any]]) -> bytes:
-    """The document with the value at some of its places replaced, or taken out where ... is given."""
+    """Return the document with values at some paths replaced, or removed by `...`."""
     changed = copy.deepcopy(document)
     for index, value in changes:
         all_places = places(changed)
@@ -94,7 +95,7 @@ changes = st.lists(
 @settings(max_examples=400, deadline=None)
 @given(changes)
 def test_a_mutated_pod_is_decided_or_reported(what: list[tuple[int, Any]]) -> None:
-    """No mutation gets past the decoder and then breaks a cycle or the counts."""
+    """No mutated pod passes the decoder and then breaks a cycle or the counts."""
     driver = Driver()
     driver.node("n", labels={"disk": "ssd", build.ZONE: "a"})
     data = mutated(POD, what)
@@ -113,7 +114,7 @@ def test_a_mutated_pod_is_decided_or_reported(what: list[tuple[int, Any]]) -> No
 @settings(max_examples=300, deadline=None)
 @given(changes)
 def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> None:
-    """The same for nodes."""
+    """No mutated node passes the decoder and then breaks a cycle or the counts."""
     driver = Driver()
     try:
         node = decode_node(mutated(NODE, what))
@@ -135,7 +136,7 @@ def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> N
     )
 )
 def test_any_bytes_are_reported_in_one_line(data: bytes) -> None:
-    """A stream can be cut anywhere."""
+    """A stream can break anywhere."""
     for decode in (
         PodDecoder().decode,
         decode_node,
@@ -149,7 +150,7 @@ def test_any_bytes_are_reported_in_one_line(data: bytes) -> None:
 
 
 def test_a_selector_that_does_not_parse_refuses_the_pod_and_counts_as_none_on_a_running_one() -> None:
-    """The incoming pod is told which list is broken; a running pod's broken list selects nobody."""
+    """An incoming pod's message names the broken list; a running pod's broken list selects no pod."""
     broken = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=bad value!"))])
     driver = Driver()
     driver.node("a")

@@ -1,4 +1,4 @@
-"""An object that is nested deeper than a decoder goes is read like any other; anybody may write one."""
+"""An object that is nested too deeply for the decoder is decoded like any other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.kube.evicting import is_leaving
 from scheduler.kube.responses import decode_event, decode_lease, decode_meta, decode_page, decode_place
 from scheduler.model.nesting import KEPT_LEVELS, shallow
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pods import PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.webhook.reviews import decode_review
 from tests.support import build
 
@@ -23,7 +23,7 @@ DEPTHS = (900, 1_100, 9_000, 200_000)
 
 
 def deep(document: build.Json, depth: int) -> bytes:
-    """The object, with fields that a manager owns at that depth."""
+    """Return the object with managedFields of that depth."""
     fields = '{"f:a\\\\":' * depth + '[{"}":"["}]' + "}" * depth
     managed = [{"manager": 'a"\\', "fieldsV1": "@"}]
     document = {"metadata": {"managedFields": managed, **document["metadata"]}, **document}
@@ -72,15 +72,15 @@ def _pod_of(raw: msgspec.Raw) -> object:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("what", READERS)
-def test_it_is_read_as_if_nothing_were_below(what: str, depth: int) -> None:
+def test_it_is_decoded_as_if_the_deep_fields_were_null(what: str, depth: int) -> None:
     read, document = READERS[what]
     expected = read(deep(document, 1))
     assert repr(read(deep(document, depth))) == repr(expected)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_whatever_the_stack_has_left(depth: int) -> None:
-    """Decoders count levels together with Python's frames: none of them may make a pod unreadable."""
+def test_it_is_decoded_at_any_stack_depth(depth: int) -> None:
+    """Decoders count levels together with Python's frames: at no stack depth may a pod be unreadable."""
 
     def below(frames: int) -> object:
         return below(frames - 1) if frames else PodDecoder().decode(deep(POD, depth)).name
@@ -109,8 +109,10 @@ def _cut(value: object, level: int) -> object:
 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", " : ")], ids=["tight", "wide"])
-def test_what_lies_too_deep_is_null_and_nothing_else_changes(seed: int, separators: tuple[str, str]) -> None:
-    """Whatever quotes, backslashes and brackets its texts have."""
+def test_values_that_are_too_deep_become_null_and_nothing_else_changes(
+    seed: int, separators: tuple[str, str]
+) -> None:
+    """Strings may have any quotes, backslashes and brackets."""
     chance = random.Random(seed)
     value: object = _drawn(chance, 8)
     for _ in range(chance.choice((0, KEPT_LEVELS - 4, KEPT_LEVELS, KEPT_LEVELS + 20))):
@@ -120,6 +122,6 @@ def test_what_lies_too_deep_is_null_and_nothing_else_changes(seed: int, separato
 
 
 @pytest.mark.parametrize("cut", [b"{" * 500, b"[" * 101, b'{"a":' * 5000 + b'"', b"}" * 300, b'"\\'])
-def test_what_is_no_json_becomes_none(cut: bytes) -> None:
+def test_malformed_json_stays_malformed(cut: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(shallow(cut))

@@ -1,4 +1,4 @@
-"""Effective pod requests: the specification's table, the variants per consumer, and the algorithm's properties."""
+"""Effective pod requests: upstream's table, the variant of each use, and properties of the algorithm."""
 
 import json
 from fractions import Fraction
@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.model.quantity import parse_quantity
 from scheduler.model.requests import (
     NON_ZERO_DEFAULTS,
@@ -31,17 +32,17 @@ DEFERRED = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}
 
 
 def container(name: str = "c", **requests: str) -> Json:
-    """A container asking for `requests`, none where nothing is named."""
+    """Return a container with `requests`."""
     return {"name": name, "resources": {"requests": requests}} if requests else {"name": name}
 
 
 def sidecar(name: str = "s", **requests: str) -> Json:
-    """An init container that keeps running."""
+    """Return a sidecar: an init container that keeps running."""
     return {**container(name, **requests), "restartPolicy": "Always"}
 
 
 def held(name: str, actual: Amounts, allocated: Amounts | None = None) -> Json:
-    """A container status that reports what the container holds."""
+    """Return a container status with the resources that the container holds."""
     status: Json = {"name": name, "resources": {"requests": actual}}
     if allocated is not None:
         status["allocatedResources"] = allocated
@@ -55,7 +56,7 @@ def pod(
     level: Amounts | None = None,
     **status: object,
 ) -> Pod:
-    """The pod of a spec with these containers and pod-level requests; `status` is written as it is."""
+    """Return a pod with these containers and pod-level requests; `status` is copied unchanged."""
     spec: Json = {"containers": containers, "initContainers": init or [], "overhead": overhead or {}}
     if level is not None:
         spec["resources"] = {"requests": level}
@@ -241,7 +242,7 @@ def test_a_pod_on_a_node_takes_what_it_holds_during_a_resize(written, on_node):
     assert balanced_request(written) == on_node
 
 
-def test_a_resize_does_not_change_what_the_filter_and_the_score_ask():
+def test_a_resize_does_not_change_the_filter_and_score_requests():
     resized = pod(container(cpu="4"), containerStatuses=[held("c", {"cpu": "8"})])
     assert filter_request(resized) == {"cpu": 4000}
     assert fit_score_request(resized)["cpu"] == 4000
@@ -356,7 +357,7 @@ def exact(requests: Amounts) -> dict[str, Fraction]:
 def literal_request(
     apps: list[dict[str, Fraction]], inits: list[tuple[dict[str, Fraction], bool]], name: str
 ) -> Fraction:
-    """Largest need of one resource over the moments of a pod's life: each plain init, and all running."""
+    """Return the largest need of one resource over a pod's life: during each init container, and running."""
     zero = Fraction(0)
     moments = []
     for index, (asked, stays) in enumerate(inits):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel as `pip install` would build it."""
+    """Build the wheel as `pip install` does."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [
         sys.executable,
@@ -37,10 +38,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_wheel_installs_into_a_clean_environment_and_starts(wheel: Path, tmp_path: Path) -> None:
-    """Only what the wheel declares is there, and the command answers from outside the checkout."""
+    """The environment has the declared dependencies alone, and commands run outside the checkout."""
     venv.create(tmp_path / "env")
     into = ["--python", str(tmp_path / "env" / "bin" / "python")]
-    # By our pip, and with nothing compiled beforehand: half of the minute that it takes.
+    # With this environment's pip and without compiling bytecode, which halves the time.
     command = [sys.executable, "-m", "pip", *into, "install", "--quiet", "--no-compile", str(wheel)]
     subprocess.run(command, check=True)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -61,9 +62,27 @@ def test_the_wheel_installs_into_a_clean_environment_and_starts(wheel: Path, tmp
 
 
 def test_the_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
-    """One package, typed, with its architecture page."""
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"scheduler"}
     assert "scheduler/py.typed" in names
     assert "scheduler/README.md" in names
+
+
+def test_the_wheel_and_the_source_distribution_hold_the_license(wheel: Path, tmp_path: Path) -> None:
+    license_text = (ROOT / "LICENSE").read_bytes()
+    assert b"Apache License" in license_text
+    archive = zipfile.ZipFile(wheel)
+    (info,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+    assert archive.read(f"{info}/licenses/LICENSE") == license_text
+    metadata = archive.read(f"{info}/METADATA").decode()
+    assert "\nLicense-Expression: Apache-2.0\nLicense-File: LICENSE\n" in metadata
+    command = [sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as sources:
+        held = {name.partition("/")[2]: name for name in sources.getnames()}
+        assert {"LICENSE", "CHANGELOG.md", "README.md", "pyproject.toml"} <= held.keys()
+        file = sources.extractfile(held["LICENSE"])
+        assert file is not None
+        assert file.read() == license_text

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scheduler.framework.verdicts import Skip, Status
 
 from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter
-from scheduler.framework.verdicts import Skip, Status
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
-from scheduler.model.terms import NodeRule
+from scheduler.model.terms import RequiredNodeAffinity
 from scheduler.plugins import node_resources_fit
 from scheduler.plugins.node_affinity import rule_matches
 from scheduler.state.snapshot import Snapshot
@@ -131,7 +131,7 @@ def test_the_waking_hint_reads_node_rules_as_the_filter_does(
     for obj in applied:
         cluster.apply(obj)
     pairs = None if zone is None else (("topology.kubernetes.io/zone", zone),)
-    rule = NodeRule(
+    rule = RequiredNodeAffinity(
         pairs,
         tuple(parse_node_term(msgspec.convert(term, wire.NodeTerm)) for term in terms) if terms else None,
     )

@@ -17,7 +17,8 @@ from scheduler.framework.events import (
 from scheduler.framework.interface import Requeuer
 from scheduler.framework.plugin_args import PluginArgs
 from scheduler.model.nodes import Node, decode_node
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.plugins.registry import IN_TREE, PluginContext
 from tests.support.build import Json
 

@@ -119,7 +119,7 @@ async def test_the_transition_time_is_sent_only_with_a_transition(
     known: PodCondition | None, time: str | None
 ) -> None:
     """Another message is none; the pod's generation goes along always."""
-    pod = replace(Driver().pod("p"), scheduled=known, generation=3)
+    pod = replace(Driver().pod("p"), scheduled_condition=known, generation=3)
     async with scripted(reply()) as script, writing(script) as writer:
         async with asyncio.timeout(5.0):
             writer.write(order(pod, "m"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.enforcing.instructions import EvictionResult
-from scheduler.model.pods import PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.shell import enforcer
 from scheduler.shell.evictor import TIMEOUT_S, Outcome, evicted
 from tests.kube.build import body

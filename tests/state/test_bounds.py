@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
-from scheduler.model.pods import PodDecoder
-from scheduler.state.audit import differences
-from scheduler.state.cluster import ClusterState
-from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.selection import LabelSet
 from scheduler.state.sums import MAX_KEPT, MAX_KEPT_TERMS, KeptSums
+
+from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.state.audit import differences
+from scheduler.state.cluster import ClusterState
+from scheduler.state.matching import NamespaceRule, PodMatcher
 from tests.support import build
 
 DEFAULT = NamespaceRule(frozenset({"default"}), NOTHING)

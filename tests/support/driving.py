@@ -10,7 +10,8 @@ from typing import Any, cast
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
 from scheduler.model.nodes import decode_namespace, decode_node
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,

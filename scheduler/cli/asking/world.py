@@ -11,8 +11,10 @@ import msgspec
 from scheduler.explain.manifests import Manifest
 from scheduler.framework.profile import Profile
 from scheduler.model.nodes import Workload, decode_workload
-from scheduler.model.pods import MalformedObjectError, Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
+from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.informers import Watched, always_watched, watched_for_default_spreading
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, uses_default_spreading

@@ -49,7 +49,7 @@ def counted_pods(
     pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint], keys: tuple[str, ...]
 ) -> list[CountedPods]:
     """Return what each constraint counts. `keys`: labels that an eligible node has."""
-    rule, tolerations = pod.spec.node_rule, pod.spec.tolerations
+    rule, tolerations = pod.spec.required_node_affinity, pod.spec.tolerations
     return [
         CountedPods(
             one,
@@ -57,7 +57,7 @@ def counted_pods(
             None if one.matcher is None else snapshot.selected(one.matcher, live_only=True),
             snapshot.eligible(
                 keys,
-                rule if one.honor_node_affinity and not rule.is_trivial else None,
+                rule if one.honor_node_affinity and not rule.matches_all_nodes else None,
                 tolerations if one.honor_node_taints else None,
             ),
         )

@@ -128,7 +128,7 @@ class PodTopologySpread:
         if before != after:
             return True
         taints = old.spec.tolerations != new.spec.tolerations
-        nodes = old.spec.node_rule != new.spec.node_rule
+        nodes = old.spec.required_node_affinity != new.spec.required_node_affinity
         return any((taints and c.honor_node_taints) or (nodes and c.honor_node_affinity) for c, _ in after)
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
@@ -146,7 +146,10 @@ class PodTopologySpread:
         if had != has:
             return Hint.QUEUE
         moved = any(old.labels.get(key) != new.labels.get(key) for key in keys)
-        by_labels = any(c.honor_node_affinity for c in constraints) and not pod.spec.node_rule.is_trivial
+        by_labels = (
+            any(c.honor_node_affinity for c in constraints)
+            and not pod.spec.required_node_affinity.matches_all_nodes
+        )
         relabelled = by_labels and old.labels != new.labels
         return _queue_if(has and (moved or relabelled or old.taints != new.taints))
 

@@ -1,10 +1,10 @@
 """
-matchLabelKeys and mismatchLabelKeys of a pod that is about to be created, merged as the API server merges them.
+The API server's merge of matchLabelKeys and mismatchLabelKeys into the selectors of a pod at its creation.
 
-A listed key that the pod has as a label becomes an expression of the selector beside it: `In` its value, or `NotIn`
-for mismatchLabelKeys. Absent keys add nothing, an absent selector stays absent, the lists stay in the object.
+A listed key that the pod has as a label becomes an expression of the term's labelSelector: `In` the label's value, or
+`NotIn` for mismatchLabelKeys. Other keys add nothing, an absent selector stays absent, and the lists are kept.
 
-Works on API objects as JSON, since a manifest has not been parsed by anybody yet; arguments are never changed.
+Works on JSON, because manifests are merged before they are parsed; arguments are not changed.
 Source: pkg/registry/core/pod/strategy.go, mutatePodAffinity and mutateTopologySpreadConstraints; pkg/api/pod/util.go,
 dropDisabledMatchLabelKeysFieldInTopologySpread (kubernetes 1.36).
 """
@@ -24,7 +24,7 @@ _MISMATCH: Final = "mismatchLabelKeys"
 
 def merged_affinity(affinity: Json, labels: Json, *, enabled: bool = True) -> Json:
     """
-    The affinity as it is stored. O(terms x keys).
+    Return the affinity as the API server stores it. Cost: O(terms x keys).
 
     Args:
         affinity: `spec.affinity` of a pod.
@@ -33,17 +33,17 @@ def merged_affinity(affinity: Json, labels: Json, *, enabled: bool = True) -> Js
     """
     if not enabled:
         return affinity
-    sides = {
-        side: _merged_side(terms, labels)
-        for side, terms in affinity.items()
-        if side in ("podAffinity", "podAntiAffinity") and isinstance(terms, Mapping)
+    merged = {
+        name: _merged_lists(lists, labels)
+        for name, lists in affinity.items()
+        if name in ("podAffinity", "podAntiAffinity") and isinstance(lists, Mapping)
     }
-    return {**affinity, **sides}
+    return {**affinity, **merged}
 
 
 def merged_spread(constraint: Json, labels: Json, *, enabled: bool = True, merged: bool = True) -> Json:
     """
-    A topology spread constraint as it is stored. O(keys).
+    Return a topology spread constraint as the API server stores it. Cost: O(keys).
 
     Args:
         constraint: one of `spec.topologySpreadConstraints` of a pod.
@@ -53,13 +53,13 @@ def merged_spread(constraint: Json, labels: Json, *, enabled: bool = True, merge
     """
     if not enabled:
         return {name: value for name, value in constraint.items() if name != _MATCH}
-    return (
-        _selecting_more(constraint, _expressions(constraint, _MATCH, "In", labels)) if merged else constraint
-    )
+    if not merged:
+        return constraint
+    return _with_expressions(constraint, list(_expressions(constraint, _MATCH, "In", labels)))
 
 
-def _merged_side(terms: Json, labels: Json) -> Json:
-    required, preferred = terms.get(_REQUIRED), terms.get(_PREFERRED)
+def _merged_lists(lists: Json, labels: Json) -> Json:
+    required, preferred = lists.get(_REQUIRED), lists.get(_PREFERRED)
     changed: dict[str, object] = {}
     if isinstance(required, list):
         changed[_REQUIRED] = [_merged_term(term, labels) for term in required]
@@ -70,17 +70,17 @@ def _merged_side(terms: Json, labels: Json) -> Json:
             else weighted
             for weighted in preferred
         ]
-    return {**terms, **changed}
+    return {**lists, **changed}
 
 
 def _merged_term(term: object, labels: Json) -> object:
     if not isinstance(term, Mapping):
-        return term  # what is wrong with it is for the decoder to say
+        return term  # left for the decoder to report
     added = [
         *_expressions(term, _MATCH, "In", labels),
         *_expressions(term, _MISMATCH, "NotIn", labels),
     ]
-    return _selecting_more(term, added)
+    return _with_expressions(term, added)
 
 
 def _expressions(term: Json, keys: str, operator: str, labels: Json) -> Iterator[Json]:
@@ -90,11 +90,10 @@ def _expressions(term: Json, keys: str, operator: str, labels: Json) -> Iterator
             yield {"key": key, "operator": operator, "values": [labels[key]]}
 
 
-def _selecting_more(term: Json, added: Iterator[Json] | list[Json]) -> Json:
-    """The term with the expressions after those that the user wrote."""
-    selector, expressions = term.get("labelSelector"), list(added)
-    if not isinstance(selector, Mapping) or not expressions:
+def _with_expressions(term: Json, added: list[Json]) -> Json:
+    selector = term.get("labelSelector")
+    if not isinstance(selector, Mapping) or not added:
         return term
     written = selector.get("matchExpressions")
-    kept = written if isinstance(written, list) else []
-    return {**term, "labelSelector": {**selector, "matchExpressions": [*kept, *expressions]}}
+    expressions = [*(written if isinstance(written, list) else ()), *added]
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}

@@ -1,4 +1,4 @@
-"""What must be so once all is quiet, and that each part of it is missed where it is not so."""
+"""The checks of the final state find each kind of damage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from scheduler.model.stimuli import NamespaceGone, NodeGone, PodGone, SweepDue
-from tests.chaos.caches import Peace, miscounts
+from tests.chaos.caches import FinalState, miscounts
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
@@ -23,7 +23,7 @@ Damage = Callable[[Instance, Stage], Awaitable[None]]
 
 
 async def _none(_instance: Instance, _stage: Stage) -> None:
-    """All is well."""
+    """Damage nothing."""
 
 
 async def _a_node_lost(instance: Instance, _stage: Stage) -> None:
@@ -68,8 +68,8 @@ async def _a_pod_that_nobody_takes(_instance: Instance, stage: Stage) -> None:
         pytest.param(_a_pod_that_nobody_takes, Verdict.LEFT, id="left over"),
     ],
 )
-def test_peace_is_broken_by_whatever_is_missing(damage: Damage, verdict: Verdict | None) -> None:
-    """One pod placed and one that nothing fits; then something is damaged, and half a minute does not heal it."""
+def test_the_final_state_is_wrong_if_anything_is_missing(damage: Damage, verdict: Verdict | None) -> None:
+    """One pod is placed and one fits nowhere; then the state is damaged, and half a minute does not repair it."""
     found: list[Verdict] = []
 
     async def play() -> None:
@@ -86,9 +86,9 @@ def test_peace_is_broken_by_whatever_is_missing(damage: Damage, verdict: Verdict
                 await stage.perform(happening)
             await asyncio.sleep(20.0)
             await damage(one, stage)
-            peace = Peace(opened.server, [one], frozenset({OURS, THEIRS}), journal)
-            await peace.settled(30.0)
-            found.extend({wrong.verdict for wrong in peace.wrongs})
+            final_state = FinalState(opened.server, [one], frozenset({OURS, THEIRS}), journal)
+            await final_state.settled(30.0)
+            found.extend({wrong.verdict for wrong in final_state.wrongs})
             life.cancel()
             await asyncio.gather(life, return_exceptions=True)
 
@@ -97,7 +97,7 @@ def test_peace_is_broken_by_whatever_is_missing(damage: Damage, verdict: Verdict
     assert found == ([] if verdict is None else [verdict])
 
 
-def test_counts_that_differ_are_missed_too() -> None:
+def test_wrong_counts_are_found_too() -> None:
     async def play() -> None:
         async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
             one = _instance(opened.port, journal)
@@ -116,7 +116,7 @@ def test_counts_that_differ_are_missed_too() -> None:
 
 
 def test_an_instance_that_crashes_says_why() -> None:
-    """And comes back."""
+    """It starts again."""
 
     async def play() -> None:
         async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.devcluster.admission import merged_affinity as embedded_affinity
 from scheduler.devcluster.admission import merged_constraints as embedded_constraints
-from scheduler.model.merging import merged_affinity, merged_spread
+from scheduler.model.match_label_keys import merged_affinity, merged_spread
 from tests.support import build
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "admission.jsonl.gz"
