@@ -19,7 +19,7 @@ from tests.bench import templates
 from tests.bench.scene import Planned, Scene
 
 #: Pods of a kind in a row, about 100 ms: long beside the few milliseconds in which bindings come in bursts, and beside
-#: the first pod of each block, whose decision is made anew: a rollout pays for that once.
+#: the first pod of each block, for which nothing is derived yet: a rollout pays for that once.
 BLOCK: Final = 200
 #: Blocks at either end that are left out: the first finds everything cold, behind the last nobody waits.
 _LEFT_OUT: Final = 2

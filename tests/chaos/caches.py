@@ -89,7 +89,7 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
     if nodes != known:
         yield Wrong(Verdict.CACHE, f"{instance.name} knows nodes {known}, the server has {nodes}")
     labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in objects("Namespace")}
-    mine = {k: dict(v) for k, v in state.selections.namespace_labels.items() if v is not None}
+    mine = {k: dict(v) for k, v in state.label_sets.namespace_labels.items() if v is not None}
     if labels != mine:
         yield Wrong(Verdict.CACHE, f"{instance.name} knows namespaces {mine}, the server has {labels}")
 

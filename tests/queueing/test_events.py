@@ -10,8 +10,8 @@ from scheduler.framework.events import (
     UNSCHEDULABLE_POD_ADD,
     Action,
     ClusterEvent,
+    ClusterEventWithHint,
     Hint,
-    Registration,
     Resource,
     node_update_actions,
     pod_update_actions,
@@ -65,7 +65,7 @@ def test_an_event_is_labelled_by_resource_and_action_unless_it_has_a_name(event,
     ],
 )
 def test_a_registration_matches_an_event_it_contains(registered, event, matches):
-    assert Registration(*registered).matches(event) is matches
+    assert ClusterEventWithHint(*registered).matches(event) is matches
 
 
 def _never(_pod, _old, _new):
@@ -75,24 +75,31 @@ def _never(_pod, _old, _new):
 @pytest.mark.parametrize(
     ("registrations", "added"),
     [
-        pytest.param([Registration(Resource.NODE, Action.ADD, _never)], True, id="nodes only as they come"),
         pytest.param(
-            [Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _never)],
+            [ClusterEventWithHint(Resource.NODE, Action.ADD, _never)], True, id="nodes only as they come"
+        ),
+        pytest.param(
+            [ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _never)],
             False,
             id="taints too",
         ),
         pytest.param(
-            [Registration(Resource.NODE, Action.ADD), Registration(Resource.NODE, Action.UPDATE)],
+            [
+                ClusterEventWithHint(Resource.NODE, Action.ADD),
+                ClusterEventWithHint(Resource.NODE, Action.UPDATE),
+            ],
             False,
             id="taints in another registration",
         ),
-        pytest.param([Registration(Resource.NODE, Action.UPDATE_NODE_LABEL)], False, id="no new nodes"),
-        pytest.param([Registration(Resource.POD, Action.ADD)], False, id="no nodes"),
+        pytest.param(
+            [ClusterEventWithHint(Resource.NODE, Action.UPDATE_NODE_LABEL)], False, id="no new nodes"
+        ),
+        pytest.param([ClusterEventWithHint(Resource.POD, Action.ADD)], False, id="no nodes"),
         pytest.param([], False, id="nothing"),
     ],
 )
 def test_waiting_for_new_nodes_means_waiting_for_taints_to_go(registrations, added):
-    taint_updates = (Registration(Resource.NODE, Action.UPDATE_NODE_TAINT, None),) if added else ()
+    taint_updates = (ClusterEventWithHint(Resource.NODE, Action.UPDATE_NODE_TAINT, None),) if added else ()
     assert with_node_taint_updates(registrations) == (*registrations, *taint_updates)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from scheduler.framework.events import ASSIGNED_POD_DELETE, Action, Registration, Resource
+from scheduler.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEventWithHint, Resource
 from scheduler.queueing.incremental_work import UNITS_PER_STEP, IncrementalWork
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
@@ -52,7 +52,7 @@ def test_finish_does_all_tasks() -> None:
 
 def _rejected(plugin: str = "Fit") -> PodQueue:
     """Return a queue with `_N` pods that `plugin` rejected at second 0; '' means an error."""
-    queue = PodQueue({"default-scheduler": {"Fit": [Registration(Resource.POD, Action.DELETE)]}})
+    queue = PodQueue({"default-scheduler": {"Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE)]}})
     for number in range(_N):
         queue.add(pod(f"p{number}"), 0.0)
     for _ in range(_N):

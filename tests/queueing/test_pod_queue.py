@@ -8,8 +8,8 @@ from scheduler.framework.events import (
     NODE_ADD,
     Action,
     ClusterEvent,
+    ClusterEventWithHint,
     Hint,
-    Registration,
     Resource,
     always,
     never,
@@ -30,15 +30,17 @@ def if_it_helps(_pod, _old, new):
 
 
 REGISTRATIONS = {
-    "NodeName": [Registration(Resource.NODE, Action.ADD)],
-    "Hinted": [Registration(Resource.POD, Action.ADD | Action.UPDATE_POD_LABEL, if_it_helps)],
+    "NodeName": [ClusterEventWithHint(Resource.NODE, Action.ADD)],
+    "Hinted": [ClusterEventWithHint(Resource.POD, Action.ADD | Action.UPDATE_POD_LABEL, if_it_helps)],
     "Fit": [
-        Registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, if_it_helps),
-        Registration(Resource.POD, Action.DELETE),
+        ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, if_it_helps),
+        ClusterEventWithHint(Resource.POD, Action.DELETE),
     ],
-    "Tolerations": [Registration(Resource.POD, Action.UPDATE_POD_TOLERATION)],
+    "Tolerations": [ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_TOLERATION)],
     "SchedulingGates": [
-        Registration(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, lambda *_: Hint.QUEUE)
+        ClusterEventWithHint(
+            Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, lambda *_: Hint.QUEUE
+        )
     ],
 }
 GATES = PreEnqueueCheck("SchedulingGates", lambda pod: not pod.gates)
@@ -230,7 +232,7 @@ def test_a_move_can_be_restricted_to_some_pods():
 
 
 def test_profiles_have_their_own_registrations():
-    queue = PodQueue({"a": {"Fit": [Registration(Resource.NODE, Action.ADD)]}, "b": {"Fit": []}})
+    queue = PodQueue({"a": {"Fit": [ClusterEventWithHint(Resource.NODE, Action.ADD)]}, "b": {"Fit": []}})
     queue.add(pod("in-a", profile="a"), 0.0)
     queue.add(pod("in-b", profile="b"), 0.0)
     in_a, in_b = reject(queue, "Fit"), reject(queue, "Fit")
@@ -246,8 +248,8 @@ def test_an_event_costs_one_hint_per_set_of_labels_that_it_may_concern():
         return Hint.SKIP
 
     plugins = {
-        "Fit": [Registration(Resource.POD, Action.DELETE, skip)],
-        "Affinity": [Registration(Resource.POD, Action.ADD, skip)],
+        "Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE, skip)],
+        "Affinity": [ClusterEventWithHint(Resource.POD, Action.ADD, skip)],
     }
     queue = queue_of(*(pod(f"web-{i}") for i in range(500)), registrations=plugins)
     queue.add(pod("db", labels={"app": "db"}), 0.0)
@@ -265,7 +267,7 @@ def test_a_hint_that_helps_pods_of_some_labels_helps_those_alone():
 
     queue = queue_of(
         *(pod(f"{app}-{i}", labels={"app": app}) for i in range(3) for app in ("web", "db")),
-        registrations={"Affinity": [Registration(Resource.POD, Action.ADD, if_wanted)]},
+        registrations={"Affinity": [ClusterEventWithHint(Resource.POD, Action.ADD, if_wanted)]},
     )
     for _ in range(6):
         reject(queue, "Affinity")
@@ -282,7 +284,7 @@ def test_the_answer_about_a_pods_own_change_does_not_hold_for_pods_like_it(helps
 
     queue = queue_of(
         *(pod(name) for name in "abc"),
-        registrations={"Affinity": [Registration(Resource.POD, Action.DELETE, hint)]},
+        registrations={"Affinity": [ClusterEventWithHint(Resource.POD, Action.DELETE, hint)]},
     )
     for _ in range(3):
         reject(queue, "Affinity")
@@ -339,7 +341,7 @@ def test_a_gated_pod_is_left_alone_by_timeouts_and_other_plugins_events():
 def test_a_rejected_pod_that_a_check_now_stops_is_gated_when_it_would_move():
     preempting = {"p"}
     queue = PodQueue(
-        {PROFILE: {**REGISTRATIONS, "Preemption": [Registration(Resource.POD, Action.DELETE)]}},
+        {PROFILE: {**REGISTRATIONS, "Preemption": [ClusterEventWithHint(Resource.POD, Action.DELETE)]}},
         pre_enqueue={PROFILE: [GATES, PreEnqueueCheck("Preemption", lambda pod: pod.name not in preempting)]},
     )
     preempting.clear()
@@ -378,7 +380,7 @@ def test_the_plugin_that_gated_a_pod_is_asked_first():
         return PreEnqueueCheck(name, ask)
 
     queue = PodQueue(
-        {PROFILE: {"B": [Registration(Resource.NODE, Action.ADD)]}},
+        {PROFILE: {"B": [ClusterEventWithHint(Resource.NODE, Action.ADD)]}},
         pre_enqueue={PROFILE: [check("A", passes=True), check("B", passes=False)]},
     )
     queue.add(pod("p"), 0.0)
@@ -562,7 +564,7 @@ def _asked_of(reads_labels):
         asked.append(pod.name)
         return Hint.SKIP
 
-    plugins = {"Affinity": [Registration(Resource.POD, Action.ADD, skip, reads_labels)]}
+    plugins = {"Affinity": [ClusterEventWithHint(Resource.POD, Action.ADD, skip, reads_labels)]}
     queue = queue_of(*(pod(f"p{n}", labels={"index": str(n)}) for n in range(3)), registrations=plugins)
     for _ in range(3):
         reject(queue, "Affinity")
@@ -583,7 +585,7 @@ def test_pods_with_labels_of_their_own_are_one_question_where_no_hint_reads_labe
 
 
 def test_an_answer_for_all_labels_moves_the_pods_of_all_labels():
-    plugins = {"Fit": [Registration(Resource.POD, Action.DELETE, lambda *_: Hint.QUEUE, never)]}
+    plugins = {"Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE, lambda *_: Hint.QUEUE, never)]}
     queue = queue_of(*(pod(f"p{n}", labels={"index": str(n)}) for n in range(3)), registrations=plugins)
     for _ in range(3):
         reject(queue, "Fit")

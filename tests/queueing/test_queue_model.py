@@ -20,8 +20,8 @@ from scheduler.framework.events import (
     NODE_ADD,
     Action,
     ClusterEvent,
+    ClusterEventWithHint,
     Hint,
-    Registration,
     Resource,
 )
 from scheduler.model.pods import Pod
@@ -48,14 +48,16 @@ def resembles(waiting: Pod, _old: object, new: object) -> Hint:
 
 
 REGISTRATIONS = {
-    ALWAYS: [Registration(Resource.NODE, Action.ADD)],
+    ALWAYS: [ClusterEventWithHint(Resource.NODE, Action.ADD)],
     HINTED: [
-        Registration(Resource.NODE, Action.ALL, lambda _pod, _old, new: Hint.QUEUE if new else Hint.SKIP),
-        Registration(Resource.POD, Action.DELETE),
+        ClusterEventWithHint(
+            Resource.NODE, Action.ALL, lambda _pod, _old, new: Hint.QUEUE if new else Hint.SKIP
+        ),
+        ClusterEventWithHint(Resource.POD, Action.DELETE),
     ],
-    TOLERATIONS: [Registration(Resource.POD, Action.UPDATE_POD_TOLERATION)],
-    LABELS: [Registration(Resource.POD, Action.ADD, resembles)],
-    "SchedulingGates": [Registration(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)],
+    TOLERATIONS: [ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_TOLERATION)],
+    LABELS: [ClusterEventWithHint(Resource.POD, Action.ADD, resembles)],
+    "SchedulingGates": [ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)],
 }
 EVENTS = {
     "NodeAdd": NODE_ADD,

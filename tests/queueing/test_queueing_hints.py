@@ -2,13 +2,16 @@
 
 import pytest
 
-from scheduler.framework.events import NODE_ADD, Action, ClusterEvent, Registration, Resource
+from scheduler.framework.events import NODE_ADD, Action, ClusterEvent, ClusterEventWithHint, Resource
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.queueing.queueing_hints import QueueingHints
 from tests.queueing.build import pod
 
 HINTS = QueueingHints(
-    {"default-scheduler": {"NodeName": [Registration(Resource.NODE, Action.ADD)], "Fit": []}, "other": {}}
+    {
+        "default-scheduler": {"NodeName": [ClusterEventWithHint(Resource.NODE, Action.ADD)], "Fit": []},
+        "other": {},
+    }
 )
 
 
