@@ -161,7 +161,6 @@ class PodCounter:
 
         Cost: O(terms in changes since the last call), 0.2 µs each; O(terms that may select it + their rows) at first.
         """
-        n_rows = self._nodes.n_rows
 
         def compute() -> TermSums:
             found = TermSums()
@@ -180,7 +179,8 @@ class PodCounter:
                         selects = self._label_sets.matches(term.key.matcher, label_set)
                         weight = weights[term] = weight_of(term) if selects else 0
                     if weight:
-                        found.sums_of(term.key.topology_key, n_rows)[row] += weight * delta
+                        sums = found.sums_of(term.key.topology_key, self._nodes.n_rows)
+                        sums[row] += weight * delta
 
         return self._derived.get((purpose, label_set), compute, patch)
 
