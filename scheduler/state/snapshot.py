@@ -8,6 +8,7 @@ Arrays handed out must not be written to, and are valid until the next stimulus.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +30,23 @@ from scheduler.state.node_masks import HARD_EFFECTS
 from scheduler.state.node_table import NodeTable
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@dataclass(slots=True, eq=False)
+class ImageScores:
+    """Scores by images, and the version of the images that they were computed from."""
+
+    scores: Scores
+    images_version: int
+
+    def same_as(self, other: ImageScores) -> bool:
+        """Return whether the scores are equal; for the audit."""
+        return np.array_equal(self.scores, other.scores)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the scores."""
+        return self.scores.nbytes
 
 
 class Snapshot:
@@ -161,9 +179,17 @@ class Snapshot:
 
     def scores_per_row(self, key: Hashable, compute: Callable[[Where], npt.NDArray[Any]]) -> Scores:
         """Return what `per_row` does, as int16; as int64 once amounts are so large that scores may wrap as Go's do."""
-        dtype = np.int64 if self.nodes.may_wrap else np.int16
-        return self.per_row(key, lambda rows: compute(rows).astype(dtype))
+        nodes = self.nodes
+        return self.per_row(key, lambda rows: compute(rows).astype(np.int64 if nodes.may_wrap else np.int16))
 
-    def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
-        """Return an array that depends on nodes alone, and on no amount: kept until a node, label or taint changes."""
-        return self._state.derived.get(key, compute)
+    def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
+        """Return an array that depends on nodes and their images alone: kept until a node or an image changes."""
+        nodes = self._state.nodes
+
+        def patch(kept: ImageScores, _changes: Sequence[Change]) -> None:
+            if kept.images_version != nodes.images_version:
+                kept.scores, kept.images_version = compute(), nodes.images_version
+
+        return self._state.derived.get(
+            key, lambda: ImageScores(compute(), nodes.images_version), patch
+        ).scores
