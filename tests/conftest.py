@@ -5,14 +5,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from scheduler.core.decide import Decision, Placement, decided
-from scheduler.core.repeating import Repeating
-from scheduler.core.standings import Chance
-from scheduler.framework.observer import Observer
-from scheduler.framework.profile import Profile
-from scheduler.model.pods import Pod
-from scheduler.state.snapshot import Snapshot
-from tests.core.shadow import check
 from tests.support.apiserver import Address, RealApiServer, assets
 from tests.support.gathering import N_LEFT_OUT, Gathering, is_last
 
@@ -21,29 +13,6 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
-
-
-@pytest.fixture(autouse=True)
-def _every_repeated_decision_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test is about: what its machines decide from what the last decision left is decided once more."""
-    decide = Repeating.decide
-    anew: list[Pod] = []
-
-    def counted(
-        pod: Pod, snapshot: Snapshot, profile: Profile, chance: Chance, observer: Observer
-    ) -> Decision:
-        anew.append(pod)
-        return decided(pod, snapshot, profile, chance, observer)
-
-    def checked(repeating: Repeating, pod: Pod, profile: Profile) -> Decision:
-        anew.clear()
-        decision = decide(repeating, pod, profile)
-        if isinstance(decision, Placement) and not anew:
-            check(pod, repeating.snapshot, profile, decision)
-        return decision
-
-    monkeypatch.setattr("scheduler.core.repeating.decided", counted)
-    monkeypatch.setattr(Repeating, "decide", checked)
 
 
 @pytest.fixture(scope="session")

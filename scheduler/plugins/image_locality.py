@@ -49,11 +49,10 @@ class ImageLocality:
         """Never skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
         wanted = self._wanted.of(context.pod)
-        # The first pod of a rollout brings an image to its node: scores of older images are never asked for again.
-        key = (NAME, wanted, snapshot.nodes.images_version)
         return FinalScores(
-            snapshot.per_node(
-                key, lambda: image_scores(present_bytes(wanted.images, snapshot), wanted.n_containers)
+            snapshot.per_image(
+                (NAME, wanted),
+                lambda: image_scores(present_bytes(wanted.images, snapshot), wanted.n_containers),
             )
         )
 

@@ -15,7 +15,7 @@ _REMEMBERED: Final = 1024
 
 class Change(NamedTuple):
     """
-    A pod came to a row (`delta` 1) or left it (-1), or only the amounts of the row's node changed (0).
+    A pod came to a row (`delta` 1) or left it (-1), or only amounts or images of the row's node changed (0).
 
     `is_live`: the pod is not terminating. `terms`: the affinity terms that it declares.
     """

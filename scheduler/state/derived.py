@@ -75,9 +75,11 @@ class DerivedValues:
         if entry is None:
             entry = self._entries[key] = _Entry(compute(), self._log.version, compute, patch)
         else:
-            self._entries.move_to_end(key)
             entry.compute, entry.patch, entry.used = compute, patch, True
             self._refresh(entry)
+            # Again: the computation may have asked for other values, and they may have displaced this one.
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
         value: T = entry.value
         if value.nbytes != entry.n_bytes:
             self._resize(entry, value.nbytes)
@@ -123,4 +125,6 @@ class DerivedValues:
             self.n_bytes += n_bytes - entry.n_bytes
             entry.n_bytes = n_bytes
             while self._max_bytes is not None and self.n_bytes > self._max_bytes and len(self._entries) > 1:
-                self.n_bytes -= self._entries.popitem(last=False)[1].n_bytes
+                displaced = self._entries.popitem(last=False)[1]
+                self.n_bytes -= displaced.n_bytes
+                displaced.n_bytes = 0

@@ -371,6 +371,7 @@ class NodeTable:
 
     def _set_images(self, row: int, old: Node | None, new: Node | None) -> None:
         self.images_version += 1
+        self._log.append(Change(row))
         before = {name for image in old.images for name in image.names} if old else set()
         after: dict[str, int] = {}
         for image in new.images if new else ():

@@ -8,6 +8,7 @@ Arrays handed out must not be written to, and are valid until the next stimulus.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
@@ -32,6 +33,23 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 #: Rows up to which a formula is computed row by row, 2 to 5 µs each; arrays take 20 to 30 µs, however short.
 _ONE_BY_ONE: Final = 6
+
+
+@dataclass(slots=True, eq=False)
+class _ImageScores:
+    """Scores by images, and the version of the images that they were computed from."""
+
+    scores: Scores
+    images_version: int
+
+    def same_as(self, other: _ImageScores) -> bool:
+        """Return whether the scores are equal; for the audit."""
+        return np.array_equal(self.scores, other.scores)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the scores."""
+        return self.scores.nbytes
 
 
 class Snapshot:
@@ -176,9 +194,22 @@ class Snapshot:
         self, key: Hashable, compute: Callable[[Where], npt.NDArray[np.generic] | int]
     ) -> Scores:
         """Return what `per_row` does, as int16; as int64 once amounts are so large that scores may wrap as Go's do."""
-        scores: Scores = self.per_row(key, compute, np.int64 if self.nodes.may_wrap else np.int16)
+        dtype = np.int64 if self.nodes.may_wrap else np.int16
+        scores: Scores = self.per_row((key, dtype), compute, dtype)
         return scores
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
         """Return an array that depends on nodes alone, and on no amount: kept until a node, label or taint changes."""
         return self._state.derived.get(key, compute)
+
+    def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
+        """Return an array that depends on nodes and their images alone: kept until a node or an image changes."""
+        nodes = self._state.nodes
+
+        def patch(kept: _ImageScores, _changes: Sequence[Change]) -> None:
+            if kept.images_version != nodes.images_version:
+                kept.scores, kept.images_version = compute(), nodes.images_version
+
+        return self._state.derived.get(
+            key, lambda: _ImageScores(compute(), nodes.images_version), patch
+        ).scores

@@ -6,7 +6,6 @@ A decision is timed from PreFilter to argmax, a cycle from the queue to the bind
 
 from __future__ import annotations
 
-import random
 import time
 import tracemalloc
 from collections import defaultdict
@@ -15,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.decide import decide
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, Instruction
@@ -23,7 +21,6 @@ from scheduler.model.stimuli import BindDone, CycleDue, PodSeen
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.state.audit import differences
-from scheduler.state.snapshot import Snapshot
 from tests.bench.checks import broken_rules
 from tests.bench.churn import Churn
 from tests.bench.loaded import LoadedMachine, Profiles
@@ -34,9 +31,6 @@ from tests.bench.scene import Scene
 _N_SHARES: Final = 200
 _N_TRACED: Final = 20
 
-#: One decision of so many is made twice, the first time anew.
-_EACH_ANEW: Final = 20
-
 
 class CoreResult(msgspec.Struct, frozen=True):
     """
@@ -44,9 +38,7 @@ class CoreResult(msgspec.Struct, frozen=True):
 
     `per_second`: decisions, from the queue to the binding ordered, nothing else done. `echo_us`: what the machine does
     after each: the answer to the binding and the watch's view of it. `share_by_plugin`: of a decision's time; `core`
-    is all that no plugin does. `transient_kib`: memory that one decision takes and gives back. `anew`: decisions that
-    use nothing of the one before, which was about a like pod; so is the first one of each deployment. Shares and memory
-    are of those.
+    is all that no plugin does. `transient_kib`: memory that one decision takes and gives back.
     """
 
     shape: str
@@ -59,7 +51,6 @@ class CoreResult(msgspec.Struct, frozen=True):
     echo_us: float
     share_by_plugin: dict[str, float]
     transient_kib: float
-    anew: Spread
 
 
 class _Stopwatch(Unobserved):
@@ -88,7 +79,7 @@ def measure_core(scene: Scene, *, with_shares: bool = True) -> CoreResult:
     loaded.load()
     loaded.await_measured()
     try:
-        decisions, cycles, echoes, anew = _timed(loaded, stopwatch)
+        decisions, cycles, echoes = _timed(loaded, stopwatch)
     finally:
         loaded.close()
     _assert_success(loaded)
@@ -104,21 +95,17 @@ def measure_core(scene: Scene, *, with_shares: bool = True) -> CoreResult:
         echo_us=sum(echoes) / len(echoes) / 1000,
         share_by_plugin=shares,
         transient_kib=transient_kib,
-        anew=spread_us(anew),
     )
 
 
-def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], list[int], list[int], list[int]]:
-    """CPU nanoseconds of each decision, each cycle, each echo, and of a few decisions made anew."""
+def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], list[int], list[int]]:
+    """Return the CPU nanoseconds of each decision, each cycle and each echo."""
     clock = time.process_time_ns
     decisions: list[int] = []
     cycles: list[int] = []
     echoes: list[int] = []
-    anew: list[int] = []
     churn = Churn(loaded) if loaded.scene.shape.churns else None
     while len(decisions) < len(loaded.scene.measured) and loaded.machine.has_work():
-        if len(decisions) % _EACH_ANEW == 0:
-            anew.append(_decided_anew(loaded))
         started_ns = clock()
         orders = loaded.handle(CycleDue())
         ended_ns = clock()
@@ -129,16 +116,7 @@ def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], lis
             echoes.append(_echoed(loaded, bind))
         if churn is not None:
             churn.after(len(decisions))
-    return decisions, cycles, echoes, anew
-
-
-def _decided_anew(loaded: LoadedMachine) -> int:
-    """CPU nanoseconds of a decision about one of the measured pods, which nothing comes of."""
-    pod = loaded.pods.made(loaded.scene.measured[0])
-    profile, snapshot = loaded.profiles[pod.scheduler_name], Snapshot(loaded.state)
-    started_ns = time.process_time_ns()
-    decide(pod, snapshot, profile, random.Random(0), Unobserved())
-    return time.process_time_ns() - started_ns
+    return decisions, cycles, echoes
 
 
 def _echoed(loaded: LoadedMachine, bind: Bind) -> int:

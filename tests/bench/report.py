@@ -34,7 +34,7 @@ def _core(results: Results) -> str:
     basic = next((row.decision.p50 for row in rows if row.shape == "basic"), 0.0)
     return _block(
         "decision in the core alone, µs of CPU (target p50 400, p99 1000, 2500/s)",
-        "shape nodes running pods p50 p99 max x-basic anew per-s echo KiB |shares",
+        "shape nodes running pods p50 p99 max x-basic per-s echo KiB |shares",
         (
             [
                 row.shape,
@@ -45,7 +45,6 @@ def _core(results: Results) -> str:
                 f"{row.decision.p99:.0f}",
                 f"{row.decision.highest:.0f}",
                 _ratio(row.decision.p50, basic),
-                f"{row.anew.p50:.0f}",
                 f"{row.per_second:.0f}",
                 f"{row.echo_us:.0f}",
                 f"{row.transient_kib:.0f}",

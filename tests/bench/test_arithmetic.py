@@ -31,7 +31,7 @@ def test_durations_are_summed_up_in_microseconds():
 
 def _core(shape: str, p50: float, n_running: int = 0) -> CoreResult:
     spread = Spread(p50, p50, p50, p50, 1)
-    return CoreResult(shape, 10, n_running, 1, spread, spread, 1.0, 1.0, {}, 0.0, spread)
+    return CoreResult(shape, 10, n_running, 1, spread, spread, 1.0, 1.0, {}, 0.0)
 
 
 def _http(shape: str, speed: float, scheduler: str = "ours") -> HttpResult:

@@ -63,14 +63,14 @@ def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
 
 
 _WHOLE_BIND = requests.bind
-_WHOLE_TELL = Machine._tell
+_WHOLE_NOTIFY_QUEUE = Machine._notify_queue
 _WHOLE_GIVE_BACK = NodeTable.give_back
 
 
 def _tell_no_departures(self: Machine, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
     """Drop events of deletions."""
     if new is not None:
-        _WHOLE_TELL(self, event, old, new, now_s)
+        _WHOLE_NOTIFY_QUEUE(self, event, old, new, now_s)
 
 
 def _forget_failures(
@@ -103,7 +103,9 @@ SABOTAGES = (
     Sabotage("nothing is assumed", ClusterState, "assume", _assume_nothing, Shape.ALONE, Verdict.RULE),
     Sabotage("the Lease is no matter", Scheduler, "_leads", _always_lead, Shape.ELECTED, Verdict.LEASE),
     Sabotage("binds name no uid", requests, "bind", _bind_without_uid, Shape.ALONE, Verdict.STRANGE, 18),
-    Sabotage("departures wake nobody", Machine, "_notify_queue", _tell_no_departures, Shape.ALONE, Verdict.LEFT, 2),
+    Sabotage(
+        "departures wake nobody", Machine, "_notify_queue", _tell_no_departures, Shape.ALONE, Verdict.LEFT, 2
+    ),
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
     Sabotage("lists end nothing", Known, "finish_listing", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
     Sabotage("ports stay taken", NodeTable, "give_back", _keep_room, Shape.ALONE, Verdict.CRASH),

@@ -227,12 +227,12 @@ def test_the_memory_is_bounded(cluster: Driver) -> None:
 
 def test_without_a_refusal_the_plugin_has_nothing_to_do(cluster: Driver) -> None:
     """Decisions are upstream's: it is not even asked at Filter."""
-    from scheduler.framework.interface import Candidate
-    from scheduler.framework.verdicts import SKIP
+    from scheduler.framework.interface import PodContext
+    from scheduler.framework.status import SKIP
     from scheduler.plugins.kubelet_refusal import KubeletRefusal
     from scheduler.state.snapshot import Snapshot
 
     cluster.node("only")
     seen = cluster.pod("p", containers=ONE_CPU)
     snapshot = Snapshot(cluster.state)
-    assert KubeletRefusal().prefilter(Candidate(seen, snapshot.label_set(seen)), snapshot) is SKIP
+    assert KubeletRefusal().prefilter(PodContext(seen, snapshot.label_set(seen)), snapshot) is SKIP

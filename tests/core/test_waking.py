@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.decide import Placement, decide
+from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.observer import Unobserved
 from scheduler.model.instructions import Bind
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
@@ -69,12 +69,14 @@ class _Life:
     def sleepers(self) -> list[str]:
         """Pods that wait for an event and would be placed without one."""
         machine, snapshot = self.driver.machine, Snapshot(self.driver.state)
-        profile = machine._profiles[self.scheduler_name]
+        profile = self.driver.profiles[self.scheduler_name]
         return [
             f"{waiting.pod.key} {sorted(waiting.unschedulable_plugins)}"
             for uid in self._objects
             if (waiting := machine.queue.get(uid)) is not None and waiting.sub_queue is SubQueue.UNSCHEDULABLE
-            if isinstance(decide(waiting.pod, snapshot, profile, random.Random(0), Unobserved()), Placement)
+            if isinstance(
+                decide(waiting.pod, snapshot, profile, random.Random(0), Unobserved()), ScheduleResult
+            )
         ]
 
     def _apply(self, obj: Json) -> None:

@@ -15,6 +15,7 @@ from scheduler.core.recording import DecisionRecord, RankedNode
 from scheduler.cli.asking.paint import Counting, Paint
 from scheduler.cli.asking.report import report
 from scheduler.cli.main import main
+from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain.explanation import Explanation, NodeGroup
 
 

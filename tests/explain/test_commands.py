@@ -282,7 +282,7 @@ def _bound_for_real(pods: list[Any], nodes: list[build.Json], seed: int) -> dict
     state = ClusterState()
     profiles = built_profiles(settings, Snapshot(state))
     queue = queue_for(profiles, settings, max_in_unschedulable_s=300.0)
-    machine = Machine(state=state, queue=queue, profiles=profiles, chance=random.Random(seed))
+    machine = Machine(state=state, queue=queue, profiles=profiles, rng=random.Random(seed))
     for node in nodes:
         machine.handle(NodeSeen(decode_node(encoded(node))), 0.0)
     bound: dict[str, str] = {}

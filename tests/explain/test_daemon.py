@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.recording import DECISION_ANNOTATION, read_record
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, read_record
 from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
 from tests.integration.daemon import running

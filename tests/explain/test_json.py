@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from scheduler.core.recording import DecisionRecord, RankedNode
 
+from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain import explanation
 from scheduler.explain.simulation import NodeShare, Simulation, ZoneShare
 from tests.explain.cluster import Cluster, alone_per_zone, as_json, web, zoned

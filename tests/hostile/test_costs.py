@@ -173,7 +173,7 @@ def test_a_running_pod_beyond_a_limit_counts_with_the_rest_of_what_it_asks(town:
     before = town.driver.state.nodes.requested_at("cpu", row)
     town.driver.handle(PodSeen(pod))
     assert town.driver.state.nodes.requested_at("cpu", row) - before == 3000
-    assert town.driver.state.declared.all() == {}
+    assert list(town.driver.state.terms) == []
     town.driver.audit()
     town.driver.lose(pod)
 

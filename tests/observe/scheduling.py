@@ -31,7 +31,7 @@ class Observed:
             state=self.driver.state,
             queue=self.driver.queue,
             profiles=profiles,
-            chance=random.Random(1),
+            rng=random.Random(1),
             observer=self.observer,
         )
         self.metrics.watch_state(self.driver.queue, self.driver.state)

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from scheduler.framework.verdicts import Code
+from scheduler.framework.status import Code
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.settings.loading import default_settings
@@ -28,7 +28,6 @@ def _observer(
     seed: int = 1,
     step_s: float = 0.001,
     algorithm: HistogramSeries | None = None,
-    plugins: Histogram | None = None,
 ) -> tuple[CycleObserver, Histogram]:
     """An observer whose clock goes on by `step_s` whenever it is read, and its extension points."""
     ticks: Iterator[int] = count()
@@ -37,8 +36,7 @@ def _observer(
         [_PROFILE],
         algorithm=algorithm or Histogram(Family("algorithm", "help", bounds=(1.0,))).of(),
         points=points,
-        plugins=plugins
-        or Histogram(Family("plugins", "help", ("plugin", "extension_point", "status"), (1.0,))),
+        plugins=Histogram(Family("plugins", "help", ("plugin", "extension_point", "status"), (1.0,))),
         sampled=sampled,
         seed=seed,
         now_s=lambda: next(ticks) * step_s,
@@ -84,17 +82,6 @@ def test_an_extension_point_is_timed_under_its_status(code: Code) -> None:
     observer.leave("PreFilter", code)
     series = points.of("PreFilter", code.value, NAME)
     assert (series.n_by_bucket, series.sum) == ([0, 1, 0], 1.0)
-
-
-@pytest.mark.parametrize("sampled", [0.0, 1.0])
-def test_a_plugin_that_is_asked_again_is_counted_and_timed_in_sampled_cycles(sampled: float) -> None:
-    """Its answer is handed on as it is."""
-    plugins = Histogram(Family("plugins", "help", ("plugin", "extension_point", "status"), (1.0,)))
-    observer, _ = _observer(sampled=sampled, plugins=plugins)
-    observer.begin(_PROFILE)
-    assert observer.ask("NodeResourcesFit", "Score", lambda rows: [*rows, 7], [1, 2]) == [1, 2, 7]
-    assert observer.evaluations()["NodeResourcesFit", "Score", NAME] == 1
-    assert sum(plugins.of("NodeResourcesFit", "Score", "Success").n_by_bucket) == sampled
 
 
 def test_the_algorithm_is_timed_from_begin_to_end() -> None:

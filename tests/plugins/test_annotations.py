@@ -275,17 +275,6 @@ def test_a_newcomer_that_would_raise_somebodys_count_is_kept_out(cluster: Driver
     assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
 
 
-def test_limits_of_running_pods_take_no_array_for_whom_they_select(cluster: Driver) -> None:
-    """A tenant may declare thousands of them."""
-    cluster.node("a", labels={ZONE: "a"})
-    for number in range(20):
-        far = anti(ZONE, selector(f"app notin {number}"), maxPodsPerDomain=1_000)
-        see(cluster, f"p{number}", far, labels={"app": "db"}, node="a")
-    see(cluster, "newcomer", labels={"app": "db"})
-    assert outcome(cluster) == "a"
-    assert [one for one in cluster.state.selections.selections() if one.counts is not None] == []
-
-
 def test_a_limit_is_looked_at_again_when_anything_it_reads_moves(cluster: Driver) -> None:
     """The pods that it counts, the pods that declare it, the labels of nodes; a key that no node had before."""
     cluster.node("a")

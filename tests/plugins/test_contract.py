@@ -5,16 +5,15 @@ from collections.abc import Iterable
 
 import msgspec
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler.framework.verdicts import Skip, Status
 
-from scheduler.framework.interface import Candidate, Feasible, Narrowed, NodeFilter
+from scheduler.framework.interface import Feasible, NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.status import Skip, Status
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
-from scheduler.model.terms import RequiredNodeAffinity
-from scheduler.plugins import node_resources_fit
+from scheduler.model.terms import NodeRule
 from scheduler.plugins.node_affinity import rule_matches
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.product import LiveCluster, ProductSubject
@@ -38,18 +37,18 @@ def _lived(life: tuple[list[Applied], list[Applied | Deleted]]) -> ProductSubjec
     return subject
 
 
-def _met(subject: ProductSubject, incoming: Json) -> tuple[Candidate, Snapshot]:
+def _met(subject: ProductSubject, incoming: Json) -> tuple[PodContext, Snapshot]:
     """The incoming pod as a decision about it sees it, and what it is decided on."""
     snapshot = subject.cluster.snapshot()
     pod = subject.cluster.pod(incoming)
-    return Candidate(pod, snapshot.label_set(pod)), snapshot
+    return PodContext(pod, snapshot.label_set(pod)), snapshot
 
 
-def _filters(subject: ProductSubject, candidate: Candidate, snapshot: Snapshot) -> dict[str, NodeFilter]:
+def _filters(subject: ProductSubject, context: PodContext, snapshot: Snapshot) -> dict[str, NodeFilter]:
     found = {}
     for plugin in subject.profile.filters:
-        result = plugin.prefilter(candidate, snapshot)
-        if isinstance(result, Narrowed):
+        result = plugin.prefilter(context, snapshot)
+        if isinstance(result, PreFilterResult):
             found[plugin.name] = result.node_filter
         elif not isinstance(result, Skip | Status):
             found[plugin.name] = result
@@ -62,38 +61,19 @@ def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
     life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json
 ):
     subject = _lived(life)
-    candidate, snapshot = _met(subject, incoming)
-    for name, node_filter in _filters(subject, candidate, snapshot).items():
-        fits, refusals = node_filter.fits(), node_filter.refusals()
-        assert fits.shape == refusals.codes.shape == (snapshot.n_rows,), name
-        assert np.array_equal(refusals.codes[snapshot.alive] == 0, fits[snapshot.alive]), name
-        for code in np.unique(refusals.codes[snapshot.alive & ~fits]).tolist():
-            assert refusals.statuses[code - 1].reasons, name
-        refused = snapshot.alive & ~fits
+    context, snapshot = _met(subject, incoming)
+    for name, node_filter in _filters(subject, context, snapshot).items():
+        mask, statuses = node_filter.mask(), node_filter.statuses()
+        assert mask.shape == statuses.codes.shape == (snapshot.n_rows,), name
+        assert np.array_equal(statuses.codes[snapshot.alive] == 0, mask[snapshot.alive]), name
+        for code in np.unique(statuses.codes[snapshot.alive & ~mask]).tolist():
+            assert statuses.statuses[code - 1].reasons, name
+        refused = snapshot.alive & ~mask
         rows = np.flatnonzero(refused).tolist()
         counted: Counter[Status | None] = Counter()
-        for status, n in refusals.counts(refused, len(rows)):
+        for status, n in statuses.counts(refused):
             counted[status] += n
-        assert counted == Counter(refusals.status_at(row) for row in rows), name
-
-
-@settings(max_examples=60, deadline=None)
-@given(life=LIVES, incoming=pods(placed=False))
-def test_shortages_that_are_kept_are_those_that_are_worked_out(
-    life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json
-):
-    """Of few resources every combination has a number, and the rows that changed are looked at; of many all are."""
-    subject = ProductSubject(None)
-    for changes in life:
-        _change(subject, changes)
-        candidate, snapshot = _met(subject, incoming)
-        room = _filters(subject, candidate, snapshot)[node_resources_fit.NAME]
-        kept = room.refusals()
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(node_resources_fit, "_FEW_RESOURCES", -1)
-            worked_out = room.refusals()
-        for row in np.flatnonzero(snapshot.alive).tolist():
-            assert kept.status_at(row) == worked_out.status_at(row)
+        assert counted == Counter(statuses.at(row) for row in rows), name
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,13 +82,13 @@ def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
     life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json, chosen: int
 ):
     subject = _lived(life)
-    candidate, snapshot = _met(subject, incoming)
+    context, snapshot = _met(subject, incoming)
     drawn = np.array([bool(chosen >> row & 1) for row in range(snapshot.n_rows)], dtype=np.bool_)
     feasible = Feasible(snapshot.alive & drawn)
     if not feasible.n:
         return
     for weighted in subject.profile.scorers:
-        scorer = weighted.plugin.prescore(candidate, snapshot, feasible)
+        scorer = weighted.plugin.prescore(context, snapshot, feasible)
         if isinstance(scorer, Skip):
             continue
         assert not isinstance(scorer, Status), weighted.plugin.name

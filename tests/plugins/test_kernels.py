@@ -8,21 +8,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.framework.plugin_args import NodeResourcesFitArgs, ShapePoint
-from scheduler.framework.verdicts import Code, Refusals, unschedulable
-from scheduler.model.terms import Taint, Toleration
-from scheduler.plugins.balanced_allocation import balance, deviation, used_fraction
+from scheduler.framework.status import Code
 from scheduler.plugins.image_locality import image_scores, with_tag
 from scheduler.plugins.node_ports import conflicting_rows
-from scheduler.plugins.node_resources_fit import (
+from scheduler.plugins.node_resources.balanced_allocation import balance, deviation, used_fraction
+from scheduler.plugins.node_resources.fit import (
     checked_amounts,
-    combined_refusals,
+    combined_statuses,
     least_allocated_scores,
     most_allocated_scores,
     ratio_scores,
     rounded_quotient,
     shape_table,
 )
-from scheduler.plugins.taint_toleration import intolerable_counts
 from scheduler.state.arrays import Amounts, Mask, rounded
 from tests.reference import arithmetic
 from tests.reference.balanced_allocation import balance as reference_balance
@@ -46,13 +44,17 @@ def _amounts(*values: int) -> Amounts:
         pytest.param(
             ["x-x", "-xx"],
             "-x-",
-            [(Code.UNSCHEDULABLE, "P"), (Code.UNRESOLVABLE, "Q"), (Code.UNSCHEDULABLE, "P", "Q")],
+            [
+                (Code.UNSCHEDULABLE, "P"),
+                (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "Q"),
+                (Code.UNSCHEDULABLE, "P", "Q"),
+            ],
             id="no node fits",
         ),
         pytest.param(
             ["xx-", "---"],
             "-x-",
-            [(Code.UNSCHEDULABLE, "P"), (Code.UNRESOLVABLE, "P"), None],
+            [(Code.UNSCHEDULABLE, "P"), (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "P"), None],
             id="the same reasons, with and without hope",
         ),
     ],
@@ -60,15 +62,15 @@ def _amounts(*values: int) -> Amounts:
 def test_each_combination_of_shortages_is_one_status(
     short: list[str], hopeless: str, expected: list[tuple[Code, ...] | None]
 ):
-    refusals = combined_refusals([_mask(bits) for bits in short], _mask(hopeless), ["P", "Q"])
-    statuses = [refusals.status_at(row) for row in range(3)]
-    assert [None if s is None else (s.code, *s.reasons) for s in statuses] == expected
+    statuses = combined_statuses([_mask(bits) for bits in short], _mask(hopeless), ["P", "Q"])
+    found = [statuses.at(row) for row in range(3)]
+    assert [None if one is None else (one.code, *one.reasons) for one in found] == expected
 
 
 def test_a_node_may_be_short_of_more_resources_than_a_machine_word_has_bits():
     reasons = [f"Insufficient r{index}" for index in range(100)]
-    refusals = combined_refusals([_mask("x-")] * 99 + [_mask("-x")], _mask("--"), reasons)
-    first, second = refusals.status_at(0), refusals.status_at(1)
+    statuses = combined_statuses([_mask("x-")] * 99 + [_mask("-x")], _mask("--"), reasons)
+    first, second = statuses.at(0), statuses.at(1)
     assert first is not None
     assert second is not None
     assert (list(first.reasons), list(second.reasons)) == (reasons[:99], reasons[99:])
@@ -140,12 +142,13 @@ def test_balance_is_the_reference_s_to_the_last_bit(shares: list[list[tuple[int,
     columns = [(_amounts(*(u for u, _ in row)), _amounts(*(a for _, a in row))) for row in shares]
     fractions = [used_fraction(used, allocatable) for used, allocatable in columns]
     has = [allocatable > 0 for _, allocatable in columns]
-    found = np.broadcast_to(balance(deviation(fractions, has)), 3)
+    found = balance(deviation(fractions, has, 3))
     for node in range(3):
         kept = [min(1.0, row[node][0] / row[node][1]) for row in shares if row[node][1]]
         assert found[node] == reference_balance(kept)
-        alone = [used_fraction(*row[node]) for row in shares]
-        assert balance(deviation(alone, [row[node][1] > 0 for row in shares])) == found[node]
+        alone = [(_amounts(row[node][0]), _amounts(row[node][1])) for row in shares]
+        of_one = deviation([used_fraction(*one) for one in alone], [one[1] > 0 for one in alone], 1)
+        assert balance(of_one).tolist() == [found[node]]
 
 
 HALVES = st.integers(0, 2**40).map(lambda number: number + 0.5)
@@ -202,38 +205,3 @@ def test_latest_is_added_to_images_without_tag_or_digest(image: str, named: str)
 )
 def test_addresses_conflict_where_they_overlap(wanted: str, held: str, conflicts: bool):
     assert conflicting_rows(wanted, {3: {held}}) == ([3] if conflicts else [])
-
-
-@pytest.mark.parametrize(
-    ("tolerations", "counts"),
-    [
-        pytest.param((), [0, 1, 2, 0], id="none tolerated"),
-        pytest.param((Toleration("k", "Exists"),), [0, 0, 1, 0], id="one key, every effect"),
-        pytest.param(
-            (Toleration("k", "Exists", effect="NoSchedule"),), [0, 1, 2, 0], id="another effect only"
-        ),
-        pytest.param((Toleration(operator="Exists"),), [0, 0, 0, 0], id="all tolerated"),
-    ],
-)
-def test_only_soft_taints_count_against_a_node(tolerations: tuple[Toleration, ...], counts: list[int]):
-    soft, other = Taint("k", "v", "PreferNoSchedule"), Taint("l", "", "PreferNoSchedule")
-    hard = Taint("k", "v", "NoSchedule")
-    assert intolerable_counts([(), (soft,), (soft, other), (hard,)], tolerations).tolist() == counts
-
-
-@pytest.mark.parametrize("n_common", [0, 1, 3, 6])
-def test_refused_nodes_are_counted_by_code_however_many_are_common(n_common):
-    """Some hundred nodes of each common code, a few of every other, and nodes that nobody asks about."""
-    sizes = [400 if code <= n_common else code for code in range(1, 11)]
-    codes = np.repeat(np.arange(11, dtype=np.uint8), [50, *sizes])
-    asked = (codes > 0) & (np.arange(len(codes)) % 7 > 0)
-    statuses = [unschedulable(f"reason {code}") for code in range(1, 11)]
-    expected = {
-        status: n
-        for code, status in enumerate(statuses, start=1)
-        if (n := int((asked & (codes == code)).sum()))
-    }
-    known = Refusals(codes, statuses, np.bincount(codes).tolist())
-    for refusals in (Refusals(codes, statuses), known):
-        assert dict(refusals.counts(asked, int(asked.sum()))) == expected
-    assert [n for _, n in known.counts(codes > 0, sum(sizes))] == sizes

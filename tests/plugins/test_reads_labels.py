@@ -9,9 +9,8 @@ from typing import Final
 
 import pytest
 
-from scheduler.framework.events import Registration, Resource
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import Pod
+from scheduler.framework.events import ClusterEventWithHint, Resource
+from scheduler.model.pods import Pod, PodDecoder
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles
 from scheduler.state.cluster import ClusterState
@@ -35,14 +34,14 @@ def _decoded(name: str, **settings: object) -> Pod:
     return _DECODER.decode(json.dumps(pod(name, **settings)).encode())  # type: ignore[arg-type]  # its keywords
 
 
-def _registrations() -> list[Registration]:
+def _events() -> list[ClusterEventWithHint]:
     profiles = built_profiles(default_settings(), Snapshot(ClusterState()))
     return [
-        registration
+        registered
         for profile in profiles.values()
-        for plugin in profile.requeuers()
-        for registration in plugin.registrations()
-        if registration.hint is not None and registration.resource is Resource.POD
+        for plugin in profile.enqueue_extensions()
+        for registered in plugin.events_to_register()
+        if registered.hint is not None and registered.resource is Resource.POD
     ]
 
 
@@ -64,10 +63,10 @@ def test_what_is_said_of_labels_holds(settings: dict[str, object]) -> None:
     first = _decoded("waiting", **settings)
     alike = [replace(first, uid=f"uid-{number}", labels=labels) for number, labels in enumerate(_LABELS)]
     n_shared = 0
-    for registration, (old, new) in product(_registrations(), _changes()):
-        assert registration.hint is not None
-        if not any(registration.reads_labels(one, old, new) for one in alike):
+    for registered, (old, new) in product(_events(), _changes()):
+        assert registered.hint is not None
+        if not any(registered.reads_labels(one, old, new) for one in alike):
             n_shared += 1
-            assert len({registration.hint(one, old, new) for one in alike}) == 1, (registration, old, new)
-        assert len({registration.reads_labels(one, old, new) for one in alike}) == 1
+            assert len({registered.hint(one, old, new) for one in alike}) == 1, (registered, old, new)
+        assert len({registered.reads_labels(one, old, new) for one in alike}) == 1
     assert n_shared > 50

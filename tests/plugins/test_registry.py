@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.errors import InvariantViolation
-from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, Requeuer, ScorePlugin
+from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.plugin_args import InterPodAffinityArgs
 from scheduler.plugins.registry import IN_TREE, PluginContext, build_profile
 from scheduler.settings.plugin_table import DEFAULT_PLUGINS
@@ -44,7 +44,7 @@ def test_a_plugin_that_can_refuse_says_what_may_lift_the_refusal(name: str):
     """But for Unsupported: what a pod needs cannot change."""
     plugin = IN_TREE[name](PluginContext())
     refuses = isinstance(plugin, FilterPlugin | PreEnqueuePlugin) and name != "Unsupported"
-    assert isinstance(plugin, Requeuer) is refuses
+    assert isinstance(plugin, EnqueueExtensions) is refuses
 
 
 def test_a_profile_runs_what_it_is_told_in_that_order_between_our_own():

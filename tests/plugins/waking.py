@@ -1,4 +1,4 @@
-"""Whether a change in the cluster wakes a pod that one plugin rejected: events derived, registrations asked."""
+"""Whether a change in the cluster wakes a pod that one plugin rejected: events derived, hints asked."""
 
 import json
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from typing import Any
 from scheduler.framework.events import (
     Action,
     ClusterEvent,
+    ClusterEventWithHint,
     Hint,
-    Registration,
     Resource,
     node_update_actions,
     pod_update_actions,
     with_node_taint_updates,
 )
-from scheduler.framework.interface import Requeuer
+from scheduler.framework.interface import EnqueueExtensions
 from scheduler.framework.plugin_args import PluginArgs
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
@@ -31,17 +31,17 @@ def wakes(
     args: Mapping[str, PluginArgs] | None = None,
 ) -> bool:
     """Whether the plugin lets the pending pod be tried again after the change; None for what is not there."""
-    requeuer = IN_TREE[plugin](PluginContext(args or {}))
-    assert isinstance(requeuer, Requeuer)
+    extensions = IN_TREE[plugin](PluginContext(args or {}))
+    assert isinstance(extensions, EnqueueExtensions)
     decoder = PodDecoder()
     pod = decoder.decode(_bytes(pending))
     before, after = _decoded(decoder, old), _decoded(decoder, new)
-    registrations = with_node_taint_updates(requeuer.registrations())
+    registered_events = with_node_taint_updates(extensions.events_to_register())
     return any(
-        _says_queue(registration, pod, before, after)
+        _says_queue(registered, pod, before, after)
         for event in _events(before, after)
-        for registration in registrations
-        if registration.matches(event)
+        for registered in registered_events
+        if registered.matches(event)
     )
 
 
@@ -72,5 +72,5 @@ def _actions(old: Any, new: Any) -> list[Action]:
     return node_update_actions(old, new) if isinstance(new, Node) else pod_update_actions(old, new)
 
 
-def _says_queue(registration: Registration, pod: Pod, old: Any, new: Any) -> bool:
-    return registration.hint is None or registration.hint(pod, old, new) is Hint.QUEUE
+def _says_queue(registered: ClusterEventWithHint, pod: Pod, old: Any, new: Any) -> bool:
+    return registered.hint is None or registered.hint(pod, old, new) is Hint.QUEUE

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import msgspec
+import numpy as np
 import pytest
-from scheduler.core.recording import (
+
+from scheduler.core.decide import ScheduleResult, decide
+from scheduler.core.decision_annotation import (
     DECISION_ANNOTATION,
     RECORD_LIMIT_BYTES,
     decision_record,
     read_record,
 )
-
-from scheduler.core.decide import Placement, decide
 from scheduler.core.machine import Machine
+from scheduler.core.node_scores import FilterResult, Refusal
+from scheduler.framework.interface import RuleFilter
 from scheduler.framework.observer import Unobserved
+from scheduler.framework.status import unschedulable
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
@@ -33,14 +35,14 @@ from tests.support import build
 NAME = "affinity-scheduler"
 
 
-def placed(nodes: list[build.Json], pod: build.Json) -> tuple[Placement, ClusterState]:
+def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, ClusterState]:
     """The decision on the pod on an empty cluster of these nodes."""
     state = ClusterState()
     for node in nodes:
         state.upsert_node(decode_node(msgspec.json.encode(node)))
     profile = built_profiles(default_settings(), Snapshot(state))[NAME]
     decision = decide(decoded(pod), Snapshot(state), profile, random.Random(1), Unobserved())
-    assert isinstance(decision, Placement)
+    assert isinstance(decision, ScheduleResult)
     return decision, state
 
 
@@ -51,11 +53,11 @@ def decoded(pod: build.Json) -> Pod:
 def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
     """Totals are the sums of the weighted scores, and never grow from one node to the next."""
     nodes = [build.node(f"n{i}", allocatable={"cpu": str(i + 1)}) for i in range(6)]
-    placement, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "500m"})]))
-    record = read_record(decision_record(placement, state.nodes))
+    result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "500m"})]))
+    record = read_record(decision_record(result, state.nodes))
     assert record is not None
     assert (record.evaluated, record.feasible) == (6, 6)
-    assert record.top[0].node == placement.node_name
+    assert record.top[0].node == result.node_name
     assert len({ranked.node for ranked in record.top}) == 3
     assert [sum(ranked.scores.values()) for ranked in record.top] == [r.total for r in record.top]
     totals = [ranked.total for ranked in record.top]
@@ -69,8 +71,8 @@ def test_a_record_names_no_node_that_was_refused_however_well_it_would_score() -
         build.node("small", allocatable={"cpu": "2"}),
         build.node("large", allocatable={"cpu": "4"}),
     ]
-    placement, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "1"})]))
-    record = read_record(decision_record(placement, state.nodes))
+    result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "1"})]))
+    record = read_record(decision_record(result, state.nodes))
     assert record is not None
     assert [ranked.node for ranked in record.top] == ["large", "small"]
 
@@ -84,28 +86,32 @@ def test_a_record_counts_nodes_by_the_reason_that_refused_them_first() -> None:
         build.node("tainted-and-small", taints=["a=b:NoSchedule"], allocatable={"cpu": "1"}),
         build.node("small", allocatable={"cpu": "1"}),
     ]
-    placement, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "2"})]))
-    record = read_record(decision_record(placement, state.nodes))
+    result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "2"})]))
+    record = read_record(decision_record(result, state.nodes))
     assert record is not None
     assert record.rejected == {"node(s) had untolerated taint(s)": 2, "Insufficient cpu": 1}
     assert record.feasible == 2
 
 
 def test_a_record_is_the_same_text_in_whatever_order_reasons_were_met() -> None:
-    placement, state = placed([build.node("a"), build.node("b")], build.pod())
-    reasons = {"Too many pods": 2, "Insufficient cpu": 1}
+    result, state = placed([build.node("a"), build.node("b")], build.pod())
+    everywhere = np.zeros(2, dtype=np.bool_)
+    refusals = [
+        Refusal("NodeResourcesFit", RuleFilter(2, (everywhere, unschedulable(reason))), ~everywhere)
+        for reason in ("Too many pods", "Insufficient cpu")
+    ]
     texts = set()
-    for order in (list(reasons), sorted(reasons)):
-        counted: partial[Counter[str]] = partial(Counter, {reason: reasons[reason] for reason in order})
-        standings = replace(placement.standings, rejected=counted)
-        texts.add(decision_record(replace(placement, standings=standings), state.nodes))
+    for order in (refusals, refusals[::-1]):
+        scores = replace(result.scores, filtered=FilterResult(refusals=order))
+        texts.add(decision_record(replace(result, scores=scores), state.nodes))
     assert len(texts) == 1
+    assert '"rejected":{"Insufficient cpu":2,"Too many pods":2}' in texts.pop()
 
 
 def test_where_one_node_alone_is_feasible_nothing_was_scored() -> None:
     """The record says so by an empty list of scores."""
-    placement, state = placed([build.node("only")], build.pod())
-    record = read_record(decision_record(placement, state.nodes))
+    result, state = placed([build.node("only")], build.pod())
+    record = read_record(decision_record(result, state.nodes))
     assert record is not None
     assert [(ranked.node, ranked.total, ranked.scores) for ranked in record.top] == [("only", 0, {})]
 
@@ -114,13 +120,13 @@ def test_where_one_node_alone_is_feasible_nothing_was_scored() -> None:
 def test_a_record_stays_within_its_bound_whatever_nodes_are_called(length: int) -> None:
     """What does not fit is left out, the worst runner-up first."""
     nodes = [build.node(str(i) + "n" * (length - 1), hostname=f"h{i}") for i in range(5)]
-    placement, state = placed(nodes, build.pod())
-    text = decision_record(placement, state.nodes)
+    result, state = placed(nodes, build.pod())
+    text = decision_record(result, state.nodes)
     assert len(text.encode()) <= RECORD_LIMIT_BYTES
     record = read_record(text)
     assert record is not None
     assert record.feasible == 5
-    assert not record.top or record.top[0].node == placement.node_name
+    assert not record.top or record.top[0].node == result.node_name
 
 
 @pytest.mark.parametrize(
@@ -147,7 +153,7 @@ def test_binds_carry_the_record_where_it_is_wanted(records: bool) -> None:
         state=state,
         queue=queue_for(profiles, settings, max_in_unschedulable_s=300.0),
         profiles=profiles,
-        chance=random.Random(1),
+        rng=random.Random(1),
         records_decisions=records,
     )
     machine.handle(NodeSeen(decode_node(msgspec.json.encode(build.node("a")))), 1.0)

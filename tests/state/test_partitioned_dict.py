@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from scheduler.state.cluster import ClusterState
-from scheduler.state.parted import Parted
+from scheduler.state.partitioned_dict import PartitionedDict
 
 
 def _uids(n: int) -> list[str]:
@@ -21,21 +21,25 @@ def _uids(n: int) -> list[str]:
 @pytest.mark.parametrize("seed", range(5))
 def test_it_holds_what_a_dict_holds(seed: int) -> None:
     chance = random.Random(seed)
-    parted: Parted[int] = Parted()
+    partitioned: PartitionedDict[int] = PartitionedDict()
     known: dict[str, int] = {}
     for number in range(2_000):
         key = f"uid-{chance.randrange(200)}"
         if chance.random() < 0.4 and key in known:
-            del parted[key], known[key]
+            del partitioned[key], known[key]
         else:
-            parted[key] = known[key] = number
-        assert (parted.get(key), key in parted, len(parted)) == (known.get(key), key in known, len(known))
-    assert dict(parted.items()) == known
-    assert set(parted) == set(known)
-    assert sorted(parted.values()) == sorted(known.values())
-    assert [parted[key] for key in known] == list(known.values())
+            partitioned[key] = known[key] = number
+        assert (partitioned.get(key), key in partitioned, len(partitioned)) == (
+            known.get(key),
+            key in known,
+            len(known),
+        )
+    assert dict(partitioned.items()) == known
+    assert set(partitioned) == set(known)
+    assert sorted(partitioned.values()) == sorted(known.values())
+    assert [partitioned[key] for key in known] == list(known.values())
     with pytest.raises(KeyError):
-        parted["another"]
+        partitioned["another"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,12 @@ def test_its_parts_are_alike(keys: list[str]) -> None:
 
 def test_its_order_is_the_same_in_every_process() -> None:
     """Whatever Python's seed for hashes is: what runs in it can be repeated."""
-    code = "from scheduler.state.parted import Parted; p = Parted()\nfor n in range(99): p[f'p{n}'] = n\nprint([*p])"
+    code = (
+        "from scheduler.state.partitioned_dict import PartitionedDict\n"
+        "p = PartitionedDict()\n"
+        "for n in range(99): p[f'p{n}'] = n\n"
+        "print([*p])"
+    )
     orders = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True

@@ -1,0 +1,187 @@
+"""The audit in pieces finds what is wrong, and nothing if all is right."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+
+import pytest
+
+from scheduler.model.labels import EVERYTHING, Requirement, Selector
+from scheduler.model.stimuli import SweepDue
+from scheduler.state.audit import Audit, differences
+from scheduler.state.cluster import ClusterState, PlacedPod
+from scheduler.state.matching import NamespaceRule, PodMatcher
+from tests.support import build
+from tests.support.driving import Driver, bind_of
+
+APP_A = PodMatcher(((NamespaceRule(frozenset(), EVERYTHING), Selector((Requirement("app", "In", ("a",)),))),))
+AWAY = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=a"))])
+
+
+def driven() -> Driver:
+    """Two nodes, pods that keep away from each other, and one that is terminating."""
+    driver = Driver()
+    driver.namespace("default")
+    for name in ("n1", "n2"):
+        driver.node(name, labels={build.ZONE: name})
+    for name in ("p1", "p2"):
+        pod = driver.pod(name, labels={"app": "a"}, affinity=AWAY)
+        driver.confirm(pod, bind_of(driver.cycle()).node_name)
+    ports = [build.container(host_ports=["8080"])]
+    driver.pod("old", labels={"app": "b"}, node="n1", terminating=True, containers=ports)
+    return driver
+
+
+def round_of(state: ClusterState) -> list[str]:
+    """Return what a whole round finds, in pieces of one comparison each."""
+    audit = Audit(state, pods_per_piece=1)
+    audit.step()
+    this_round = audit._round
+    found: list[str] = []
+    while audit._round is this_round:
+        found += audit.step()
+    return found
+
+
+def test_a_piece_looks_at_few_pods_however_many_there_are() -> None:
+    """Comparisons are counted by what they yield: of 400 pods on 40 nodes no piece makes more than a few."""
+    driver = Driver()
+    for number in range(40):
+        driver.node(f"n{number}")
+    for number in range(400):
+        driver.pod(f"p{number}", labels={"app": "a"}, affinity=AWAY, node=f"n{number % 40}")
+    audit = Audit(driver.state, pods_per_piece=20)
+    audit.step()
+    this_round = audit._round
+    looked_at: list[int] = []
+    original = driver.state.placed_on
+
+    def placed_on(row: int) -> Collection[PlacedPod]:
+        looked_at[-1] += 1
+        return original(row)
+
+    driver.state.placed_on = placed_on  # type: ignore[method-assign]  # counts, and answers as before
+    while audit._round is this_round:
+        looked_at.append(0)
+        assert audit.step() == []
+    assert len(looked_at) > 50
+    assert max(looked_at) <= 45, "the first one looks at every row"
+
+
+def test_a_piece_looks_at_few_nodes_that_have_no_pods() -> None:
+    """One of them takes as long as several pods do."""
+    driver = Driver()
+    for number in range(400):
+        driver.node(f"n{number}")
+    audit = Audit(driver.state, pods_per_piece=100)
+    audit.step()
+    this_round = audit._round
+    n_pieces = 0
+    while audit._round is this_round:
+        assert audit.step() == []
+        n_pieces += 1
+    assert n_pieces >= 20
+
+
+def test_nothing_differs_while_everything_moves() -> None:
+    """Pods come, go and end between pieces; derived values are swept away under the audit's feet."""
+    chance, driver = random.Random(1), driven()
+    audit = Audit(driver.state, pods_per_piece=100)
+    pods = []
+    for number in range(300):
+        app = f"app-{chance.randrange(40)}"
+        away = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector(f"app={app}"))])
+        pods.append(driver.pod(f"x{number}", labels={"app": app}, affinity=away))
+        for order in driver.cycle():
+            if order.__class__.__name__ == "Bind":
+                driver.confirm(pods[-1], bind_of([order]).node_name)
+        if chance.random() < 0.6:
+            driver.lose(pods.pop(chance.randrange(len(pods))))
+        if number % 10 == 0:
+            driver.handle(SweepDue())
+        assert audit.step() == []
+    driver.audit()
+
+
+def _a_pod_too_many(state: ClusterState) -> None:
+    state.nodes.pod_count[0] += 1
+
+
+def _a_port_that_nobody_holds(state: ClusterState) -> None:
+    state.nodes.ports["TCP", 8080][1] = {"0.0.0.0": 1}
+
+
+def _room_that_nobody_takes(state: ClusterState) -> None:
+    requested = state.nodes.requested("ephemeral-storage")
+    assert requested is not None
+    requested[0] += 1
+
+
+def _a_pod_under_another_label_set(state: ClusterState) -> None:
+    placed = next(iter(state.placed.values()))
+    other = next(one for one in state.label_sets if one is not placed.label_set)
+    state.pods.relabel(placed.slot, other.number)
+
+
+def _a_pod_on_another_row(state: ClusterState) -> None:
+    placed = next(one for one in state.placed.values() if one.pod.name == "old")
+    state.pods._row[placed.slot] = 1 - placed.row
+
+
+def _a_live_pod_that_is_taken_for_terminating(state: ClusterState) -> None:
+    placed = next(one for one in state.placed.values() if one.pod.name == "p1")
+    state.pods._live[placed.slot] = False
+
+
+def _a_count_that_missed_a_pod(state: ClusterState) -> None:
+    state.counts.selected(APP_A).by_row[0] += 1
+
+
+def _a_count_that_missed_a_live_pod(state: ClusterState) -> None:
+    state.counts.selected(APP_A, live_only=True).by_row[0] += 1
+
+
+def _a_label_set_lost(state: ClusterState) -> None:
+    state.counts.selected(APP_A)
+    state.label_sets._by_pair.clear()
+
+
+def _a_declared_term_twice(state: ClusterState) -> None:
+    next(iter(state.terms)).add(0, 1)
+
+
+def _a_sum_of_terms_that_missed_a_pod(state: ClusterState) -> None:
+    label_set = state.label_sets.of("default", {"app": "a"})
+    state.counts.term_sums("test", label_set, lambda _: 1).by_key[build.HOSTNAME][0] += 1
+
+
+def _a_count_of_declaring_pods_that_missed_one(state: ClusterState) -> None:
+    state.counts.declaring(next(iter(state.terms)))[0] += 1
+
+
+DAMAGES: list[Callable[[ClusterState], None]] = [
+    _a_pod_too_many,
+    _a_port_that_nobody_holds,
+    _room_that_nobody_takes,
+    _a_pod_under_another_label_set,
+    _a_pod_on_another_row,
+    _a_live_pod_that_is_taken_for_terminating,
+    _a_count_that_missed_a_pod,
+    _a_count_that_missed_a_live_pod,
+    _a_label_set_lost,
+    _a_declared_term_twice,
+    _a_sum_of_terms_that_missed_a_pod,
+    _a_count_of_declaring_pods_that_missed_one,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__.strip("_").replace("_", " "))
+def test_every_kind_of_damage_is_found_at_once_and_within_a_round(
+    damage: Callable[[ClusterState], None],
+) -> None:
+    state = driven().state
+    assert round_of(state) == differences(state) == []
+    damage(state)
+    assert differences(state)
+    assert round_of(state)
