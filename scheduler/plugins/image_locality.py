@@ -12,7 +12,7 @@ that hold an image as of the node's last change; here it is always current.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class ImageLocality:
     """Images on nodes. It never refuses, so no event concerns it."""
 
     name = NAME
+    extension_points: ClassVar = ("score",)
+    default_weight: ClassVar = 1
 
     def __init__(self) -> None:
         self._wanted = MemoBySpec(_wanted)

@@ -11,7 +11,7 @@ Part of every profile, behind all others, so that a node which does not fit anyw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class KubeletRefusal:
     """Nodes that refused a pod of the same spec, for as long as they are left out."""
 
     name = NAME
+    extension_points: ClassVar = ("preFilter", "filter")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the end of a node's exclusion (`framework.events.KUBELET_REFUSAL_OVER`), and new nodes."""

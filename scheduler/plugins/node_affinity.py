@@ -11,7 +11,8 @@ Source: plugins/nodeaffinity/node_affinity.go, component-helpers scheduling/core
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -27,7 +28,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.normalizing import default_normalized
-from scheduler.framework.plugin_args import NodeAffinityArgs
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.model import wire
 from scheduler.model.affinity import parse_int64, parse_preferred_nodes, parse_required_node_affinity
@@ -46,12 +47,22 @@ CONFLICT: Final = unresolvable("pod affinity terms conflict")
 _NAME_FIELD: Final = "metadata.name"
 
 
+@dataclass(frozen=True, slots=True)
+class NodeAffinityArgs:
+    """`added_affinity`: a v1 NodeAffinity as JSON values, whose terms parse; ANDed to every pod's own."""
+
+    added_affinity: dict[str, object] | None = None
+
+
 class NodeAffinity:
     """Which nodes a pod, or the profile, asks for."""
 
     name = NAME
+    extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
+    default_weight: ClassVar = 2
+    args_type: ClassVar = NodeAffinityArgs
 
-    def __init__(self, args: NodeAffinityArgs) -> None:
+    def __init__(self, args: NodeAffinityArgs, _context: PluginContext) -> None:
         added = wire.Affinity(node_affinity=msgspec.convert(args.added_affinity or {}, wire.NodeAffinity))
         #: Terms None where nothing is added.
         self._added = parse_required_node_affinity(None, added)

@@ -10,7 +10,7 @@ Source: plugins/nodedeclaredfeatures/nodedeclaredfeatures.go, component-helpers/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class NodeDeclaredFeatures:
     """Features that a kubelet declares and a pod needs."""
 
     name = NAME
+    extension_points: ClassVar = ("preFilter", "filter")
 
     def __init__(self) -> None:
         self._required = MemoBySpec(required_features)

@@ -9,7 +9,7 @@ Source: plugins/nodename/node_name.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class NodeName:
     """spec.nodeName as a filter."""
 
     name = NAME
+    extension_points: ClassVar = ("filter",)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return new nodes."""

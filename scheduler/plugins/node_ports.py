@@ -10,7 +10,7 @@ Source: plugins/nodeports/node_ports.go, framework/types.go HostPortInfo.CheckCo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class NodePorts:
     """Host ports."""
 
     name = NAME
+    extension_points: ClassVar = ("preFilter", "filter")
 
     def __init__(self) -> None:
         self._wanted = MemoBySpec(lambda pod: host_ports(pod.spec))

@@ -9,7 +9,7 @@ Source: plugins/nodeunschedulable/node_unschedulable.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
@@ -31,6 +31,7 @@ class NodeUnschedulable:
     """Cordons."""
 
     name = NAME
+    extension_points: ClassVar = ("filter",)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return new and uncordoned nodes, and a toleration added to the pod."""

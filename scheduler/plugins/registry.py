@@ -1,126 +1,74 @@
 """
 The only list of plugins, and how a profile is put together from names, arguments and weights.
 
-What a profile asks of a plugin is checked here, once, so that no cycle ever finds out.
+What a plugin is (its extension points, default weight, arguments and events) stands in its own file. What a profile
+asks of a plugin is checked here, once, so that no cycle ever finds out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from scheduler.errors import InvariantViolation
-from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, ScorePlugin
-from scheduler.framework.plugin_args import (
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    PluginArgs,
-    PodTopologySpreadArgs,
-)
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
-from scheduler.model.labels import Selector
-from scheduler.model.pods import Pod
-from scheduler.plugins import (
-    image_locality,
-    kubelet_refusal,
-    node_affinity,
-    node_declared_features,
-    node_name,
-    node_ports,
-    node_unschedulable,
-    scheduling_gates,
-    taint_toleration,
-    unsupported,
-)
-from scheduler.plugins.inter_pod_affinity import plugin as inter_pod_affinity
-from scheduler.plugins.node_resources import balanced_allocation
-from scheduler.plugins.node_resources import fit as node_resources_fit
-from scheduler.plugins.pod_topology_spread import plugin as pod_topology_spread
+from scheduler.plugins.image_locality import ImageLocality
+from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from scheduler.plugins.kubelet_refusal import KubeletRefusal
+from scheduler.plugins.node_affinity import NodeAffinity
+from scheduler.plugins.node_declared_features import NodeDeclaredFeatures
+from scheduler.plugins.node_name import NodeName
+from scheduler.plugins.node_ports import NodePorts
+from scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from scheduler.plugins.node_resources.fit import NodeResourcesFit
+from scheduler.plugins.node_unschedulable import NodeUnschedulable
+from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
+from scheduler.plugins.scheduling_gates import SchedulingGates
+from scheduler.plugins.taint_toleration import TaintToleration
+from scheduler.plugins.unsupported import Unsupported
 
-_Args = TypeVar("_Args", bound=PluginArgs)
+#: A plugin's class. It has `name` and `extension_points`, and `events_to_register` if it can refuse a pod. It has
+#: `default_weight` if it scores. It has `args_type` if it takes arguments: an instance of it, complete, and a
+#: `PluginContext` are then passed to the constructor, which otherwise takes none.
+PluginClass = type[Any]
 
+#: Plugins of every profile, whatever the configuration says: the first to filter, and the last.
+ALWAYS_FIRST: Final = Unsupported
+ALWAYS_LAST: Final = KubeletRefusal
 
-def _no_selector(_pod: Pod) -> Selector | None:
-    return None
-
-
-def _no_labels(_namespace: str) -> Mapping[str, str] | None:
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class PluginContext:
-    """
-    What plugins are built from.
-
-    `args`: by plugin name; a plugin that is not named gets its defaults. `default_selector`: what a pod without
-    constraints of its own is spread by, usually `Snapshot.default_selector`.
-    """
-
-    args: Mapping[str, PluginArgs] = field(default_factory=dict)
-    gates: FeatureGates = field(default_factory=FeatureGates)
-    default_selector: Callable[[Pod], Selector | None] = _no_selector
-    namespace_labels: Callable[[str], Mapping[str, str] | None] = _no_labels
-
-    def args_of(self, name: str, kind: type[_Args]) -> _Args:
-        """The plugin's arguments. Raises InvariantViolation where they are another plugin's."""
-        found = self.args.get(name)
-        if found is None:
-            return kind()
-        if not isinstance(found, kind):
-            raise InvariantViolation(f"plugin {name} takes {kind.__name__}, got {type(found).__name__}")
-        return found
-
-
-PluginFactory = Callable[[PluginContext], object]
-
-
-def _inter_pod_affinity(context: PluginContext) -> object:
-    args = context.args_of(inter_pod_affinity.NAME, InterPodAffinityArgs)
-    return inter_pod_affinity.InterPodAffinity(args, context.namespace_labels)
-
-
-def _node_affinity(context: PluginContext) -> object:
-    return node_affinity.NodeAffinity(context.args_of(node_affinity.NAME, NodeAffinityArgs))
-
-
-def _node_resources_fit(context: PluginContext) -> object:
-    args = context.args_of(node_resources_fit.NAME, NodeResourcesFitArgs)
-    return node_resources_fit.NodeResourcesFit(args)
-
-
-def _balanced_allocation(context: PluginContext) -> object:
-    args = context.args_of(balanced_allocation.NAME, NodeResourcesBalancedAllocationArgs)
-    return balanced_allocation.NodeResourcesBalancedAllocation(args)
-
-
-def _pod_topology_spread(context: PluginContext) -> object:
-    args = context.args_of(pod_topology_spread.NAME, PodTopologySpreadArgs)
-    return pod_topology_spread.PodTopologySpread(args, context.gates, context.default_selector)
-
-
-#: Every plugin by upstream's name.
-IN_TREE: Final[Mapping[str, PluginFactory]] = {
-    unsupported.NAME: lambda _: unsupported.Unsupported(),
-    scheduling_gates.NAME: lambda _: scheduling_gates.SchedulingGates(),
-    node_unschedulable.NAME: lambda _: node_unschedulable.NodeUnschedulable(),
-    node_name.NAME: lambda _: node_name.NodeName(),
-    taint_toleration.NAME: lambda _: taint_toleration.TaintToleration(),
-    node_affinity.NAME: _node_affinity,
-    node_ports.NAME: lambda _: node_ports.NodePorts(),
-    node_resources_fit.NAME: _node_resources_fit,
-    pod_topology_spread.NAME: _pod_topology_spread,
-    inter_pod_affinity.NAME: _inter_pod_affinity,
-    balanced_allocation.NAME: _balanced_allocation,
-    image_locality.NAME: lambda _: image_locality.ImageLocality(),
-    node_declared_features.NAME: lambda _: node_declared_features.NodeDeclaredFeatures(),
-    kubelet_refusal.NAME: lambda _: kubelet_refusal.KubeletRefusal(),
+#: Every plugin that a configuration can name, by upstream's name.
+IN_TREE: Final[Mapping[str, PluginClass]] = {
+    one.name: one
+    for one in (
+        SchedulingGates,
+        NodeUnschedulable,
+        NodeName,
+        TaintToleration,
+        NodeAffinity,
+        NodePorts,
+        NodeResourcesFit,
+        PodTopologySpread,
+        InterPodAffinity,
+        NodeResourcesBalancedAllocation,
+        ImageLocality,
+        NodeDeclaredFeatures,
+    )
 }
+
+
+def default_weight(plugin: PluginClass) -> int:
+    """Return the weight of the plugin's scores if the configuration states none, 0 if it does not score."""
+    weight: int = getattr(plugin, "default_weight", 0)
+    return weight
+
+
+def args_type(plugin: PluginClass) -> type[Any] | None:
+    """Return the type of the plugin's arguments, None if it takes none."""
+    found: type[Any] | None = getattr(plugin, "args_type", None)
+    return found
 
 
 def build_profile(
@@ -130,13 +78,12 @@ def build_profile(
     scorers: Sequence[tuple[str, int]],
     pre_enqueue: Sequence[str] = (),
     prefilter_only: Sequence[str] = (),
+    args_by_plugin: Mapping[str, object] | None = None,
     context: PluginContext,
     percentage_of_nodes_to_score: int = 0,
 ) -> Profile:
     """
-    The profile that runs these plugins in this order, one instance of each.
-
-    `Unsupported` always filters first, `KubeletRefusal` last.
+    Return the profile that runs these plugins in this order, one instance of each.
 
     Args:
         scheduler_name: the pods it is for.
@@ -144,22 +91,22 @@ def build_profile(
         scorers: names and weights of the plugins of PreScore and Score.
         pre_enqueue: names of the plugins of PreEnqueue.
         prefilter_only: names of those of PreFilter that are switched off at Filter.
+        args_by_plugin: by plugin name; a plugin that is not named gets its defaults.
         context: what the plugins are built from.
         percentage_of_nodes_to_score: 0 scores all nodes.
 
     Raises InvariantViolation for a name that is not in `IN_TREE` and for a plugin that lacks the stage: settings
     let neither through.
     """
-    always = (unsupported.NAME, kubelet_refusal.NAME)
-    between = [name for name in filters if name not in always]
-    used = (*always, *between, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue)
-    built = {name: _built(name, context) for name in dict.fromkeys(used)}
+    used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue)
+    built = {name: _build(name, args_by_plugin or {}, context) for name in dict.fromkeys(used)}
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
-            _filter_plugin(unsupported.NAME, built[unsupported.NAME]),
+            ALWAYS_FIRST(),
             *(PreFilterOnly(_filter_plugin(name, built[name])) for name in prefilter_only),
-            *(_filter_plugin(name, built[name]) for name in (*between, kubelet_refusal.NAME)),
+            *(_filter_plugin(name, built[name]) for name in filters),
+            ALWAYS_LAST(),
         ),
         scorers=tuple(WeightedScorer(_score_plugin(name, built[name]), weight) for name, weight in scorers),
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
@@ -167,11 +114,19 @@ def build_profile(
     )
 
 
-def _built(name: str, context: PluginContext) -> object:
-    factory = IN_TREE.get(name)
-    if factory is None:
+def _build(name: str, args_by_plugin: Mapping[str, object], context: PluginContext) -> object:
+    plugin = IN_TREE.get(name)
+    if plugin is None:
         raise InvariantViolation(f"plugin {name} is in no registry")
-    return factory(context)
+    kind = args_type(plugin)
+    if kind is None:
+        return plugin()
+    args = args_by_plugin.get(name)
+    if args is None:
+        args = kind()
+    if not isinstance(args, kind):
+        raise InvariantViolation(f"plugin {name} takes {kind.__name__}, got {type(args).__name__}")
+    return plugin(args, context)
 
 
 def _filter_plugin(name: str, plugin: object) -> FilterPlugin:

@@ -7,7 +7,7 @@ Source: plugins/schedulinggates/scheduling_gates.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from scheduler.model.pods import Pod
@@ -19,6 +19,7 @@ class SchedulingGates:
     """spec.schedulingGates."""
 
     name = NAME
+    extension_points: ClassVar = ("preEnqueue",)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the removal of the pod's last gate."""

@@ -11,7 +11,7 @@ Source: plugins/tainttoleration/taint_toleration.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class TaintToleration:
     """Taints, hard and soft."""
 
     name = NAME
+    extension_points: ClassVar = ("filter", "preScore", "score")
+    default_weight: ClassVar = 3
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Nodes that come or change taints; tolerations that the pod is given."""

@@ -10,7 +10,7 @@ the whole message.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from scheduler.framework.interface import PodContext, PreFiltered
 from scheduler.framework.memo import MemoBySpec
@@ -25,6 +25,7 @@ class Unsupported:
     """The last resort of honesty. No event lifts its refusal: what a pod needs cannot change."""
 
     name = NAME
+    extension_points: ClassVar = ("preFilter",)
 
     def __init__(self) -> None:
         self._refusal = MemoBySpec(refusal)

@@ -10,37 +10,33 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
-from scheduler.framework.plugin_args import (
+from scheduler.model.labels import qualified_name_problem
+from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.plugins.node_affinity import NodeAffinityArgs
+from scheduler.plugins.node_resources.args import (
     CPU_AND_MEMORY,
-    DefaultConstraint,
-    DefaultingType,
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
-    PluginArgs,
-    PodTopologySpreadArgs,
     ResourceWeight,
     ScoringStrategy,
     ScoringStrategyType,
     ShapePoint,
+)
+from scheduler.plugins.pod_topology_spread.args import (
+    DefaultConstraint,
+    DefaultingType,
+    PodTopologySpreadArgs,
     WhenUnsatisfiable,
 )
-from scheduler.model.labels import qualified_name_problem
+from scheduler.plugins.registry import IN_TREE, args_type
 from scheduler.settings.added_affinity import read_added_affinity
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.problems import Problems
 
 _T = TypeVar("_T")
 
-DEFAULT_ARGS: Final[Mapping[str, PluginArgs]] = MappingProxyType(
-    {
-        "InterPodAffinity": InterPodAffinityArgs(),
-        "NodeAffinity": NodeAffinityArgs(),
-        "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs(),
-        "NodeResourcesFit": NodeResourcesFitArgs(),
-        "PodTopologySpread": PodTopologySpreadArgs(),
-    }
+DEFAULT_ARGS: Final[Mapping[str, object]] = MappingProxyType(
+    {name: kind() for name, plugin in IN_TREE.items() if (kind := args_type(plugin)) is not None}
 )
 
 
@@ -262,7 +258,7 @@ def check_dynamic_resources(reader: ObjectReader) -> None:
             reader.problems.invalid(reader.at(name), reader.raw(name), detail)
 
 
-READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], PluginArgs]]] = MappingProxyType(
+READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyType(
     {
         "InterPodAffinity": read_inter_pod_affinity,
         "NodeAffinity": read_node_affinity,

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from scheduler.plugins.registry import IN_TREE, default_weight
+
 MULTI_POINT: Final = "multiPoint"
 #: In the order in which upstream expands multiPoint, so that the first problem named is the same.
 POINTS: Final = (
@@ -45,13 +47,17 @@ class InTreePlugin:
     missing: str = ""
 
 
+def _built(name: str) -> InTreePlugin:
+    """Return a plugin that is built here, as its class describes it."""
+    plugin = IN_TREE[name]
+    return InTreePlugin(name, frozenset(plugin.extension_points), default_weight(plugin))
+
+
 def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTreePlugin:
     return InTreePlugin(name, frozenset(points.split()), weight, missing)
 
 
 _FILTERS: Final = "preFilter filter"
-_SCORES: Final = "preScore score"
-_ALL_FOUR: Final = "preFilter filter preScore score"
 _VOLUMES: Final = "volumes are not supported yet"
 _CLAIMS: Final = "resource claims are not supported yet"
 _PREEMPTION: Final = "preemption is not supported yet"
@@ -59,26 +65,26 @@ GROUPS_MISSING: Final = "pod groups are not supported yet"
 
 #: Enabled through multiPoint by default, in this order.
 DEFAULT_PLUGINS: Final = (
-    _plugin("SchedulingGates", "preEnqueue"),
+    _built("SchedulingGates"),
     _plugin("PrioritySort", "queueSort"),
-    _plugin("NodeUnschedulable", "filter"),
-    _plugin("NodeName", "filter"),
-    _plugin("TaintToleration", "filter preScore score", 3),
-    _plugin("NodeAffinity", _ALL_FOUR, 2),
-    _plugin("NodePorts", _FILTERS),
-    _plugin("NodeResourcesFit", f"{_ALL_FOUR} placementScore", 1),
+    _built("NodeUnschedulable"),
+    _built("NodeName"),
+    _built("TaintToleration"),
+    _built("NodeAffinity"),
+    _built("NodePorts"),
+    _built("NodeResourcesFit"),
     _plugin("VolumeRestrictions", _FILTERS, missing=_VOLUMES),
     _plugin("NodeVolumeLimits", _FILTERS, missing=_VOLUMES),
-    _plugin("VolumeBinding", f"{_ALL_FOUR} reserve preBind", missing=_VOLUMES),
+    _plugin("VolumeBinding", "preFilter filter preScore score reserve preBind", missing=_VOLUMES),
     _plugin("VolumeZone", _FILTERS, missing=_VOLUMES),
-    _plugin("PodTopologySpread", _ALL_FOUR, 2),
-    _plugin("InterPodAffinity", _ALL_FOUR, 2),
+    _built("PodTopologySpread"),
+    _built("InterPodAffinity"),
     _plugin("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", 2, _CLAIMS),
     _plugin("DefaultPreemption", "preEnqueue postFilter", missing=_PREEMPTION),
-    _plugin("NodeResourcesBalancedAllocation", _SCORES, 1),
-    _plugin("ImageLocality", "score", 1),
+    _built("NodeResourcesBalancedAllocation"),
+    _built("ImageLocality"),
     _plugin("DefaultBinder", "bind"),
-    _plugin("NodeDeclaredFeatures", _FILTERS),
+    _built("NodeDeclaredFeatures"),
 )
 
 #: Registered upstream only with a feature gate that is off by default.

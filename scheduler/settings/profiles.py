@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from scheduler.framework.plugin_args import PluginArgs
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.plugin_arguments import CHECK_ARGS_OF_NOT_BUILT, DEFAULT_ARGS, READ_ARGS
 from scheduler.settings.plugin_lists import (
@@ -71,7 +70,7 @@ def _read_profile(reader: ObjectReader, notes: list[str], *, only: bool) -> _Dra
 
 
 def _profile(
-    name: str, percentage: int | None, lists: PluginLists, args: Mapping[str, PluginArgs]
+    name: str, percentage: int | None, lists: PluginLists, args: Mapping[str, object]
 ) -> ProfileSettings:
     used = {plugin for names in lists.names_by_point.values() for plugin in names}
     built = {plugin for plugin in used if not IN_TREE_BY_NAME[plugin].missing}
@@ -96,7 +95,7 @@ def read_percentage(reader: ObjectReader) -> int | None:
     return percentage
 
 
-def _read_plugin_config(reader: ObjectReader, notes: list[str]) -> Mapping[str, PluginArgs]:
+def _read_plugin_config(reader: ObjectReader, notes: list[str]) -> Mapping[str, object]:
     args_by_plugin = dict(DEFAULT_ARGS)
     seen: set[str] = set()
     for item in reader.objects("pluginConfig"):
@@ -118,9 +117,7 @@ def _read_plugin_config(reader: ObjectReader, notes: list[str]) -> Mapping[str, 
     return MappingProxyType(args_by_plugin)
 
 
-def _read_args(
-    name: str, reader: ObjectReader, args_by_plugin: dict[str, PluginArgs], notes: list[str]
-) -> None:
+def _read_args(name: str, reader: ObjectReader, args_by_plugin: dict[str, object], notes: list[str]) -> None:
     expected = f"{name}Args"
     version = reader.text("apiVersion") or API_VERSION
     kind = reader.text("kind") or expected

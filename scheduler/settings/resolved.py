@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.framework.plugin_args import PluginArgs
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 
 
@@ -49,7 +48,7 @@ class ProfileSettings:
     scheduler_name: str
     plugins_by_point: Mapping[str, tuple[str, ...]]
     weight_by_plugin: Mapping[str, int]
-    args_by_plugin: Mapping[str, PluginArgs]
+    args_by_plugin: Mapping[str, object]
     #: None: the configuration's percentage counts.
     percentage_of_nodes_to_score: int | None = None
     not_built: tuple[str, ...] = field(default=(), compare=False)

@@ -7,16 +7,15 @@ which order without knowing how multiPoint expands.
 
 import json
 
-from scheduler.framework.plugin_args import (
-    DefaultConstraint,
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
+from scheduler.errors import InvariantViolation
+from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.plugins.node_affinity import NodeAffinityArgs
+from scheduler.plugins.node_resources.args import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
-    PluginArgs,
-    PodTopologySpreadArgs,
     ResourceWeight,
 )
+from scheduler.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
 from scheduler.settings.documents import write_document
 from scheduler.settings.durations import format_duration
 from scheduler.settings.loading import KIND
@@ -113,7 +112,7 @@ def _profile(profile: ProfileSettings) -> _Fields:
     }
 
 
-def _args(args: PluginArgs) -> _Fields:
+def _args(args: object) -> _Fields:
     match args:
         case InterPodAffinityArgs():
             exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
@@ -133,6 +132,8 @@ def _args(args: PluginArgs) -> _Fields:
                 "defaultingType": args.defaulting_type,
                 "defaultConstraints": [_constraint(constraint) for constraint in args.default_constraints],
             }
+        case _:
+            raise InvariantViolation(f"no text is known for arguments of type {type(args).__name__}")
 
 
 def _fit(args: NodeResourcesFitArgs) -> _Fields:

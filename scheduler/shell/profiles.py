@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.framework.feature_gates import FeatureGates
-from scheduler.framework.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
+from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
+from scheduler.plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
-from scheduler.plugins.registry import PluginContext, build_profile
+from scheduler.plugins.registry import build_profile
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.settings.resolved import ProfileSettings, Settings
@@ -79,9 +81,8 @@ def _built(
         prefilter_only=[name for name in profile.plugins_by_point["preFilter"] if name not in filters],
         scorers=[(name, profile.weight_by_plugin[name]) for name in profile.plugins_by_point["score"]],
         pre_enqueue=profile.plugins_by_point["preEnqueue"],
-        context=PluginContext(
-            profile.args_by_plugin, gates, snapshot.default_selector, snapshot.namespace_labels
-        ),
+        args_by_plugin=profile.args_by_plugin,
+        context=PluginContext(gates, snapshot.default_selector, snapshot.namespace_labels),
         percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
         if percentage is None
         else percentage,

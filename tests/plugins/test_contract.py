@@ -13,7 +13,6 @@ from scheduler.framework.interface import Feasible, NodeFilter, PodContext, PreF
 from scheduler.framework.status import Skip, Status
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
-from scheduler.model.terms import NodeRule
 from scheduler.plugins.node_affinity import rule_matches
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.product import LiveCluster, ProductSubject

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scheduler.framework.plugin_args import NodeResourcesFitArgs, ShapePoint
 from scheduler.framework.status import Code
 from scheduler.plugins.image_locality import image_scores, with_tag
 from scheduler.plugins.node_ports import conflicting_rows
+from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
 from scheduler.plugins.node_resources.balanced_allocation import balance, deviation, used_fraction
 from scheduler.plugins.node_resources.fit import (
     checked_amounts,

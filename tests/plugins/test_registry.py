@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
-from scheduler.framework.plugin_args import InterPodAffinityArgs
+from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.registry import IN_TREE, PluginContext, build_profile
 from scheduler.settings.plugin_table import DEFAULT_PLUGINS
 

@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from scheduler.framework.plugin_args import NodeAffinityArgs, NodeResourcesFitArgs, PluginArgs
+from scheduler.plugins.node_affinity import NodeAffinityArgs
+from scheduler.plugins.node_resources.args import NodeResourcesFitArgs
 from tests.plugins.waking import wakes
 from tests.support.build import (
     ZONE,
@@ -109,7 +110,7 @@ TAINT_TOLERATION: Final = [
 
 
 WEB_NODE = node("a", labels={"app": "web"})
-ADDED: Mapping[str, PluginArgs] = {
+ADDED: Mapping[str, object] = {
     "NodeAffinity": NodeAffinityArgs(node_affinity(required=[node_term("pool in x")]))
 }
 

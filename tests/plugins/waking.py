@@ -15,7 +15,6 @@ from scheduler.framework.events import (
     with_node_taint_updates,
 )
 from scheduler.framework.interface import EnqueueExtensions
-from scheduler.framework.plugin_args import PluginArgs
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
@@ -28,7 +27,7 @@ def wakes(
     pending: Json,
     old: Json | None,
     new: Json | None,
-    args: Mapping[str, PluginArgs] | None = None,
+    args: Mapping[str, object] | None = None,
 ) -> bool:
     """Whether the plugin lets the pending pod be tried again after the change; None for what is not there."""
     extensions = IN_TREE[plugin](PluginContext(args or {}))

@@ -2,18 +2,20 @@
 
 import pytest
 
-from scheduler.framework.plugin_args import (
+from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.plugins.node_affinity import NodeAffinityArgs
+from scheduler.plugins.node_resources.args import (
     CPU_AND_MEMORY,
-    SYSTEM_DEFAULT_CONSTRAINTS,
-    DefaultConstraint,
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
     ResourceWeight,
     ScoringStrategy,
     ShapePoint,
+)
+from scheduler.plugins.pod_topology_spread.args import (
+    SYSTEM_DEFAULT_CONSTRAINTS,
+    DefaultConstraint,
+    PodTopologySpreadArgs,
 )
 from scheduler.settings.loading import parse_settings
 from tests.settings.configurations import lines_of, one_profile, profile_of

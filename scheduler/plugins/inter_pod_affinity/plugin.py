@@ -9,19 +9,20 @@ the counts per node are kept by scheduler.state and summed per domain at each de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 from weakref import WeakSet
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored, RuleFilter
 from scheduler.framework.memo import MemoBySpec
-from scheduler.framework.plugin_args import InterPodAffinityArgs
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, usable
+from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.filtering import (
     existing_rule,
     forbidden_domains,
@@ -35,18 +36,18 @@ from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "InterPodAffinity"
 
-#: Labels of a namespace, None if it is not known.
-NamespaceLabels = Callable[[str], Mapping[str, str] | None]
-
 
 class InterPodAffinity:
     """Required and preferred (anti-)affinity between pods, both ways."""
 
     name = NAME
+    extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
+    default_weight: ClassVar = 2
+    args_type: ClassVar = InterPodAffinityArgs
 
-    def __init__(self, args: InterPodAffinityArgs, namespace_labels: NamespaceLabels) -> None:
+    def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
         self._args = args
-        self._namespace_labels = namespace_labels
+        self._namespace_labels = context.namespace_labels
         self._exempt = frozenset(args.exempt_namespaces)
         self._terms = MemoBySpec(partial(incoming_terms, exempt=self._exempt))
         #: Specs that a limit above one pod per domain kept off some node: any pod that leaves may let them in.

@@ -13,15 +13,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from itertools import combinations
 from operator import add
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from scheduler.framework.interface import Feasible, FinalScores, PodContext, PreScored
 from scheduler.framework.memo import MemoBySpec
-from scheduler.framework.plugin_args import NodeResourcesBalancedAllocationArgs
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP
 from scheduler.model.requests import balanced_request
+from scheduler.plugins.node_resources.args import NodeResourcesBalancedAllocationArgs
 from scheduler.plugins.node_resources.resource_allocation import counts_in_score
 from scheduler.state.arrays import Amount, Fraction, Truth, Where, at_least, truncated
 from scheduler.state.node_table import NodeTable
@@ -34,8 +35,11 @@ class NodeResourcesBalancedAllocation:
     """Evenness of use. It never refuses, so no event concerns it."""
 
     name = NAME
+    extension_points: ClassVar = ("preScore", "score")
+    default_weight: ClassVar = 1
+    args_type: ClassVar = NodeResourcesBalancedAllocationArgs
 
-    def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, _context: PluginContext) -> None:
         self._resources = tuple(resource.name for resource in args.resources)
         self._request = MemoBySpec(balanced_request)
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.interface import Feasible, FinalScores, PodContext, PreFiltered, PreScored
 from scheduler.framework.memo import MemoBySpec
-from scheduler.framework.plugin_args import NodeResourcesFitArgs, ShapePoint
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import Code, NodeStatuses, Status
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
@@ -33,6 +33,7 @@ from scheduler.model.requests import (
     is_extended,
     on_node_request,
 )
+from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
 from scheduler.plugins.node_resources.resource_allocation import PLAIN_RESOURCES, counts_in_score
 from scheduler.state.arrays import Amount, Amounts, Mask, Truth, Where, amount_at, at_least, lesser, truncated
 from scheduler.state.node_table import NodeTable
@@ -52,8 +53,11 @@ class NodeResourcesFit:
     """Requests against what nodes have left."""
 
     name = NAME
+    extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "placementScore")
+    default_weight: ClassVar = 1
+    args_type: ClassVar = NodeResourcesFitArgs
 
-    def __init__(self, args: NodeResourcesFitArgs) -> None:
+    def __init__(self, args: NodeResourcesFitArgs, _context: PluginContext) -> None:
         self._args = args
         self._asked = MemoBySpec(lambda pod: checked_amounts(filter_request(pod), args))
         self._score_request = MemoBySpec(fit_score_request)

@@ -10,17 +10,16 @@ Source: plugins/podtopologyspread/plugin.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
-from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored, RuleFilter
-from scheduler.framework.plugin_args import PodTopologySpreadArgs
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed
 from scheduler.model.nodes import Node, Workload
 from scheduler.model.pods import Pod, spread_problem
+from scheduler.plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from scheduler.plugins.pod_topology_spread.constraints import (
-    DefaultSelector,
     SpreadConstraints,
     reads_own_values,
 )
@@ -43,12 +42,13 @@ class PodTopologySpread:
     """Even spreading over topology domains, hard and soft."""
 
     name = NAME
+    extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
+    default_weight: ClassVar = 2
+    args_type: ClassVar = PodTopologySpreadArgs
 
-    def __init__(
-        self, args: PodTopologySpreadArgs, gates: FeatureGates, default_selector: DefaultSelector
-    ) -> None:
+    def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
         #: Which constraints a pod has.
-        self.constraints = SpreadConstraints(args, gates, default_selector)
+        self.constraints = SpreadConstraints(args, context.gates, context.default_selector)
         self._system_defaulting = args.defaulting_type == "System"
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

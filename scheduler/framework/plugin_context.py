@@ -1,0 +1,32 @@
+"""What a plugin may be built from, beside its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.framework.feature_gates import FeatureGates
+from scheduler.model.labels import Selector
+from scheduler.model.pods import Pod
+
+
+def _no_selector(_pod: Pod) -> Selector | None:
+    return None
+
+
+def _no_labels(_namespace: str) -> Mapping[str, str] | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PluginContext:
+    """
+    Gates, and what hints read of the cluster.
+
+    `default_selector`: returns what a pod without constraints of its own is spread by, None if nothing does.
+    `namespace_labels`: returns the labels of a namespace, None if it is not known.
+    """
+
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    default_selector: Callable[[Pod], Selector | None] = _no_selector
+    namespace_labels: Callable[[str], Mapping[str, str] | None] = _no_labels
