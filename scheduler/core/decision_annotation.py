@@ -80,7 +80,7 @@ def ranked_nodes(node_scores: NodeScores, nodes: NodeTable, n_most: int) -> tupl
 
 
 def read_record(text: str) -> DecisionRecord | None:
-    """The record that an annotation holds; None where it is none of ours, whoever wrote it: ours are short."""
+    """Return the record that an annotation holds; None if it is malformed, of another version, or longer than ours."""
     if len(text) > RECORD_LIMIT_BYTES:
         return None
     try:

@@ -66,7 +66,7 @@ from scheduler.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A pod between assume and the answer to its bind; of its placement only what outlives the cycle's arrays."""
+    """A pod between assume and the answer to its bind."""
 
     queued: QueuedPod
     pod: Pod
@@ -77,7 +77,7 @@ class _Binding:
 
 
 class Machine:
-    """One scheduler without its surroundings. Not thread-safe: one caller, no awaits inside."""
+    """One scheduler without IO. Not thread-safe: one caller, no awaits inside."""
 
     def __init__(
         self,
@@ -105,22 +105,22 @@ class Machine:
         self._rng = rng
         self._observer = Unobserved() if observer is None else observer
         self._records_decisions = records_decisions
-        #: Unassigned pods of our profiles as last seen, wherever in the queue or in a bind they are.
+        #: Unassigned pods of our profiles as last seen, whether queued or being bound.
         self._pending: dict[str, Pod] = {}
         self._binding: dict[str, _Binding] = {}
 
     @property
     def n_binding(self) -> int:
-        """Binds ordered and not answered."""
+        """Number of binds that were ordered and not answered."""
         return len(self._binding)
 
     @property
     def n_unconfirmed(self) -> int:
-        """Pods at least, whose bind was answered and which no watch has shown bound."""
+        """Fewest pods whose bind was answered and that no watch has shown bound."""
         return max(0, self.state.n_assumed - len(self._binding))
 
     def whereabouts(self, uid: str) -> str | None:
-        """The node that the API server has shown the pod on; empty while it shows it unbound, None if it shows none."""
+        """Return the node that a watch has shown the pod on; empty if shown unbound, None if not shown."""
         placed = self.state.placed.get(uid)
         if placed is not None and not placed.assumed:
             return self.state.nodes.name_of(placed.row)
@@ -136,18 +136,18 @@ class Machine:
         self.queue.step()
 
     def has_work(self) -> bool:
-        """Whether CycleDue would pop a pod, or come nearer to it."""
+        """Return whether CycleDue would pop a pod, or come nearer to it."""
         return self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
-        """When TimePassed next has something to do, None if nothing waits for time."""
+        """Return when TimePassed next has something to do, None if nothing waits for time."""
         of_queue, of_nodes = self.queue.next_wake_s(now_s), self.state.kubelet_refusals.next_s
         if of_nodes is None:
             return of_queue
         return max(now_s, of_nodes if of_queue is None else min(of_queue, of_nodes))
 
     def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
-        """What follows from the stimulus at this second of a clock that never goes back."""
+        """Apply the stimulus and return what follows from it. `now_s`: of a clock that never goes back."""
         match stimulus:
             case PodSeen(pod):
                 self._on_pod(pod, now_s)
@@ -182,7 +182,7 @@ class Machine:
                 assert_never(stimulus)
         return []
 
-    # What watches see.
+    # What watches show.
 
     def _on_pod(self, pod: Pod, now_s: float) -> None:
         if pod.is_terminal:
@@ -198,7 +198,7 @@ class Machine:
         self._pending.pop(pod.uid, None)
         self.queue.delete(pod.uid)
         known = self.state.placed.get(pod.uid)
-        # Read first: what is known follows the new object.
+        # Read first: upsert_pod changes what is known.
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
         self.state.upsert_pod(pod)
         has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
@@ -207,7 +207,7 @@ class Machine:
         if counted is None or assumed:
             self._notify_queue(ASSIGNED_POD_ADD, None, pod, now_s)
         if counted is not None and counted.node_name != pod.node_name:
-            # Assumed here and bound there by another: what it held here is free.
+            # Assumed on one node and bound to another by another scheduler: its room is free.
             self._notify_queue(ASSIGNED_POD_DELETE, counted, None, now_s)
         elif counted is not None and counted.resource_version != pod.resource_version:
             for action in pod_update_actions(counted, pod):
@@ -220,14 +220,14 @@ class Machine:
         self._pending[pod.uid] = pod
         if self.state.is_assumed(pod.uid):
             if pod.terminating:
-                # Its bind is left to fail: the API server refuses to bind a pod that is being deleted.
+                # Its bind will fail: the API server refuses to bind a pod that is being deleted.
                 self._forget(pod.uid, now_s)
             else:
                 # Relabelled before its bind was written. Upstream lets it count as it was until the bind is seen.
                 self.state.reassume(pod)
             return
         if (lost := self.state.remove_pod(pod.uid)) is not None:
-            # A server restored or lagging behind: what it shows counts, and a bind that it knows better of fails.
+            # The server was restored, or lags behind: what it shows counts.
             self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
@@ -248,7 +248,7 @@ class Machine:
             self._release_nomination(pending, now_s)
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:
-        """A nominated pod no longer holds room; only pods of lower or equal priority had respected it."""
+        """Wake pods that had respected the nomination: those of lower or equal priority."""
         self.queue.on_event(
             ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= pod.priority
         )
@@ -282,13 +282,13 @@ class Machine:
     def _on_workload(self, workload: Workload, now_s: float) -> None:
         known = self.state.workloads.selector_of(workload.kind, workload.namespace, workload.name)
         self.state.upsert_workload(workload)
-        # Every status update of a replica set comes by here.
+        # Every status update of a ReplicaSet comes here.
         if known != workload.selector:
             action = Action.ADD if known is None else Action.UPDATE
             self._notify_queue(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
 
     def _expire_kubelet_refusals(self, now_s: float) -> None:
-        """Nodes that refused a pod are open again once their time is over, and who waited for them is woken."""
+        """Open nodes whose exclusion is over, and wake the pods that wait for them."""
         if self.state.kubelet_refusals.expire(now_s):
             self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
 
@@ -358,7 +358,7 @@ class Machine:
         if binding is None:
             return []
         if uid in self._pending and not self.state.is_assumed(uid):
-            # Shown bound, then unbound again by a server that was restored: nobody but we would try it again.
+            # Shown bound, then unbound again by a restored server: no event would queue it again.
             self.queue.add(self._pending[uid], now_s)
         node_name = binding.node_name
         note = f"Successfully assigned {binding.pod.key} to {node_name}"
@@ -384,7 +384,7 @@ class Machine:
             queued.pod = newest
             self.queue.put_back(queued, frozenset(), now_s)
         self._forget(uid, now_s)
-        # Told even where the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
+        # Written even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         text = f'running Bind plugin "DefaultBinder": {message}'
         return [
             attempted(queued, "error", binding.started_s, message=text),

@@ -1,5 +1,5 @@
 """
-What the world hears of an attempt: events, the PodScheduled condition, the figures that are observed.
+What an attempt leads to: events, the PodScheduled condition, and the figures for metrics.
 
 Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessage (kubernetes 1.36).
 """
@@ -18,25 +18,25 @@ _NOTE_TAIL: Final = " ..."
 
 
 def failure(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
-    """The event of a failed attempt and, where it says something new, the condition."""
+    """Return the event of a failed attempt and, if it says something new, the condition."""
     reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
-    told: list[Instruction] = [failed_event(pod, message)]
+    instructions: list[Instruction] = [failed_event(pod, message)]
     known = pod.scheduled_condition
-    said = ("False", reason, message)
-    unchanged = known is not None and (known.status, known.reason, known.message) == said
+    wanted = ("False", reason, message)
+    unchanged = known is not None and (known.status, known.reason, known.message) == wanted
     nominated = bool(pod.nominated_node_name)
     if not unchanged or nominated:
-        told.append(PatchCondition(pod, reason, message, clear_nomination=nominated))
-    return told
+        instructions.append(PatchCondition(pod, reason, message, clear_nomination=nominated))
+    return instructions
 
 
 def failed_event(pod: Pod, note: str) -> EmitEvent:
-    """The Warning event of a pod that was not scheduled; a note too long for the Events API is cut."""
+    """Return the Warning event of a pod that was not scheduled; a note too long for the Events API is cut."""
     return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _fitting(note))
 
 
 def _fitting(note: str) -> str:
-    """The note, or its first 1020 bytes and ` ...`; a character that the cut would split is left out."""
+    """Return the note, or its first 1020 bytes and ` ...`, without a character that the cut would split."""
     encoded = note.encode()
     if len(encoded) <= _NOTE_LIMIT_BYTES:
         return note
@@ -53,7 +53,7 @@ def attempted(
     n_feasible: int = 0,
     message: str = "",
 ) -> Attempted:
-    """The attempt as metrics and logs have it. A pod that was never active before has waited since `started_s`."""
+    """Return the attempt for metrics and logs. A pod that was never active before has waited since `started_s`."""
     return Attempted(
         pod=queued.pod,
         result=result,

@@ -1,5 +1,5 @@
 """
-Why no node was found, as operators read it.
+The message of a pod that fits on no node.
 
 Grammar of the message (framework/types.go, FitError.Error, kubernetes 1.36):
 
@@ -42,7 +42,7 @@ class FitError:
     per_node: tuple[PluginRefusals, ...] = field(default=())
 
     def message(self, postfilter: str = "") -> str:
-        """The text of the PodScheduled condition and of the event."""
+        """Return the text of the PodScheduled condition and of the event."""
         text = f"0/{self.n_nodes} nodes are available:"
         if self.prefilter is not None:
             text += f" {self.prefilter.message}."
@@ -51,7 +51,7 @@ class FitError:
         return f"{text} {postfilter}" if postfilter else text
 
     def reason_counts(self) -> Counter[str]:
-        """How many nodes have each reason."""
+        """Return how many nodes have each reason."""
         counts: Counter[str] = Counter()
         for part in self.per_node:
             for status, n_nodes in part.statuses.counts(part.rows):

@@ -1,4 +1,4 @@
-"""How the outside watches a decision without the decision knowing: a clock and counters live behind this protocol."""
+"""The protocol by which metrics watch decisions: its implementation has the clock and the counters."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ class Observer(Protocol):
     """Called by `core.decide` around each extension point of each cycle."""
 
     def begin(self, profile: Profile) -> Profile:
-        """A cycle starts. Returns the profile to run: the same plugins, possibly wrapped to be timed."""
+        """Note that a cycle starts. Returns the profile to run: the same plugins, possibly wrapped to be timed."""
         ...
 
     def enter(self, point: str) -> None:
-        """All plugins of an extension point are about to run."""
+        """Note that the plugins of an extension point are about to run."""
         ...
 
     def leave(self, point: str, code: Code) -> None:
-        """They have run, with this outcome."""
+        """Note that they have run, with this outcome."""
         ...
 
     def evaluated(self, plugin: str, point: str) -> None:
-        """One plugin had work to do at one point: it did not skip."""
+        """Count a plugin that did not skip the point."""
         ...
 
     def end(self) -> None:
-        """The decision is made, whatever it is."""
+        """Note that the decision is made."""
         ...
 
 
 class Unobserved:
-    """Nobody watches."""
+    """An observer that does nothing."""
 
     def begin(self, profile: Profile) -> Profile:
-        """The profile as it is."""
+        """Return the profile as it is."""
         return profile
 
     def enter(self, point: str) -> None:
-        """Nothing is recorded."""
+        """Do nothing."""
 
     def leave(self, point: str, code: Code) -> None:
-        """Nothing is recorded."""
+        """Do nothing."""
 
     def evaluated(self, plugin: str, point: str) -> None:
-        """Nothing is recorded."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing is recorded."""
+        """Do nothing."""

@@ -28,7 +28,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def grown(array: npt.NDArray[_Scalar], capacity: int, fill: Any = 0) -> npt.NDArray[_Scalar]:  # noqa: ANN401  (a fill value of any dtype)
-    """A copy whose last axis has `capacity` places, new ones holding `fill`."""
+    """Return a copy whose last axis has `capacity` places, new ones holding `fill`."""
     wider = np.full((*array.shape[:-1], capacity), fill, dtype=array.dtype)
     wider[..., : array.shape[-1]] = array
     return wider
@@ -73,7 +73,7 @@ def truncated(number: Fraction) -> Amount:
 
 def rounded(numbers: Fractions) -> Amounts:
     """
-    The nearest integers, halves up; for numbers that are not negative the same as Go's math.Round.
+    Return the nearest integers, halves up; for numbers that are not negative the same as Go's math.Round.
 
     Adding 0.5 itself would round the largest number below 0.5 up.
     """

@@ -13,7 +13,7 @@ derived counts follow; `state.audit` recounts everything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -131,13 +131,13 @@ class ClusterState:
 
     def upsert_pod(self, pod: Pod) -> None:
         """
-        The API server has the pod on `pod.node_name`; an assumed pod is confirmed, or follows where it differs.
+        Place the pod on `pod.node_name`, as a watch shows it; an assumed pod is confirmed, or moved if it differs.
 
         O(labels + terms it declares).
         """
         known = self.placed.get(pod.uid)
         if known is not None:
-            if self._taken_over(known, pod):
+            if self._replaced(known, pod):
                 self.n_assumed -= known.assumed
                 known.assumed = False
                 return
@@ -145,7 +145,7 @@ class ClusterState:
         self._put(pod, pod.node_name, assumed=False)
 
     def remove_pod(self, uid: str) -> Pod | None:
-        """The pod is gone from its node. Returns the pod as it was counted, None where it was not placed."""
+        """Take the pod off its node. Returns the pod as it was counted, None if it was not placed."""
         known = self.placed.get(uid)
         if known is None:
             return None
@@ -154,7 +154,7 @@ class ClusterState:
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """
-        The pod counts on the node before the API server confirms it; ends in `upsert_pod` or `forget`.
+        Count the pod on the node before the API server confirms it; ends in `upsert_pod` or `forget`.
 
         Raises InvariantViolation if the pod is placed already: a second assume would count it twice.
         """
@@ -164,7 +164,7 @@ class ClusterState:
 
     def reassume(self, pod: Pod) -> None:
         """
-        The API server shows the assumed pod unbound, as `pod` says: it counts as that, where it is assumed.
+        Count the assumed pod as `pod` says, which a watch shows unbound, on the node that it is assumed on.
 
         Raises InvariantViolation if the pod is not assumed.
         """
@@ -172,13 +172,13 @@ class ClusterState:
         if known is None or not known.assumed:
             raise InvariantViolation(f"reassume {pod.key}: uid {pod.uid} is not assumed")
         counted = replace(pod, node_name=self.nodes.name_of(known.row))
-        if self._taken_over(known, counted):
+        if self._replaced(known, counted):
             return
         self._lift(known)
         self._put(counted, counted.node_name, assumed=True)
 
     def forget(self, uid: str) -> Pod | None:
-        """An assumed pod counts no more. None where it was not assumed (it may have been confirmed meanwhile)."""
+        """Take back an assumed pod. Returns it, None if it was not assumed (it may have been confirmed meanwhile)."""
         known = self.placed.get(uid)
         if known is None or not known.assumed:
             return None
@@ -186,12 +186,12 @@ class ClusterState:
         return known.pod
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether the pod is assumed and not confirmed yet."""
+        """Return whether the pod is assumed and not confirmed yet."""
         known = self.placed.get(uid)
         return known is not None and known.assumed
 
     def see_refused(self, uid: str, reason: str, now_s: float) -> None:
-        """The kubelet of the placed pod's node refused it; nothing happens where the pod is not placed."""
+        """Note that the kubelet of the placed pod's node refused it; do nothing if the pod is not placed."""
         known = self.placed.get(uid)
         if known is not None:
             node_name = self.nodes.name_of(known.row)
@@ -203,16 +203,12 @@ class ClusterState:
         self.label_sets.sweep()
         self.nodes.sweep()
 
-    def pods_on(self, row: int) -> Iterable[Pod]:
-        """Pods on the row. O(those)."""
-        return [placed.pod for placed in self.placed_on(row)]
-
     def placed_on(self, row: int) -> Collection[PlacedPod]:
-        """What is placed on the row; a view, to be read before the next change."""
+        """Return a view of the pods on the row; read it before the next change."""
         return self._on_row.get(row, _NO_PODS).values()
 
     def usage_of(self, pod: Pod) -> Usage:
-        """What the pod takes from its node; shared by all pods of a spec unless one is being resized."""
+        """Return what the pod takes from its node; shared by all pods of a spec unless one is being resized."""
         if pod.resize is not None:
             return _usage(pod)
         usage = self._usage_by_spec.get(pod.spec)
@@ -221,13 +217,13 @@ class ClusterState:
             self._usage_by_spec[pod.spec] = usage
         return usage
 
-    def _taken_over(self, known: PlacedPod, pod: Pod) -> bool:
+    def _replaced(self, known: PlacedPod, pod: Pod) -> bool:
         """
-        The new object counts in the known one's place, where it takes and declares the same on the same node.
+        Replace the known object by the new one if it takes and declares the same on the same node.
 
-        So with most updates of the status, and with every bind: it gives the pod its node's topology labels
-        (PodTopologyLabelsAdmission, kubernetes 1.35), and what selects both label sets need not be told.
-        Returns: False where nothing was done.
+        This is so for most updates of the status, and for every bind, which gives the pod its node's topology labels
+        (PodTopologyLabelsAdmission, kubernetes 1.35).
+        Returns: False if nothing was done.
         """
         if not (
             known.pod.spec is pod.spec
@@ -290,7 +286,7 @@ def _usage(pod: Pod) -> Usage:
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     """
-    Host ports that a pod of the spec takes: its containers' and its sidecars', not those of plain init containers.
+    Return the host ports that a pod of the spec takes: of containers and sidecars, not of plain init containers.
 
     Source: pkg/scheduler/util GetHostPorts (kubernetes 1.36).
     """

@@ -69,11 +69,11 @@ class KubeletRefusals:
         return self._next_s
 
     def closed(self, spec: PodSpec) -> Mapping[str, str]:
-        """Nodes that pods of the spec stay away from, and what their kubelets said. O(1)."""
+        """Return the nodes that are closed to pods of the spec, each with its kubelet's reason. O(1)."""
         return self._closed.get(spec, _NONE) if self._closed else _NONE
 
     def refuse(self, spec: PodSpec, node_name: str, reason: str, now_s: float) -> None:
-        """The node's kubelet refused a pod of the spec, which keeps others of it away for longer each time."""
+        """Close the node, whose kubelet refused a pod of the spec, to others of it: for longer each time."""
         self.n_refused += 1
         known = self._pairs.pop((spec, node_name), None)
         n_refusals = 1 if known is None else known.n_refusals + 1
@@ -86,15 +86,15 @@ class KubeletRefusals:
         self._set_next()
 
     def accept(self, spec: PodSpec, node_name: str) -> bool:
-        """A pod of the spec has started on the node. Whether that opens it."""
+        """Note that a pod of the spec has started on the node. Returns whether that opens it."""
         return bool(self._pairs) and self._forgotten([(spec, node_name)])
 
     def forget_node(self, node_name: str) -> bool:
-        """The node is another by now, or gone. Whether that opens it for anybody. O(pairs)."""
+        """Forget refusals of a node that changed or is gone. Returns whether that opens it for a spec. O(pairs)."""
         return self._forgotten([pair for pair in self._pairs if pair[1] == node_name])
 
     def expire(self, now_s: float) -> bool:
-        """Whether a node is open again because its time is over. O(pairs), and O(1) before `next_s`."""
+        """Open nodes whose time is over. Returns whether there was one. O(pairs), and O(1) before `next_s`."""
         if self._next_s is None or now_s < self._next_s:
             return False
         opened = False
@@ -116,7 +116,7 @@ class KubeletRefusals:
         return any(opened)
 
     def _forget(self, key: tuple[PodSpec, str]) -> bool:
-        """Whether the pair was closed."""
+        """Drop the pair. Returns whether it was closed."""
         pair = self._pairs.pop(key)
         if not pair.is_open:
             self._open(*key)

@@ -20,18 +20,13 @@ class NamespaceRule:
     selector: Selector
 
     def covers(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
-        """Whether pods of the namespace are covered; `labels` is None for a namespace that is not known."""
+        """Return whether pods of the namespace are covered; `labels` is None for a namespace that is not known."""
         return namespace in self.names or self.selector.matches(_NO_LABELS if labels is None else labels)
-
-    @property
-    def reads_labels(self) -> bool:
-        """Whether relabelling a namespace can change what is covered."""
-        return bool(self.selector.requirements)
 
 
 def incoming_rule(term: AffinityTerm) -> NamespaceRule:
     """
-    The namespaces that a term of an incoming pod covers.
+    Return the namespaces that a term of an incoming pod covers.
 
     Quirk of kubernetes 1.36 (interpodaffinity, getNamespaceLabelsSnapshot): after the matching namespaces were added
     to the names, the selector itself is still tried, on no labels; one of NotIn and DoesNotExist alone then covers
@@ -43,7 +38,7 @@ def incoming_rule(term: AffinityTerm) -> NamespaceRule:
 
 
 def declared_rule(term: AffinityTerm) -> NamespaceRule:
-    """The namespaces that a term of a running pod covers: its selector read on the incoming pod's namespace."""
+    """Return the namespaces that a term of a running pod covers: its selector read on the incoming pod's namespace."""
     return NamespaceRule(term.namespaces, term.namespace_selector)
 
 
@@ -66,7 +61,7 @@ class PodMatcher:
     def matches(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
     ) -> bool:
-        """Whether a pod with these labels in that namespace is selected."""
+        """Return whether a pod with these labels in that namespace is selected."""
         if namespace in self.exempt:
             return False
         for rule, selector in self.parts:
@@ -74,22 +69,13 @@ class PodMatcher:
                 return False
         return True
 
-    def minds_relabelling(
-        self, namespace: str, old: Mapping[str, str] | None, new: Mapping[str, str] | None
-    ) -> bool:
-        """Whether other pods of the namespace can be selected with the new labels than with the old ones."""
-        return any(
-            rule.reads_labels and rule.covers(namespace, old) != rule.covers(namespace, new)
-            for rule, _ in self.parts
-        )
-
     def anchor(self) -> tuple[str, tuple[str, ...]] | None:
-        """A (label, values) that every selected pod has, with the fewest values; None where none is required."""
+        """Return a label and the values of which every selected pod has one, the fewest of several; None without one."""
         anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
         return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
 
     def named_namespaces(self) -> frozenset[str] | None:
-        """The only namespaces that selected pods can be in, where some part names them all; else None."""
+        """Return the only namespaces that selected pods can be in; None if no part names them all."""
         for rule, _ in self.parts:
             if not rule.selector.matches(_NO_LABELS) and not rule.selector.requirements:
                 return rule.names

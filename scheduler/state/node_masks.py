@@ -127,7 +127,7 @@ class NodeMasks:
         return is_wanted[ids]
 
     def _compares(self, requirement: NodeRequirement) -> Mask:
-        """Gt and Lt: both sides are int64 in base 10; a label that is none does not match."""
+        """Return the rows that satisfy Gt or Lt: both sides are int64 in base 10, no other label matches."""
         column = self._nodes.column(requirement.key)
         bound = parse_int64(requirement.values[0])
         verdicts = np.zeros(column.n_ids, dtype=np.bool_)
@@ -141,7 +141,7 @@ class NodeMasks:
 def untolerated(
     taints: Sequence[Taint], tolerations: Sequence[Toleration], effects: Sequence[str]
 ) -> tuple[Taint, ...]:
-    """The taints with one of the effects that no toleration covers."""
+    """Return the taints with one of the effects that no toleration covers."""
     return tuple(
         taint
         for taint in taints

@@ -124,12 +124,12 @@ class NodeTable:
         return self._non_zero[:, : self.n_rows]
 
     def allocatable(self, resource: str) -> Amounts | None:
-        """Amount per row that pods may take, None where no node has the resource."""
+        """Return the amount per row that pods may take, None if no node has the resource."""
         index = self._resource_id.get(resource)
         return None if index is None else self._allocatable[index, : self.n_rows]
 
     def requested(self, resource: str) -> Amounts | None:
-        """Amount per row that pods have taken, None where no node has the resource."""
+        """Return the amount per row that pods have taken, None if no node has the resource."""
         index = self._resource_id.get(resource)
         return None if index is None else self._requested[index, : self.n_rows]
 
@@ -163,15 +163,15 @@ class NodeTable:
         return amount_at(taken[index], where), amount_at(self._allocatable[index], where)
 
     def requested_at(self, resource: str, row: int) -> int:
-        """What pods on the row have taken of the resource, whether a node has it or not; for the audit."""
+        """Return what pods on the row have taken of the resource, whether a node has it or not; for the audit."""
         kept = self.requested(resource)
         return self._requested_in_vain.get(resource, {}).get(row, 0) if kept is None else int(kept[row])
 
     def column(self, key: str) -> LabelColumn:
         """
-        The node label as a column; made at its first use, O(n_rows), kept up to date until no node has the label.
+        Return the node label as a column; made at its first use, O(n_rows), and kept until no node has the label.
 
-        Keys that no node has share one: O(1). Not to be kept beyond a change of its version.
+        Keys that no node has share one: O(1).
         """
         column = self._columns.get(key)
         if column is None:
@@ -182,11 +182,11 @@ class NodeTable:
         return column
 
     def name_of(self, row: int) -> str:
-        """Name of the row's node."""
+        """Return the name of the row's node."""
         return self._name_by_row[row]
 
     def upsert(self, node: Node) -> None:
-        """The node is there with these facts. O(labels in use + resources)."""
+        """Take over the node's facts. O(labels in use + resources)."""
         row = self.row_for(node.name)
         old = self.nodes[row]
         self.nodes[row] = node
@@ -210,7 +210,7 @@ class NodeTable:
             self._set_images(row, old, node)
 
     def remove(self, name: str) -> None:
-        """The node is gone. Its row stays as a ghost while pods are on it."""
+        """Forget the node. Its row stays as a ghost while pods are on it."""
         row = self.row_by_name.get(name)
         if row is None or self.nodes[row] is None:
             return
@@ -226,7 +226,7 @@ class NodeTable:
         self._release(row)
 
     def row_for(self, name: str) -> int:
-        """The row of the name; a ghost is made where the node is not known."""
+        """Return the row of the name; a new ghost if the node is not known."""
         row = self.row_by_name.get(name)
         if row is not None:
             return row
@@ -257,7 +257,7 @@ class NodeTable:
 
     def give_back(self, row: int, usage: Usage) -> None:
         """
-        The pod left the row.
+        Take back the usage of a pod that left the row.
 
         Ports are counted. Upstream's live cache keeps a set, so that of two pods which hold the same port (only
         possible past a scheduler) the first to go frees it until the cache is rebuilt; we decide as after the rebuild.
@@ -316,7 +316,7 @@ class NodeTable:
         return found
 
     def _renumber_taint_sets(self) -> None:
-        """Forgets lists that no node has any more: taints of autoscalers carry a time and never come back."""
+        """Drop lists that no node has any more: taints of autoscalers carry a time and never come back."""
         self.taint_sets = [()]
         self._taint_set_id = {(): 0}
         for row, node in enumerate(self.nodes):
@@ -328,7 +328,7 @@ class NodeTable:
                 self._taint_set[row] = self._taint_set_id[taints]
 
     def sweep(self) -> None:
-        """Resources that no node has any more have no column any more. O(resources x rows)."""
+        """Drop the columns of resources that no node has any more. O(resources x rows)."""
         offered = set(np.flatnonzero(self._allocatable.any(axis=1)).tolist())
         names = [name for name, index in self._resource_id.items() if index < _N_PLAIN or index in offered]
         if len(names) == len(self._resource_id):
@@ -354,7 +354,7 @@ class NodeTable:
         return found
 
     def _request(self, name: str, row: int, amount: int, *, sign: int) -> None:
-        """So much more (sign 1) or less (-1) is asked of the resource. Amounts wrap as int64 does."""
+        """Add the amount to what is taken of the resource (sign 1), or subtract it (-1). Amounts wrap as int64 does."""
         index = self._resource_id.get(name)
         if index is None:
             rows = self._requested_in_vain.setdefault(name, {})

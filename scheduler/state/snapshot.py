@@ -62,7 +62,7 @@ class Snapshot:
 
     @property
     def nodes(self) -> NodeTable:
-        """The node columns; readers call no mutator."""
+        """The node columns; a plugin calls no method that changes them."""
         return self._state.nodes
 
     @property

@@ -31,20 +31,20 @@ class Workloads:
         self._owners: dict[tuple[str, str, str], Selector] = {}
 
     def selector_of(self, kind: str, namespace: str, name: str) -> Selector | None:
-        """What the object selects, None where it is not known."""
+        """Return what the object selects, None if it is not known."""
         if kind == SERVICE:
             return self._services.get(namespace, {}).get(name)
         return self._owners.get((kind, namespace, name))
 
     def upsert(self, workload: Workload) -> None:
-        """The object is there with this selector."""
+        """Take over the object's selector."""
         if workload.kind == SERVICE:
             self._services.setdefault(workload.namespace, {})[workload.name] = workload.selector
         else:
             self._owners[workload.kind, workload.namespace, workload.name] = workload.selector
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
-        """The object is gone; nothing happens where it was not known."""
+        """Forget the object, if it is known."""
         if kind != SERVICE:
             self._owners.pop((kind, namespace, name), None)
             return
@@ -57,7 +57,7 @@ class Workloads:
         self, namespace: str, labels: Mapping[str, str], owner: Owner | None
     ) -> Selector | None:
         """
-        What a pod without constraints is spread by: its services' selectors and its owner's; None where there is none.
+        Return what a pod without constraints is spread by: its services' selectors and its owner's; None without any.
 
         O(services of the namespace).
         """
