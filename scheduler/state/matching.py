@@ -70,7 +70,7 @@ class PodMatcher:
         return True
 
     def anchor(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return a label and the values of which every selected pod has one, the fewest of several; None without one."""
+        """Return a label and the values of which every selected pod has one, as few as possible; None without."""
         anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
         return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
 
