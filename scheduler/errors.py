@@ -1,21 +1,21 @@
 """
-Every exception of the product, on one screen.
+Every exception of the product.
 
-Expected failures are values; an exception is bad input at start-up, a broken wire, or a bug.
+Expected failures are values; an exception is bad input at start-up, a failed request, or a bug.
 """
 
-# ruff: noqa: N818 - API errors carry Kubernetes' own reason words: Conflict, NotFound, Gone.
+# ruff: noqa: N818 - API errors are named by Kubernetes' reasons: Conflict, NotFound, Gone.
 
 
 class SchedulerError(Exception):
-    """Root of the tree. Caught by name only in `cli.main`, which prints one line and exits."""
+    """Root of all exceptions. Caught by this name only in `cli.main`, which prints one line and exits."""
 
 
 class SettingsError(SchedulerError):
     """
-    Input a person can mend. Raised by settings, credentials, commands; caught by `cli.main` (exit 2).
+    Input that the user can correct. Raised by settings, credentials, commands; caught by `cli.main` (exit 2).
 
-    `str()` is one line naming the file (or flag), the field, what was found and what is expected there.
+    `str()` is one line with the file or flag, the field, what was found and what is expected there.
     """
 
     def __init__(self, source: str, field: str, found: str, expected: str) -> None:
@@ -26,10 +26,10 @@ class SettingsError(SchedulerError):
 
 class ApiError(SchedulerError):
     """
-    The API server said no, or could not be asked. Raised by `kube.client`; caught by reflector and shell.
+    The API server refused a request or could not be reached. Raised by `kube.client`; caught by reflector and shell.
 
-    `status` is the HTTP code, 0 if there was none. `retry_after_s`: the pause the server asked for, or None.
-    `took_effect_unknown` is True if a write may have been carried out although this error came back.
+    `status` is the HTTP code, 0 if there was none. `retry_after_s` is the pause that the server asked for, or None.
+    `took_effect_unknown` is True if a write may have taken effect despite this error.
     """
 
     def __init__(
@@ -47,54 +47,54 @@ class ApiError(SchedulerError):
 
 
 class Conflict(ApiError):
-    """409. The binder settles it by reading the pod, leader election reads again; never repeated blindly."""
+    """409. The binder reads the pod and leader election the Lease; the request is never repeated blindly."""
 
 
 class NotFound(ApiError):
-    """404. A pod gone before its bind, an event expired before its patch: the caller's answer; no retry."""
+    """404: a pod gone before its bind, an event expired before its patch. Not retried; the caller handles it."""
 
 
 class Gone(ApiError):
-    """410, as a status or inside a watch stream: history is compacted. The reflector lists again."""
+    """410, as a status or inside a watch stream: the version is compacted. The reflector lists again."""
 
 
 class Throttled(ApiError):
-    """429. Nothing took effect. The caller repeats after `retry_after_s`; events are shed instead."""
+    """429. Nothing took effect. The caller repeats after `retry_after_s`; events are dropped instead."""
 
 
 class Unauthorized(ApiError):
-    """401 after one forced refresh of credentials. At start-up fatal; later retried with backoff."""
+    """401 even after the credentials were renewed. Fatal at start-up; later retried with backoff."""
 
 
 class Forbidden(ApiError):
-    """403, missing RBAC. At start-up fatal; later retried with backoff, since roles can be granted."""
+    """403, a missing RBAC rule. Fatal at start-up; later retried with backoff, since roles can be granted."""
 
 
 class Invalid(ApiError):
-    """Another 4xx, mostly 400 or 422: this request will never do. No retry; the reflector drops WatchList."""
+    """Another 4xx, mostly 400 or 422: the request is wrong. Not retried; the reflector stops using WatchList."""
 
 
 class ServerFault(ApiError):
-    """5xx, or an unreadable answer. Retried with backoff; a lost write is settled by reading."""
+    """5xx, or an unreadable response. Retried with backoff; after a lost write the object is read."""
 
 
 class Unreachable(ApiError):
-    """No answer: refused, reset, time-out. Retried with backoff; a lost write is settled by reading."""
+    """No response: refused, reset, timeout. Retried with backoff; after a lost write the object is read."""
 
 
 class Silent(Unreachable):
-    """A connection was open, and brought nothing for too long: a dead watch, or one that was sent no bookmark."""
+    """An open connection brought nothing for too long: a dead watch, or one that got no bookmark."""
 
 
 class LeadershipLost(SchedulerError):
-    """Another instance may schedule now. Raised by `shell.leadership`; caught by the app, which ends with exit 1."""
+    """Another instance may schedule now. Raised by `shell.leader_election`; caught by the app, which exits with 1."""
 
 
 class InvariantViolation(SchedulerError):
     """
-    Our own state contradicts itself: a bug. Raised by audits, caught by nobody: the process stops.
+    Our own state contradicts itself: a bug. Raised by audits and never caught: the process stops.
 
-    A restart is safe, since all state is read anew. `story`: the last things that happened, oldest first.
+    A restart is safe, since all state is read again. `story`: the last things that happened, oldest first.
     """
 
     def __init__(self, message: str, story: tuple[str, ...] = ()) -> None:

@@ -17,7 +17,7 @@ from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
 from scheduler.shell.enforcement_reports import NAME
-from scheduler.shell.enforcer import BrokenRule, Options, look_once, serve
+from scheduler.shell.enforcer import BrokenRule, Options, check_once, serve
 
 #: Beside the scheduler's 10259.
 _PORT: Final = 10260
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     """Enforce until SIGTERM or SIGINT, or print once. Raises SettingsError for bad input."""
     options = _options(args)
     if args.once:
-        broken = asyncio.run(look_once(options, os.environ))
+        broken = asyncio.run(check_once(options, os.environ))
         print("\n".join(table(broken)))
         return 1 if broken else 0
     return asyncio.run(serve(options, os.environ))
@@ -133,7 +133,7 @@ def _options(args: argparse.Namespace) -> Options:
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
         dry_run=args.dry_run,
         master=args.master,
-        listening=serving_flags.listening(args),
+        serving=serving_flags.listening(args),
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
     )

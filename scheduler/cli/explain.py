@@ -37,7 +37,7 @@ from scheduler.explain.manifests import Manifest
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
-from scheduler.shell.profiles import exempt_of
+from scheduler.shell.profiles import exempt_namespaces_of
 
 #: Ties are drawn from here, so that the same cluster gets the same answer.
 _SEED: Final = 1
@@ -110,7 +110,7 @@ def explain_pod(world: World, pod: Pod, recorded: DecisionRecord | None) -> Expl
             rng=random.Random(_SEED),
             new_state=world.new_state,
             pending_pods=world.pending(),
-            exempt_namespaces=exempt_of(profile),
+            exempt_namespaces=exempt_namespaces_of(profile),
             recorded=recorded,
             notes=(*notes, *world.refusals_of(pod), *world.notes()),
         )

@@ -16,7 +16,7 @@ from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
 from scheduler.settings.resolved import LeaderElection
 from scheduler.shell.app import Options, serve
-from scheduler.shell.leadership import ElectionSettings
+from scheduler.shell.leader_election import ElectionSettings
 
 #: kube-scheduler's port.
 _PORT: Final = 10259
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=_election(settings.leader_election, args.leader_elect),
         master=args.master,
-        listening=serving_flags.listening(args),
+        serving=serving_flags.listening(args),
         max_in_unschedulable_s=_duration_s(args.pod_max_in_unschedulable_pods_duration),
         seed=args.seed,
         verbosity=server_flags.verbosity(args),

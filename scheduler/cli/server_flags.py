@@ -8,7 +8,7 @@ from typing import Final
 
 from scheduler.errors import SettingsError
 from scheduler.settings.resolved import LeaderElection, Settings
-from scheduler.shell.leadership import ElectionSettings
+from scheduler.shell.leader_election import ElectionSettings
 
 #: A deadline shorter than this many retry periods would be missed by jitter alone (client-go, JitterFactor).
 _RETRIES_IN_DEADLINE: Final = 1.2

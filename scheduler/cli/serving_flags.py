@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.errors import SettingsError
-from scheduler.serving.gate import ALWAYS_ALLOWED
-from scheduler.serving.probes import Listening
+from scheduler.serving.delegated_auth import ALWAYS_ALLOWED
+from scheduler.serving.status_server import ServingOptions
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate
     )
 
 
-def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> Listening:
+def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> ServingOptions:
     """What the flags say. Raises SettingsError where they contradict each other."""
     if not 0 <= args.port <= 65535:
         raise SettingsError("--port", "", str(args.port), "a port from 0 to 65535")
@@ -70,7 +70,7 @@ def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> List
     cert_file, key_file = certificate(args) if has_certificate else (None, None)
     if cert_file is not None and args.insecure_http:
         raise SettingsError("--insecure-http", "", "--tls-cert-file as well", "one of them")
-    return Listening(
+    return ServingOptions(
         args.bind_address,
         args.port,
         cert_file=cert_file,

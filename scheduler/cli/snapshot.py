@@ -26,7 +26,7 @@ from scheduler.cli.asking.sources import add_cluster_arguments
 from scheduler.errors import SettingsError
 from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
-from scheduler.shell.informers import always_watched, watched_for_default_spreading
+from scheduler.shell.informers import required_kinds, workload_kinds
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -65,7 +65,7 @@ async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
     counting = Counting(sys.stderr, os.environ)
     objects_by_kind: dict[str, list[bytes]] = {}
     async with connected(kubeconfig, context, os.environ) as client:
-        for watched in (*always_watched(), *watched_for_default_spreading()):
+        for watched in (*required_kinds(), *workload_kinds()):
             objects_by_kind[watched.kind] = await listed(
                 client, watched.resource, partial(_kept, watched.kind), partial(counting.at, watched.kind)
             )

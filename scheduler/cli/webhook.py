@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import server_flags, serving_flags
 from scheduler.errors import SettingsError
-from scheduler.serving.probes import Listening
+from scheduler.serving.status_server import ServingOptions
 
 if TYPE_CHECKING:
     from scheduler.webhook.app import Options
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(app.serve(_options(args, listening), os.environ))
 
 
-def _options(args: argparse.Namespace, listening: Listening) -> Options:
+def _options(args: argparse.Namespace, listening: ServingOptions) -> Options:
     from scheduler.webhook.app import Options
     from scheduler.webhook.validating import AntiAffinity
 

@@ -1,8 +1,8 @@
 """
-What a reflector tells: changes of one collection, in the order in which to apply them.
+The changes of one collection that a reflector publishes, in the order in which to apply them.
 
-They say nothing of pods or nodes: `T` is what the reflector's decode function returns. Structs rather than
-dataclasses, since there is one for each event: 0.1 µs instead of 1.
+`T` is the return type of the reflector's decode function. Structs rather than dataclasses: creating one takes 0.1 µs
+instead of 1, and there is one per event.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Key(msgspec.Struct, frozen=True, gc=False):
-    """Where an object lives, until another uid lives there; `namespace` is empty for cluster-wide kinds."""
+    """Namespace ('' for cluster-scoped kinds) and name of an object. A recreated object has the same key."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class Key(msgspec.Struct, frozen=True, gc=False):
 
 
 class Upserted(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """The object is now this. A recreated object comes as Deleted of the old uid, then Upserted."""
+    """The object was created or updated. A recreated object is published as Deleted of the old uid, then Upserted."""
 
     key: Key
     uid: str
@@ -35,7 +35,7 @@ class Upserted(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The object of this uid is gone from the collection: deleted, or no longer selected."""
+    """The object of this uid left the collection: it was deleted, or the selector no longer matches it."""
 
     key: Key
     uid: str
@@ -43,9 +43,9 @@ class Deleted(msgspec.Struct, frozen=True):
 
 class Malformed(msgspec.Struct, frozen=True):
     """
-    An object that could not be decoded; what was known of it before still stands. Everything else goes on.
+    An object that could not be decoded. Its last good version stays in effect. Published once per version.
 
-    `key` is None if not even the name could be read. Told once for each version of the object.
+    `key` is None if even the name is unreadable.
     """
 
     key: Key | None
@@ -53,13 +53,13 @@ class Malformed(msgspec.Struct, frozen=True):
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """All told so far adds up to the server's state at `resource_version`. Ends initial list and relists."""
+    """The changes so far add up to the server's state at `resource_version`. Ends the initial list and every relist."""
 
     resource_version: str
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """List or watch failed and is taken up again after `retry_in_s`; nothing is lost, but the state ages."""
+    """List or watch failed and is retried after `retry_in_s`. No change is lost, but the state ages meanwhile."""
 
     error: ApiError
     retry_in_s: float

@@ -1,10 +1,10 @@
 """
-The transport: sends requests, returns bytes or raises the ApiError that the answer means.
+The API client: sends requests and returns response bodies, or raises the ApiError that the response means.
 
-It retries nothing but a 401, and a GET, PUT or DELETE once if its connection turns out to be closed.
+It retries only after a 401, and resends a GET, PUT or DELETE once if its connection turns out to be closed.
 
-Watches and calls have separate connection pools: a hundred binds in flight never keep a watch from reconnecting.
-Compression is off, as in kube-scheduler: unpacking costs more CPU than a local network saves.
+Watches and other requests have separate connection pools, so that a hundred binds in flight never keep a watch from
+reconnecting. Compression is off, as in kube-scheduler: it costs more CPU than it saves on a local network.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ import aiohttp
 from yarl import URL
 
 from scheduler.errors import ApiError, Invalid, SettingsError, Silent, Unauthorized, Unreachable
-from scheduler.kube.calls import (
+from scheduler.kube.credentials import Credentials, Endpoint
+from scheduler.kube.rate_limit import TokenBucket
+from scheduler.kube.requests import Request, Verb
+from scheduler.kube.responses import api_error
+from scheduler.kube.transport import (
     BODY_LIMIT_BYTES,
     BODY_TOO_LONG,
     CONNECT_TIMEOUT_S,
-    Answer,
-    Calls,
-    DirectCalls,
+    DirectTransport,
+    Response,
+    Transport,
 )
-from scheduler.kube.credentials import Credentials, Endpoint
-from scheduler.kube.pacing import TokenBucket
-from scheduler.kube.requests import Request, Verb
-from scheduler.kube.responses import error_of
 
 _T = TypeVar("_T")
 
-#: Receives (verb, HTTP method, status code or "<error>", host, seconds) of every answer; of a stream, its headers.
+#: Called with (verb, HTTP method, status code or "<error>", host, seconds) for every response; for a watch, when its
+#: headers have arrived.
 RequestHook: TypeAlias = Callable[[Verb, str, str, str, float], None]
 
-#: A watch that says nothing for so long is taken for dead: servers send a bookmark once a minute (59 to 61 s on
-#: Kubernetes 1.36, now and then none), and being wrong costs one request, since a watch is taken up where it was.
+#: A watch that brings nothing for this time is treated as dead. Servers send a bookmark once a minute (59 to 61 s on
+#: Kubernetes 1.36, sometimes none). A wrong guess costs one request, since a watch resumes at its last version.
 SILENT_S: Final = 75.0
-#: After so many seconds of silence the kernel asks the other side's whether it is there, so often, so far apart, and a
-#: connection that leads nowhere ends within half a minute (client-go asks after 30 s too, by HTTP/2 pings).
-_PROBED_AFTER_S: Final = 15
-_PROBES: Final = 3
-_PROBES_APART_S: Final = 5
-#: etcd stores no object above 1.5 MiB; aiohttp's own default of 64 KiB breaks watches of large ones.
+#: TCP keepalive: a connection to a dead host ends after 30 s (client-go sends HTTP/2 pings after 30 s).
+_KEEPALIVE_IDLE_S: Final = 15
+_KEEPALIVE_COUNT: Final = 3
+_KEEPALIVE_INTERVAL_S: Final = 5
+#: etcd stores no object above 1.5 MiB; aiohttp's default of 64 KiB breaks watches of large objects.
 READ_BUFFER_BYTES: Final = 2 << 20
-#: The store takes objects of 1.5 MiB; as JSON they are up to six times as long, where every character is escaped.
+#: An object of 1.5 MiB is up to six times as long in JSON, if every character is escaped.
 LINE_LIMIT_BYTES: Final = 16 << 20
-#: Lines handed over at a time, and bytes read at a time, so that other tasks get their turn: 2.5 ms of work.
-LINES_AT_ONCE: Final = 100
-BYTES_AT_ONCE: Final = 1 << 18
+#: Lines per batch and bytes per read: 2.5 ms of work, after which other tasks run.
+MAX_LINES_PER_BATCH: Final = 100
+READ_BYTES: Final = 1 << 18
 
 _WATCH_CONNECTIONS: Final = 64
-_LOST: Final = (aiohttp.ClientError, OSError, TimeoutError, ssl.CertificateError)
+_CONNECTION_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError, ssl.CertificateError)
 
 
 class KubeClient:
     """
-    One API server. Create it inside a running event loop and close it, or use `async with`.
+    A client of one API server. Create it inside a running event loop and close it, or use `async with`.
 
     Args:
-        credentials: the server and who we are to it.
-        qps: requests a second in the long run, 0 or less for no limit.
+        credentials: the server and our identity.
+        qps: requests per second in the long run; 0 or less for no limit.
         burst: requests at once above that.
-        max_connections: open connections for everything but watches.
+        max_connections: limit on open connections for everything but watches.
         on_request: see `RequestHook`.
-        user_agent: who asks, for the server's audit log.
+        user_agent: the User-Agent header, which the server's audit log shows.
         now_s: a monotonic clock, for rates and durations.
         sleep: waits for the rate limit.
     """
@@ -95,14 +95,14 @@ class KubeClient:
         self._now_s = now_s
         self._sleep = sleep
         self._host = URL(self._endpoint.server).authority
-        self._calls: Calls
+        self._transport: Transport
         if self._endpoint.proxy is None:
-            self._calls = DirectCalls(
+            self._transport = DirectTransport(
                 self._endpoint, user_agent=self._user_agent, max_connections=max_connections, now_s=now_s
             )
         else:
-            self._calls = _ProxiedCalls(self._session(max_connections), self._endpoint)
-        self._watches = self._session(_WATCH_CONNECTIONS)
+            self._transport = _ProxyTransport(self._new_session(max_connections), self._endpoint)
+        self._watches = self._new_session(_WATCH_CONNECTIONS)
 
     async def __aenter__(self) -> KubeClient:
         return self
@@ -113,9 +113,9 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
-        """All connections are closed; streams still open end with Unreachable."""
+        """Close all connections; open streams end with Unreachable."""
         try:
-            await self._calls.close()
+            await self._transport.close()
         finally:
             await self._watches.close()
 
@@ -123,17 +123,16 @@ class KubeClient:
         self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
     ) -> bytes:
         """
-        The body of the answer.
+        Return the body of the response.
 
-        `timeout_s` counts from when the request may leave: waiting for the rate limit does not count. `may_send` is
-        asked after that wait, however long it was.
+        `timeout_s` does not include the wait for the rate limit. `may_send` is called after that wait.
 
         Raises:
-            ApiError: of the class that the status means; Unreachable if there was no answer in time, or if the request
-                was not to be sent any more.
+            ApiError: the subclass that the status means; Unreachable if there was no response in time or `may_send`
+                returned False.
         """
-        return await self._authorized(
-            lambda authorization: self._called(request, authorization, timeout_s, may_send)
+        return await self._with_authorization(
+            lambda authorization: self._send(request, authorization, timeout_s, may_send)
         )
 
     async def stream(
@@ -144,46 +143,49 @@ class KubeClient:
         on_open: Callable[[Callable[[], None]], None] = lambda _: None,
     ) -> AsyncGenerator[list[bytes], None]:
         """
-        The lines of the answer as they arrive, up to `LINES_AT_ONCE` together, never empty. Wrap in `aclosing`.
+        Yield the lines of the response as they arrive, in batches of 1 to `MAX_LINES_PER_BATCH`. Wrap in `aclosing`.
 
-        Of what arrived together `BYTES_AT_ONCE` are looked at, and between two batches others have their turn.
-
-        `on_open` gets what breaks the connection: the stream then ends with Unreachable. Harmless afterwards.
-        Cost: 2 µs per 2.5 KB line; what becomes of it is measured in `reflecting`.
+        Other tasks run between batches, and after every `READ_BYTES` read. `on_open` gets a function that breaks the
+        connection, after which the stream raises Unreachable; calling it later is harmless. Cost: 2 µs per line of 2.5
+        KB; `reflector` has the cost of processing it.
 
         Raises:
-            ApiError: of the class that the status means; Unreachable if the connection is lost or the stream ends
-                inside a line, Silent if nothing comes for `silent_s`; Invalid if a line exceeds `LINE_LIMIT_BYTES`.
+            ApiError: the subclass that the status means; Unreachable if the connection is lost or the stream ends
+                inside a line, Silent if nothing arrives for `silent_s`; Invalid if a line exceeds `LINE_LIMIT_BYTES`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silent_s)
-        response = await self._authorized(lambda authorization: self._opened(request, authorization, timeout))
+        response = await self._with_authorization(
+            lambda authorization: self._open_stream(request, authorization, timeout)
+        )
         if response.connection is not None and (transport := response.connection.transport) is not None:
-            _notice_death(transport)
+            _enable_keepalive(transport)
             on_open(transport.abort)
-        tail = _Tail()
+        buffer = _LineBuffer()
         try:
-            while data := await response.content.read(BYTES_AT_ONCE):
-                lines = tail.lines(data)
-                if tail.n_bytes > LINE_LIMIT_BYTES:
+            while data := await response.content.read(READ_BYTES):
+                lines = buffer.add(data)
+                if buffer.n_bytes > LINE_LIMIT_BYTES:
                     raise Invalid(200, "LineTooLong", f"a line of more than {LINE_LIMIT_BYTES} bytes")
-                for start in range(0, len(lines), LINES_AT_ONCE):
+                for start in range(0, len(lines), MAX_LINES_PER_BATCH):
                     if start:
                         await asyncio.sleep(0)
-                    yield lines[start : start + LINES_AT_ONCE]
-                if len(data) == BYTES_AT_ONCE or len(lines) > LINES_AT_ONCE:
-                    await asyncio.sleep(0)  # more may have arrived, and is read without waiting
+                    yield lines[start : start + MAX_LINES_PER_BATCH]
+                if len(data) == READ_BYTES or len(lines) > MAX_LINES_PER_BATCH:
+                    await asyncio.sleep(
+                        0
+                    )  # the next read may return at once, without letting other tasks run
         except (
-            *_LOST,
+            *_CONNECTION_ERRORS,
             RuntimeError,
-        ) as error:  # aiohttp's answer to reading from a connection closed meanwhile
+        ) as error:  # RuntimeError: aiohttp, on reading a closed connection
             raise _unreachable(error, request) from error
         finally:
             response.close()
-        if tail.n_bytes:
+        if buffer.n_bytes:
             raise Unreachable(0, "ConnectionLost", "the stream ended inside a line")
 
-    async def _authorized(self, send: Callable[[str | None], Awaitable[_T]]) -> _T:
-        """What `send` returns. After a 401 it is called once more, with a renewed identity: a 401 had no effect."""
+    async def _with_authorization(self, send: Callable[[str | None], Awaitable[_T]]) -> _T:
+        """Return what `send` returns. After a 401, which has no effect, renew the credentials and call it once more."""
         authorization = await self._credentials.authorization()
         try:
             return await send(authorization)
@@ -196,50 +198,52 @@ class KubeClient:
                 raise
         return await send(await self._credentials.authorization())
 
-    async def _called(
+    async def _send(
         self, request: Request, authorization: str | None, timeout_s: float, may_send: Callable[[], bool]
     ) -> bytes:
-        await self._turn()
+        await self._wait_for_rate_limit()
         if not may_send():
-            raise Unreachable(0, "NotSent", "the request was not to be sent any more")
+            raise Unreachable(0, "NotSent", "the request was withdrawn before it was sent")
         code, started_s = "<error>", self._now_s()
         try:
-            answer = await self._calls.ask(request, authorization, timeout_s)
-            code = str(answer.status)
+            response = await self._transport.send(request, authorization, timeout_s)
+            code = str(response.status)
         finally:
-            self._tell(request, code, started_s)
-        if answer.status < 300:
-            return answer.body
-        raise error_of(answer.status, answer.body, retry_after=answer.retry_after)
+            self._report(request, code, started_s)
+        if response.status < 300:
+            return response.body
+        raise api_error(response.status, response.body, retry_after=response.retry_after)
 
-    async def _opened(
+    async def _open_stream(
         self, request: Request, authorization: str | None, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """An answer of 2xx, its body unread."""
-        await self._turn()
+        """Return a response of status 2xx whose body is unread."""
+        await self._wait_for_rate_limit()
         code, started_s = "<error>", self._now_s()
         try:
-            response = await _sent(self._watches, self._endpoint, request, authorization, timeout)
+            response = await _request_with_session(
+                self._watches, self._endpoint, request, authorization, timeout
+            )
             code = str(response.status)
             if response.status < 300:
                 return response
             async with response:
                 body = await _bounded_body(response)
-            raise error_of(response.status, body, retry_after=response.headers.get("Retry-After"))
-        except _LOST as error:
+            raise api_error(response.status, body, retry_after=response.headers.get("Retry-After"))
+        except _CONNECTION_ERRORS as error:
             raise _unreachable(error, request) from error
         finally:
-            self._tell(request, code, started_s)
+            self._report(request, code, started_s)
 
-    async def _turn(self) -> None:
+    async def _wait_for_rate_limit(self) -> None:
         if self._bucket is not None and (wait_s := self._bucket.reserve(self._now_s())) > 0:
             await self._sleep(wait_s)
 
-    def _tell(self, request: Request, code: str, started_s: float) -> None:
+    def _report(self, request: Request, code: str, started_s: float) -> None:
         if self._on_request is not None:
             self._on_request(request.verb, request.method, code, self._host, self._now_s() - started_s)
 
-    def _session(self, connections: int) -> aiohttp.ClientSession:
+    def _new_session(self, connections: int) -> aiohttp.ClientSession:
         tls = self._endpoint.tls
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=connections, ssl=True if tls is None else tls),
@@ -253,28 +257,30 @@ class KubeClient:
         )
 
 
-class _ProxiedCalls:
-    """Calls through a proxy; see `calls.Calls`."""
+class _ProxyTransport:
+    """Sends requests through a proxy."""
 
     def __init__(self, session: aiohttp.ClientSession, endpoint: Endpoint) -> None:
-        self._session = session
+        self._new_session = session
         self._endpoint = endpoint
 
-    async def ask(self, request: Request, authorization: str | None, timeout_s: float) -> Answer:
+    async def send(self, request: Request, authorization: str | None, timeout_s: float) -> Response:
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
         try:
-            response = await _sent(self._session, self._endpoint, request, authorization, timeout)
+            response = await _request_with_session(
+                self._new_session, self._endpoint, request, authorization, timeout
+            )
             async with response:
                 body = await _bounded_body(response)
-        except _LOST as error:
+        except _CONNECTION_ERRORS as error:
             raise _unreachable(error, request) from error
-        return Answer(response.status, body, response.headers.get("Retry-After"))
+        return Response(response.status, body, response.headers.get("Retry-After"))
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._new_session.close()
 
 
-async def _sent(
+async def _request_with_session(
     session: aiohttp.ClientSession,
     endpoint: Endpoint,
     request: Request,
@@ -297,37 +303,37 @@ async def _sent(
 
 
 def product_version() -> str:
-    """The installed version, `unknown` when run from a folder that was never installed."""
+    """Return the installed version, `unknown` if the package is not installed."""
     try:
         return version("affinity-scheduler")
     except PackageNotFoundError:
         return "unknown"
 
 
-def _notice_death(transport: asyncio.Transport) -> None:
-    """The kernel ends the connection where the other side is gone without a word; a system that cannot does not."""
+def _enable_keepalive(transport: asyncio.Transport) -> None:
+    """Make the kernel end the connection if the other host is gone; sockets without these options stay as they are."""
     connected = transport.get_extra_info("socket")
     if connected is None:
         return
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
-        ("TCP_KEEPIDLE", _PROBED_AFTER_S),
-        ("TCP_KEEPCNT", _PROBES),
-        ("TCP_KEEPINTVL", _PROBES_APART_S),
+        ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_S),
+        ("TCP_KEEPCNT", _KEEPALIVE_COUNT),
+        ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_S),
     ):
         if (option := getattr(socket, name, None)) is not None:
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-class _Tail:
-    """What has come of a line that has not come to its end."""
+class _LineBuffer:
+    """Splits a byte stream into lines and keeps the unfinished one."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self.n_bytes = 0
 
-    def lines(self, data: bytes) -> list[bytes]:
-        """The lines that have come to their end with this, empty ones left out. O(their bytes)."""
+    def add(self, data: bytes) -> list[bytes]:
+        """Return the lines that are now complete, without empty ones. O(their bytes)."""
         if b"\n" not in data:
             self._parts.append(data)
             self.n_bytes += len(data)
@@ -350,18 +356,18 @@ async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _unreachable(error: Exception, request: Request) -> ApiError:
-    """Whether a write took effect is unknown unless the connection was never made."""
+    """Return the error of a lost connection. A write may have taken effect unless the connection was never made."""
     never_sent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
     kind = Silent if isinstance(error, aiohttp.SocketTimeoutError) else Unreachable
     return kind(
         0,
-        _reason(error),
+        _error_reason(error),
         str(error) or type(error).__name__,
         took_effect_unknown=request.method != "GET" and not never_sent,
     )
 
 
-def _reason(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
             return "TLS"

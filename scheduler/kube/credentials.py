@@ -1,10 +1,10 @@
 """
-Where the API server is, how to trust it, and who we are to it, kept fresh for as long as the process runs.
+The API server's address, its CA, and our identity, renewed while the process runs.
 
-kubernetes-asyncio loads users (client certificate, token, exec plugin, auth provider, basic) and in-cluster
-settings; it is imported here only, and only when needed, since that costs 0.4 s and 66 MB, and in a thread, so that
-the event loop is free meanwhile. What it lacks is done here: tokens in files are read again, exec plugins run again
-before their token expires and after a 401, renewed client certificates are loaded into the live TLS context.
+kubernetes-asyncio loads users (client certificate, token, exec plugin, auth provider, basic) and in-cluster settings.
+It is imported only when needed, since that costs 0.4 s and 66 MB, and in a thread, to keep the event loop free. This
+module adds what it lacks: token files are read again, exec plugins run again before their token expires and after a
+401, and renewed client certificates are loaded into the live TLS context.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ import msgspec
 from scheduler.errors import SettingsError
 from scheduler.kube.kubeconfig import (
     PATH_VARIABLE,
-    Chosen,
+    ResolvedContext,
     checked_server,
-    choose,
     kubeconfig_paths,
+    resolve_context,
 )
 
-#: How often files that may be rotated are looked at again (client-go transport/token_source.go: 1 min).
+#: How often token and certificate files are read again (client-go transport/token_source.go: 1 min).
 REREAD_S: Final = 60.0
-#: Shortest time between two runs of an exec plugin, whatever the server says.
+#: Shortest time between two runs of an exec plugin.
 RENEWAL_GAP_S: Final = 10.0
-#: Longest that an exec plugin may take.
+#: Deadline of an exec plugin.
 RENEWAL_TIMEOUT_S: Final = 60.0
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -46,7 +46,7 @@ _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The API server. `tls` is None for plain http; the other two are None unless the kubeconfig sets them."""
+    """The API server. `tls` is None for plain HTTP; the kubeconfig may set the other two."""
 
     server: str
     tls: ssl.SSLContext | None = None
@@ -56,7 +56,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Identity:
-    """Who we are for now; `expires_in_s` is None if that is not known. Never shown: it holds secrets."""
+    """Our current credentials; `expires_in_s` is None if unknown. Excluded from repr: it holds secrets."""
 
     authorization: str | None = None
     cert_file: str | None = None
@@ -66,13 +66,13 @@ class Identity:
 
 class Credentials:
     """
-    An endpoint and an identity that renews itself.
+    An endpoint and an identity that is renewed when needed.
 
     Args:
         endpoint: the server.
-        identity: who we are at first.
-        authenticate: asks kubernetes-asyncio again, None if that could bring nothing new.
-        token_file: holds the bearer token, re-read every `REREAD_S`; None if the token is elsewhere.
+        identity: the first identity.
+        authenticate: logs in again through kubernetes-asyncio; None if that could return nothing new.
+        token_file: holds the bearer token, re-read every `REREAD_S`; None if there is no such file.
         now_s: a monotonic clock.
     """
 
@@ -89,11 +89,11 @@ class Credentials:
         self._authenticate = authenticate
         self._token_file = token_file
         self._now_s = now_s
-        #: One renewal at a time: many requests meet the same 401 at once.
+        #: Held during a renewal: many requests get the same 401 at once.
         self._renewing = asyncio.Lock()
-        #: Version of the certificate in the TLS context: file and time of its last change.
+        #: The certificate in the TLS context: file and mtime.
         self._cert_version: tuple[str, int] | None = None
-        #: When to authenticate again; never, if no expiry is known.
+        #: When to log in again; infinite if no expiry is known.
         self._renew_at_s = inf
         self._renewed_at_s = now_s()
         self._reread_at_s = self._renewed_at_s + REREAD_S
@@ -101,16 +101,16 @@ class Credentials:
 
     async def authorization(self) -> str | None:
         """
-        The Authorization header to send now, None for none.
+        Return the current Authorization header, None for none.
 
-        A failed renewal leaves the old one in place; should that have expired, the server's 401 leads to `renew`,
-        which says what is wrong. Cost: two comparisons; about once a minute a small file is read.
+        A failed renewal leaves the old header in place. Once that has expired, the server's 401 leads to `renew`,
+        which reports what is wrong. Cost: two comparisons; about once a minute a small file is read.
         """
         if self._now_s() >= self._renew_at_s:
             await self._authenticate_again()
         if self._now_s() >= self._reread_at_s:
             self._reread_at_s = self._now_s() + REREAD_S
-            # A file that is half replaced: the old secret holds until the next look.
+            # The file may be half replaced: the old secret is used until the next read.
             with contextlib.suppress(OSError, ValueError):
                 self._reread_token()
             with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ class Credentials:
 
     async def renew(self, refused: str | None) -> bool:
         """
-        After a 401 for `refused`: whether there is another identity to try now.
+        Renew the identity after a 401 for the header `refused`. Returns: True if there is another header to try.
 
         Raises:
             SettingsError: if the plugin fails.
@@ -128,7 +128,7 @@ class Credentials:
             error = await self._authenticate_again()
             if error is not None:
                 raise error
-            with contextlib.suppress(OSError, ValueError):  # then the old token was refused for good reason
+            with contextlib.suppress(OSError, ValueError):  # the caller then raises the server's 401
                 self._reread_token()
         return self._authorization != refused
 
@@ -139,7 +139,7 @@ class Credentials:
             if self._now_s() - self._renewed_at_s < RENEWAL_GAP_S:
                 return None
             self._renewed_at_s = self._now_s()
-            self._renew_at_s = self._renewed_at_s + REREAD_S  # if this fails; a success sets its own
+            self._renew_at_s = self._renewed_at_s + REREAD_S  # on failure; success sets another time
             try:
                 self._adopt(await self._authenticate())
             except SettingsError as error:
@@ -172,14 +172,14 @@ class Credentials:
 
 class Authenticate:
     """
-    Asks kubernetes-asyncio who we are, as the chosen context says. Awaiting it again runs exec plugins again.
+    Logs in through kubernetes-asyncio as the chosen context's user. Each call runs the exec plugin again.
 
     Raises, when called:
         SettingsError: naming file and field.
     """
 
-    def __init__(self, chosen: Chosen) -> None:
-        self._chosen = chosen
+    def __init__(self, context: ResolvedContext) -> None:
+        self._context = context
 
     async def __call__(self) -> Identity:
         """Log in once."""
@@ -187,22 +187,22 @@ class Authenticate:
             async with asyncio.timeout(RENEWAL_TIMEOUT_S):
                 return await self._load()
         except TimeoutError as error:
-            raise self._complaint(f"nothing after {RENEWAL_TIMEOUT_S:.0f} s", "credentials") from error
+            raise self._error(f"nothing after {RENEWAL_TIMEOUT_S:.0f} s", "credentials") from error
         except FileNotFoundError as error:
-            raise self._complaint(f"no command {error.filename!r}", "an executable") from error
+            raise self._error(f"no command {error.filename!r}", "an executable") from error
         except Exception as error:
             # kubernetes-asyncio raises ConfigException, but also ValueError, KeyError, OSError, aiohttp's errors.
-            raise self._complaint(f"{type(error).__name__}: {error}"[:500], "credentials") from error
+            raise self._error(f"{type(error).__name__}: {error}"[:500], "credentials") from error
 
     async def _load(self) -> Identity:
         await _import_library()
         from kubernetes_asyncio.client import Configuration
         from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
-        # What it raises it also logs, as an error, which would be a second line about the same thing.
+        # The library logs every error that it raises, which would print the same problem twice.
         logging.getLogger("kubernetes_asyncio.config.kube_config").setLevel(logging.CRITICAL)
         configuration = Configuration()
-        loader = KubeConfigLoader(_as_config(self._chosen), config_base_path="")
+        loader = KubeConfigLoader(_library_config(self._context), config_base_path="")
         await loader.load_and_set(configuration)
         expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
         expires_in_s = (expiry - datetime.now(UTC)).total_seconds() if expiry else None
@@ -210,14 +210,14 @@ class Authenticate:
         if token is not None and token.startswith("Bearer"):
             token = _bearer(token.removeprefix("Bearer"))
         identity = Identity(token, configuration.cert_file, configuration.key_file, expires_in_s)
-        if self._chosen.user.exec and not (identity.authorization or identity.cert_file):
+        if self._context.user.exec and not (identity.authorization or identity.cert_file):
             raise ValueError("neither a token nor a client certificate in the plugin's output")
         return identity
 
-    def _complaint(self, found: str, expected: str) -> SettingsError:
-        user = self._chosen.user
+    def _error(self, found: str, expected: str) -> SettingsError:
+        user = self._context.user
         part = ".exec" if user.exec else ".auth-provider" if user.auth_provider else ""
-        return SettingsError(self._chosen.user_file, f"{self._chosen.user_field}{part}", found, expected)
+        return SettingsError(self._context.user_file, f"{self._context.user_field}{part}", found, expected)
 
 
 async def load_credentials(
@@ -230,19 +230,18 @@ async def load_credentials(
     now_s: Callable[[], float] = time.monotonic,
 ) -> Credentials:
     """
-    Credentials as kubectl would find them: the file given, KUBECONFIG, ~/.kube/config, else in-cluster.
+    Return credentials from the place where kubectl looks: the file given, KUBECONFIG, ~/.kube/config, else in-cluster.
 
-    `context` is chosen in place of a file's current context.
-    `master` replaces the server of whatever file is found; without any file it is used with no credentials, as
-    kube-scheduler does.
+    `context` replaces the file's current context. `master` replaces the server of the file that is found; without any
+    file it is used without credentials, as kube-scheduler does.
 
     Raises:
-        SettingsError: naming file and field of what is missing or wrong.
+        SettingsError: naming the file and field that is missing or wrong.
     """
     paths = kubeconfig_paths(kubeconfig, environ)
     if not paths and master:
         server = checked_server(master, "--master", "")
-        tls = _tls(None, verify=True) if server.startswith("https") else None
+        tls = _tls_context(None, verify=True) if server.startswith("https") else None
         return Credentials(Endpoint(server, tls), Identity(), now_s=now_s)
     if not paths and context:
         raise SettingsError(
@@ -250,27 +249,27 @@ async def load_credentials(
         )
     if not paths:
         return await _in_cluster(environ, service_account, now_s)
-    chosen = choose(paths, context)
+    resolved = resolve_context(paths, context)
     if master:
         server = checked_server(master, "--master", "")
-        chosen = replace(chosen, cluster=msgspec.structs.replace(chosen.cluster, server=server))
-    return await _from(chosen, now_s)
+        resolved = replace(resolved, cluster=msgspec.structs.replace(resolved.cluster, server=server))
+    return await _from_context(resolved, now_s)
 
 
-async def _from(chosen: Chosen, now_s: Callable[[], float]) -> Credentials:
-    cluster, user = chosen.cluster, chosen.user
+async def _from_context(context: ResolvedContext, now_s: Callable[[], float]) -> Credentials:
+    cluster, user = context.cluster, context.user
     endpoint = Endpoint(
         server=cluster.server.rstrip("/"),
-        tls=_cluster_tls(chosen),
+        tls=_tls_of_cluster(context),
         server_hostname=cluster.tls_server_name or None,
         proxy=cluster.proxy_url or None,
     )
-    authenticate = Authenticate(chosen)
+    authenticate = Authenticate(context)
     token_file = Path(user.token_file) if user.token_file else None
     renewable = user.exec is not None or user.auth_provider is not None
     identity = await authenticate()
     if token_file is not None:
-        _check_token(token_file, chosen.user_file, f"{chosen.user_field}.tokenFile")
+        _check_token(token_file, context.user_file, f"{context.user_field}.tokenFile")
     try:
         return Credentials(
             endpoint,
@@ -280,9 +279,9 @@ async def _from(chosen: Chosen, now_s: Callable[[], float]) -> Credentials:
             now_s=now_s,
         )
     except (OSError, ValueError) as error:
-        field = f"{chosen.user_field}.client-certificate"
+        field = f"{context.user_field}.client-certificate"
         raise SettingsError(
-            chosen.user_file, field, str(error), "a certificate and its key in PEM"
+            context.user_file, field, str(error), "a certificate and its key in PEM"
         ) from error
 
 
@@ -304,7 +303,7 @@ async def _in_cluster(
     )
     try:
         loader.load_and_set(configuration)
-        tls = _tls(str(authority), verify=True)
+        tls = _tls_context(str(authority), verify=True)
     except ConfigException as error:
         raise SettingsError(str(service_account), "", str(error).rstrip("."), "a service account") from error
     except OSError as error:
@@ -314,31 +313,31 @@ async def _in_cluster(
 
 
 async def _import_library() -> None:
-    """Everything of kubernetes-asyncio is imported; nothing happens where it is already."""
+    """Import kubernetes-asyncio in a thread; a second call does nothing."""
     await asyncio.to_thread(importlib.import_module, "kubernetes_asyncio")
 
 
-def _cluster_tls(chosen: Chosen) -> ssl.SSLContext | None:
-    cluster = chosen.cluster
+def _tls_of_cluster(context: ResolvedContext) -> ssl.SSLContext | None:
+    cluster = context.cluster
     if not cluster.server.startswith("https"):
         return None
     try:
         data = cluster.certificate_authority_data
-        return _tls(
+        return _tls_context(
             cluster.certificate_authority or None,
-            data=_decoded(data) if data else None,
+            data=_decode_base64(data) if data else None,
             verify=not cluster.insecure_skip_tls_verify,
         )
     except (OSError, ValueError) as error:
         part = "-data" if cluster.certificate_authority_data else ""
-        field = f"{chosen.cluster_field}.certificate-authority{part}"
-        raise SettingsError(chosen.cluster_file, field, str(error), "certificates in PEM") from error
+        field = f"{context.cluster_field}.certificate-authority{part}"
+        raise SettingsError(context.cluster_file, field, str(error), "certificates in PEM") from error
 
 
-def _tls(authority: str | None, *, verify: bool, data: str | None = None) -> ssl.SSLContext:
-    """Trust this authority alone, given as data or a file, or the system's if neither is."""
+def _tls_context(authority: str | None, *, verify: bool, data: str | None = None) -> ssl.SSLContext:
+    """Return a TLS context that trusts only this CA, given as data or file; the system's CAs if neither is given."""
     context = ssl.create_default_context(cafile=None if data else authority, cadata=data)
-    # Many clusters' certificates lack the key identifiers that Python 3.13 began to insist on; Go doesn't.
+    # Python 3.13 requires key identifiers, which many clusters' certificates lack and Go does not require.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not verify:
         context.check_hostname = False
@@ -346,16 +345,16 @@ def _tls(authority: str | None, *, verify: bool, data: str | None = None) -> ssl
     return context
 
 
-def _decoded(data: str) -> str:
+def _decode_base64(data: str) -> str:
     return base64.b64decode(data).decode("ascii")
 
 
 def _bearer(text: str) -> str:
     """
-    The Authorization header of a token.
+    Return the Authorization header of a token.
 
     Raises:
-        ValueError: if it is empty or could not stand in a header. The text itself is never shown.
+        ValueError: if the token is empty or not printable ASCII. The message never contains it.
     """
     token = text.strip()
     if not token or not token.isascii() or not token.isprintable():
@@ -370,14 +369,15 @@ def _check_token(token_file: Path, source: str, field: str) -> None:
         raise SettingsError(source, field, str(error), "a file with a bearer token") from error
 
 
-def _as_config(chosen: Chosen) -> dict[str, object]:
+def _library_config(context: ResolvedContext) -> dict[str, object]:
     """
-    The chosen context as kubernetes-asyncio reads it.
+    Return the context in the form that kubernetes-asyncio reads.
 
-    A token file is left out: the library would read it once, and prefer a literal token to it, unlike client-go.
+    The token file is left out: the library would read it only once, and prefer a literal token to it, unlike
+    client-go.
     """
-    user: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(chosen.user, token_file=""))
-    cluster: dict[str, object] = msgspec.to_builtins(chosen.cluster)
+    user: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(context.user, token_file=""))
+    cluster: dict[str, object] = msgspec.to_builtins(context.cluster)
     cluster.pop("certificate-authority-data", None)
     cluster.pop("certificate-authority", None)
     return {

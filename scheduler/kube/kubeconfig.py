@@ -1,8 +1,7 @@
 """
-Reads kubeconfig files as kubectl does and chooses the current context, with every reference checked.
+Reads kubeconfig files as kubectl does and resolves the current context, with every reference checked.
 
-Nothing here authenticates; the result goes to `credentials`. Every mistake is a SettingsError that names the file
-and the field, since a scheduler that cannot reach its cluster is most often a kubeconfig that is slightly wrong.
+Nothing here authenticates; that is `credentials`. Every mistake is a SettingsError that names file and field.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ import yaml
 
 from scheduler.errors import SettingsError
 
-#: Certificates included, a kubeconfig of a hundred clusters stays below this.
+#: A kubeconfig of a hundred clusters, certificates included, is smaller.
 SIZE_LIMIT_BYTES: Final = 4 << 20
 
 PATH_VARIABLE: Final = "KUBECONFIG"
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """Kebab-cased, immutable; fields not listed are ignored, as kubectl does."""
+    """Kebab-cased, immutable; unknown fields are ignored, as in kubectl."""
 
 
 class Cluster(_Part, frozen=True):
@@ -87,14 +86,14 @@ class _File(_Part, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """The chosen context. Paths in `cluster` and `user` are absolute, the files exist, data is valid base64."""
+class ResolvedContext:
+    """A context with its cluster and user. Paths are absolute, the files exist, data is valid base64."""
 
     cluster: Cluster
     user: User
-    #: Empty where the context names none.
+    #: '' if the context has none.
     namespace: str
-    #: File and field prefix of each part, for later complaints.
+    #: File and field prefix of each part, for error messages.
     cluster_file: str
     cluster_field: str
     user_file: str
@@ -103,12 +102,12 @@ class Chosen:
 
 def kubeconfig_paths(given: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """
-    The files to read: the one given, else those of KUBECONFIG that exist, else ~/.kube/config if it exists.
+    Return the files to read: the one given, else those of KUBECONFIG that exist, else ~/.kube/config if it exists.
 
-    Empty if there is none. A given file has to exist. Source: client-go clientcmd/loader.go (1.36).
+    Source: client-go clientcmd/loader.go (1.36).
 
     Raises:
-        SettingsError: if a file was given and is missing.
+        SettingsError: if the given file is missing.
     """
     if given:
         path = Path(given).expanduser()
@@ -123,19 +122,19 @@ def kubeconfig_paths(given: str | None, environ: Mapping[str, str]) -> tuple[Pat
     return (default,) if default is not None and default.exists() else ()
 
 
-def choose(paths: Sequence[Path], named: str | None = None) -> Chosen:
+def resolve_context(paths: Sequence[Path], named: str | None = None) -> ResolvedContext:
     """
-    The context of that name, else the current one, of these files merged: the first file's entry of a name wins.
+    Return the named context, else the current one, from these files merged: the first file's entry of a name wins.
 
     Raises:
-        SettingsError: naming file and field, if a file cannot be read or parsed, a reference leads nowhere, or a
-            file that is pointed to is missing.
+        SettingsError: naming file and field, if a file cannot be read or parsed, a reference has no target, or a
+            referenced file is missing.
     """
     files = [(path, _read(path)) for path in paths]
     path, current = next(((p, f.current_context) for p, f in files if f.current_context), (paths[0], None))
     wanted = named or current
     if wanted is None:
-        raise SettingsError(_names(paths), "current-context", "nothing", "the name of a context")
+        raise SettingsError(_joined(paths), "current-context", "nothing", "the name of a context")
     contexts = {
         c.name: (p, c.context or Context()) for p, f in reversed(files) for c in reversed(f.contexts or ())
     }
@@ -152,7 +151,7 @@ def choose(paths: Sequence[Path], named: str | None = None) -> Chosen:
     if context.user:
         user_path, user = _find(users, context.user, str(context_path), f"{context_field}.user")
     cluster_field, user_field = f"clusters[{context.cluster}].cluster", f"users[{context.user}].user"
-    return Chosen(
+    return ResolvedContext(
         namespace=context.namespace,
         cluster=_checked_cluster(cluster, cluster_path, cluster_field),
         user=_checked_user(user, user_path, user_field),
@@ -165,7 +164,7 @@ def choose(paths: Sequence[Path], named: str | None = None) -> Chosen:
 
 def checked_server(server: str, source: str, field: str) -> str:
     """
-    The server's URL without a trailing slash.
+    Return the server's URL without a trailing slash.
 
     Raises:
         SettingsError: if it is not an http or https URL with a host.
@@ -211,7 +210,7 @@ def _yaml_problem(error: Exception) -> str:
 
 
 def _mismatch(path: Path, complaint: str) -> SettingsError:
-    """One of ours for msgspec's "Expected `str`, got `int` - at `$.clusters[0].name`"."""
+    """Convert msgspec's "Expected `str`, got `int` - at `$.clusters[0].name`" to a SettingsError."""
     text, _, at = complaint.partition(" - at `$")
     field = at.rstrip("`").lstrip(".")
     expected, _, found = text.removeprefix("Expected ").replace("`", "").partition(", got ")
@@ -235,7 +234,7 @@ def _checked_cluster(cluster: Cluster, path: Path, field: str) -> Cluster:
     if cluster.proxy_url and urlsplit(cluster.proxy_url).scheme not in {"http", "https"}:
         raise SettingsError(str(path), f"{field}.proxy-url", repr(cluster.proxy_url), "an http or https URL")
     _check_base64(cluster.certificate_authority_data, path, f"{field}.certificate-authority-data")
-    authority = _existing(cluster.certificate_authority, path, f"{field}.certificate-authority")
+    authority = _absolute_path(cluster.certificate_authority, path, f"{field}.certificate-authority")
     return msgspec.structs.replace(cluster, certificate_authority=authority)
 
 
@@ -250,10 +249,10 @@ def _checked_user(user: User, path: Path, field: str) -> User:
         )
     return msgspec.structs.replace(
         user,
-        client_certificate=_existing(user.client_certificate, path, f"{field}.client-certificate"),
-        client_key=_existing(user.client_key, path, f"{field}.client-key"),
-        token_file=_existing(user.token_file, path, f"{field}.tokenFile"),
-        exec=_located(user.exec, path),
+        client_certificate=_absolute_path(user.client_certificate, path, f"{field}.client-certificate"),
+        client_key=_absolute_path(user.client_key, path, f"{field}.client-key"),
+        token_file=_absolute_path(user.token_file, path, f"{field}.tokenFile"),
+        exec=_with_absolute_command(user.exec, path),
     )
 
 
@@ -265,8 +264,8 @@ def _check_base64(data: str, path: Path, field: str) -> None:
         raise SettingsError(str(path), field, f"{len(data)} characters ({error})", "base64") from error
 
 
-def _existing(name: str, config: Path, field: str) -> str:
-    """An absolute path: names in a kubeconfig are relative to it. Empty stays empty."""
+def _absolute_path(name: str, config: Path, field: str) -> str:
+    """Return the absolute path: names in a kubeconfig are relative to it. Empty stays empty."""
     if not name:
         return ""
     path = config.absolute().parent / name
@@ -275,13 +274,13 @@ def _existing(name: str, config: Path, field: str) -> str:
     return str(path)
 
 
-def _located(plugin: dict[str, object] | None, config: Path) -> dict[str, object] | None:
-    """An exec plugin whose command, if it is a relative path, is found beside the kubeconfig."""
+def _with_absolute_command(plugin: dict[str, object] | None, config: Path) -> dict[str, object] | None:
+    """Return the exec plugin with a relative command resolved against the kubeconfig's folder."""
     command = plugin.get("command") if plugin else None
     if plugin is None or not isinstance(command, str) or "/" not in command:
         return plugin
     return {**plugin, "command": str(config.absolute().parent / command)}
 
 
-def _names(paths: Sequence[Path]) -> str:
+def _joined(paths: Sequence[Path]) -> str:
     return ":".join(str(path) for path in paths)

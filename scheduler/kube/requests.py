@@ -1,7 +1,7 @@
 """
 Requests to the API server as values: built here, sent by `client`. No IO.
 
-Bodies are encoded once, here. Shapes follow kube-scheduler 1.36 where it sends the same request.
+Bodies have the shape of kube-scheduler 1.36's where it sends the same request.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PAGE_LIMIT: Final = 500
 JSON: Final = "application/json"
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
-#: What a request does, for metrics and logs.
+#: The Kubernetes verb of a request, for metrics and logs.
 Verb = Literal["list", "watch", "get", "create", "update", "patch"]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request. `path` is escaped and starts with a slash; `query` is in the order it is sent."""
+    """One HTTP request. `path` is escaped and starts with a slash; `query` is sent in this order."""
 
     method: str
     path: str
@@ -37,37 +37,38 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Path and query as they stand in the request line."""
+        """The request target: path and query."""
         return f"{self.path}?{urlencode(self.query, quote_via=quote)}" if self.query else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What a reflector keeps up with: a collection's path, such as `/api/v1/pods`, and which of it."""
+    """A collection to list and watch: its path, such as `/api/v1/pods`, and a selector."""
 
     path: str
     field_selector: str = ""
-    label_selector: str = ""
 
     def query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-        """The selectors, then `more`; parameters without a value are left out."""
-        selectors = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
-        return tuple((name, value) for name, value in (*selectors, *more) if value)
+        """Return the selector, then `more`; parameters without a value are left out."""
+        return tuple(
+            (name, value) for name, value in (("fieldSelector", self.field_selector), *more) if value
+        )
 
 
-#: Every pod that may still run, and those that failed: a kubelet refuses a pod by letting it fail, and one that leaves
-#: the selection is shown as it was before. One that succeeds looks deleted (scheduler.go, NewInformerFactory).
+#: All pods but succeeded ones, which therefore look deleted. Failed pods are included, unlike upstream (scheduler.go,
+#: NewInformerFactory): a kubelet rejects a pod by failing it, and a pod that leaves the selection is sent in its old
+#: state.
 LIVE_PODS: Final = Resource("/api/v1/pods", field_selector="status.phase!=Succeeded")
 
 
 def list_page(resource: Resource, *, continue_token: str = "", limit: int = PAGE_LIMIT) -> Request:
-    """One page of a consistent list: without a resourceVersion the server answers with the newest state."""
+    """Request one page of a consistent list: without a resourceVersion the server returns the newest state."""
     query = resource.query(("limit", str(limit)), ("continue", continue_token))
     return Request("GET", resource.path, "list", query)
 
 
 def watch(resource: Resource, *, resource_version: str, timeout_s: int) -> Request:
-    """All changes after `resource_version`, with bookmarks; the server ends it after `timeout_s`."""
+    """Request all changes after `resource_version`, with bookmarks; the server ends the watch after `timeout_s`."""
     query = resource.query(
         ("watch", "true"),
         ("allowWatchBookmarks", "true"),
@@ -79,7 +80,7 @@ def watch(resource: Resource, *, resource_version: str, timeout_s: int) -> Reque
 
 def watch_list(resource: Resource, *, timeout_s: int) -> Request:
     """
-    The newest state as ADDED events up to a marked bookmark, then all changes.
+    Request the newest state as ADDED events up to a marked bookmark, then all changes.
 
     Source: KEP-3157; client-go tools/cache/reflector.go, watchList (1.36), without reuse of an old version.
     """
@@ -94,33 +95,33 @@ def watch_list(resource: Resource, *, timeout_s: int) -> Request:
 
 
 def get_pod(namespace: str, name: str) -> Request:
-    """Read one pod, newest state."""
+    """Read the newest state of one pod."""
     return Request("GET", _pod_path(namespace, name), "get")
 
 
 def find_pod(namespace: str, name: str) -> Request:
-    """A list of the one pod of that name, newest state: asks for no right but the one that a reflector has."""
+    """List the one pod of that name, newest state: needs only the right to list, which the reflector needs too."""
     query = (("fieldSelector", f"metadata.name={name}"),)
-    return Request("GET", f"/api/v1/namespaces/{_escaped(namespace)}/pods", "list", query)
+    return Request("GET", f"/api/v1/namespaces/{escaped(namespace)}/pods", "list", query)
 
 
-class _Shape(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Camel-cased JSON without the fields left at their default."""
+class RequestBody(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Camel-cased JSON without fields at their default."""
 
 
-class _BindingMeta(_Shape, frozen=True):
+class _BindingMeta(RequestBody, frozen=True):
     name: str
     namespace: str
     uid: str
     annotations: Mapping[str, str] = {}
 
 
-class _Target(_Shape, frozen=True, omit_defaults=False):
+class _Target(RequestBody, frozen=True, omit_defaults=False):
     kind: str
     name: str
 
 
-class _Binding(_Shape, frozen=True, omit_defaults=False):
+class _Binding(RequestBody, frozen=True, omit_defaults=False):
     api_version: str
     kind: str
     metadata: _BindingMeta
@@ -131,7 +132,7 @@ def bind(
     *, namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
 ) -> Request:
     """
-    Bind the pod of this uid, and no other of its name, to a node; annotations are merged into the pod.
+    Bind the pod with this uid, and no other pod of that name, to a node; the annotations are merged into the pod's.
 
     Source: plugins/defaultbinder/default_binder.go, Bind (1.36).
     """
@@ -142,7 +143,7 @@ def bind(
 
 class PodCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """
-    A condition as it is patched. `last_transition_time` is left out if the status did not change.
+    A condition to patch. `last_transition_time` is None if the status did not change.
 
     `observed_generation` is the pod's generation that was judged, 0 if unknown.
     """
@@ -155,17 +156,17 @@ class PodCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     observed_generation: int = 0
 
 
-class _Status(_Shape, frozen=True):
+class _Status(RequestBody, frozen=True):
     conditions: tuple[PodCondition, ...] = ()
     nominated_node_name: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class _OfUid(_Shape, frozen=True):
+class _UidMeta(RequestBody, frozen=True):
     uid: str
 
 
-class _StatusPatch(_Shape, frozen=True, omit_defaults=False):
-    metadata: _OfUid
+class _StatusPatch(RequestBody, frozen=True, omit_defaults=False):
+    metadata: _UidMeta
     status: _Status
 
 
@@ -178,15 +179,15 @@ def patch_pod_status(
     nominated_node_name: str | None = None,
 ) -> Request:
     """
-    Merge one condition by its type, and the nomination: None leaves it, an empty name clears it.
+    Merge one condition by its type, and the nomination: None leaves it, '' clears it.
 
-    No resourceVersion precondition, as upstream; no `$setElementOrder`, needless for one element.
-    Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36). Different here: the uid is part of the patch, so that
-    a pod recreated under its name does not get what was said of its predecessor; the server answers 422 then.
+    No resourceVersion precondition, as upstream; no `$setElementOrder`, which one element does not need. Source:
+    pkg/scheduler/util/utils.go, PatchPodStatus (1.36). Difference: the patch contains the uid, so that a pod recreated
+    under the same name does not get its predecessor's condition; the server then returns 422.
     """
     nominated = msgspec.UNSET if nominated_node_name is None else nominated_node_name or None
     status = _Status((condition,) if condition else (), nominated)
-    body = msgspec.json.encode(_StatusPatch(_OfUid(uid), status))
+    body = msgspec.json.encode(_StatusPatch(_UidMeta(uid), status))
     return Request("PATCH", _pod_path(namespace, name, "status"), "patch", (), body, STRATEGIC_MERGE)
 
 
@@ -196,8 +197,8 @@ def create_event(namespace: str, body: bytes) -> Request:
 
 
 def patch_event(namespace: str, name: str, body: bytes) -> Request:
-    """Change the series of an Event, its only mutable part."""
-    path = f"{_events_path(namespace)}/{_escaped(name)}"
+    """Patch the series of an Event, its only mutable part."""
+    path = f"{_events_path(namespace)}/{escaped(name)}"
     return Request("PATCH", path, "patch", (), body, STRATEGIC_MERGE)
 
 
@@ -211,12 +212,12 @@ class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     lease_transitions: int | None = None
 
 
-class _NewLeaseMeta(_Shape, frozen=True):
+class _NewLeaseMeta(RequestBody, frozen=True):
     name: str
     namespace: str
 
 
-class _Lease(_Shape, frozen=True, omit_defaults=False):
+class _Lease(RequestBody, frozen=True, omit_defaults=False):
     api_version: str
     kind: str
     metadata: _NewLeaseMeta | msgspec.Raw
@@ -224,8 +225,8 @@ class _Lease(_Shape, frozen=True, omit_defaults=False):
 
 
 def get_lease(namespace: str, name: str) -> Request:
-    """Read a Lease; `responses.decode_lease` decodes the answer."""
-    return Request("GET", f"{_leases_path(namespace)}/{_escaped(name)}", "get")
+    """Read a Lease; `responses.decode_lease` decodes the response."""
+    return Request("GET", f"{_leases_path(namespace)}/{escaped(name)}", "get")
 
 
 def create_lease(namespace: str, name: str, spec: LeaseSpec) -> Request:
@@ -236,37 +237,38 @@ def create_lease(namespace: str, name: str, spec: LeaseSpec) -> Request:
 
 def update_lease(namespace: str, name: str, spec: LeaseSpec, *, metadata: msgspec.Raw) -> Request:
     """
-    Replace a Lease's spec if nobody changed it since it was read.
+    Replace a Lease's spec; Conflict if it has changed since it was read.
 
-    `metadata` is sent back as read: its resourceVersion is the precondition, its labels stay.
+    `metadata` is sent back as read: its resourceVersion is the precondition, and its labels stay.
     """
     lease = _Lease("coordination.k8s.io/v1", "Lease", metadata, spec)
-    path = f"{_leases_path(namespace)}/{_escaped(name)}"
+    path = f"{_leases_path(namespace)}/{escaped(name)}"
     return Request("PUT", path, "update", (), msgspec.json.encode(lease), JSON)
 
 
 def second_time(epoch_s: float) -> str:
-    """A metav1.Time: RFC 3339, UTC, whole seconds."""
+    """Return a metav1.Time: RFC 3339, UTC, whole seconds."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_time(epoch_s: float) -> str:
-    """A metav1.MicroTime: RFC 3339, UTC, always six decimals."""
+    """Return a metav1.MicroTime: RFC 3339, UTC, always six decimals."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """Return the name escaped as one path segment."""
     return quote(name, safe="")
 
 
 def _pod_path(namespace: str, name: str, subresource: str = "") -> str:
-    path = f"/api/v1/namespaces/{_escaped(namespace)}/pods/{_escaped(name)}"
+    path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{escaped(name)}"
     return f"{path}/{subresource}" if subresource else path
 
 
 def _events_path(namespace: str) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{_escaped(namespace)}/events"
+    return f"/apis/events.k8s.io/v1/namespaces/{escaped(namespace)}/events"
 
 
 def _leases_path(namespace: str) -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{_escaped(namespace)}/leases"
+    return f"/apis/coordination.k8s.io/v1/namespaces/{escaped(namespace)}/leases"

@@ -1,6 +1,6 @@
 """
 What operators see: metrics, logs, and the observer that times plugins from outside.
 
-The rooms that decide know nothing of this one: what they keep as plain numbers is read here when Prometheus asks.
-Imported by `shell` and `cli` only.
+The pure rooms do not know this one: it reads their plain numbers at every scrape. Imported by `serving`, `shell`,
+`webhook` and `cli`.
 """

@@ -144,7 +144,7 @@ class _Watched:
             self.evaluations[plugin, first] = self.evaluations[plugin, second] = 0
 
     def ended(self, point: str, status: str) -> HistogramSeries:
-        return self._points.of(point, status, self._name)
+        return self._points.labels(point, status, self._name)
 
 
 class _SeriesByPoint(dict[str, HistogramSeries]):
@@ -170,7 +170,7 @@ class _Stopwatch:
 
     def stop(self, plugin: str, point: str, started_s: float, status: str = _SUCCESS) -> None:
         """The call that started at `started_s` has just ended."""
-        self._plugins.of(plugin, point, status).observe(self.now_s() - started_s)
+        self._plugins.labels(plugin, point, status).observe(self.now_s() - started_s)
 
 
 class _TimedFilterPlugin:

@@ -1,14 +1,14 @@
 """
-Log lines as Kubernetes components write them: a constant message and `key=value` pairs, one line each.
+Writes log lines as Kubernetes components do: a constant message and `key=value` pairs, one line each.
 
     I1121 09:33:57.123456    4242 app.py:206] "Successfully bound pod to node" pod="shop/web-1" node="n7"
 
-or the same as JSON. Verbosity counts as klog's does: `-v=2` shows what is logged at 0, 1 and 2; errors always show.
-Names, messages and errors come from others: whatever would break a line, forge one or reach the terminal is written
-as an escape, and long values are cut. Requests, their headers and credentials are never logged.
+or the same as JSON. Verbosity is klog's: `-v=2` shows lines of level 0, 1 and 2; errors are always shown. Names,
+messages and errors come from outside: characters that would break or forge a line or control a terminal are escaped,
+and long values are cut. Requests, their headers and credentials are never logged.
 
-Source: component-base/logs and klog v2, textlogger and its JSON counterpart (kubernetes 1.36). Different here: a value
-of several lines stays on one, and JSON has a `level`.
+Source: component-base/logs and klog v2, textlogger and its JSON counterpart (kubernetes 1.36). Difference: a value of
+several lines stays on one, and JSON has a `level`.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ from typing import Final, Literal, TextIO
 
 Form = Literal["text", "json"]
 
-#: What a text may take before it is cut, and a list.
+#: Longest text, and longest list, that is not cut.
 MAX_VALUE_CHARS: Final = 4096
 MAX_ITEMS: Final = 100
 
 _NAME: Final = "affinity_scheduler"
-#: Record attribute that holds what a formatter needs beyond the message.
+#: Attribute of a log record that holds the pairs.
 _PAIRS: Final = "affinity_scheduler_pairs"
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 
 class Logger:
-    """Writes to the process's log. A line costs 13 µs; one that is not shown 0.2 µs and what its arguments cost."""
+    """Writes to the process's log. A shown line costs 13 µs, a hidden one 0.2 µs and the cost of its arguments."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
 
     def shows(self, v: int) -> bool:
-        """Whether lines of this verbosity are shown: asked first where arguments are dear."""
+        """Return True if lines of this verbosity are shown. Check it before computing expensive arguments."""
         return self._logger.isEnabledFor(_level(v))
 
     def info(self, v: int, message: str, /, **pairs: object) -> None:
-        """A line shown from verbosity `v` on. `message` is constant; what differs goes into `pairs`."""
+        """Log at verbosity `v`. `message` is constant; everything variable goes into `pairs`."""
         if self._logger.isEnabledFor(level := _level(v)):
             self._logger.log(level, message, stacklevel=2, extra={_PAIRS: pairs})
 
     def error(self, message: str, /, **pairs: object) -> None:
-        """A line that every verbosity shows; `err` is the pair that says what went wrong."""
+        """Log at every verbosity; the pair `err` has the cause."""
         self._logger.error(message, stacklevel=2, extra={_PAIRS: pairs})
 
 
 def configure(*, verbosity: int, form: str, stream: TextIO | None = None) -> Logger:
     """
-    All logging of the process, libraries' warnings included, goes to `stream` (standard error) in one form.
+    Send all logging of the process, libraries' warnings included, to `stream`, and return the logger.
 
     Args:
-        verbosity: lines above it are not shown; 0 and more.
+        verbosity: lines above it are hidden.
         form: `text` or `json`.
-        stream: where lines go.
+        stream: None for standard error.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
@@ -73,10 +73,10 @@ def configure(*, verbosity: int, form: str, stream: TextIO | None = None) -> Log
 
 
 class TextLines(logging.Formatter):
-    """klog's text form."""
+    """Formats klog's text form."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record on one line, without its end."""
+        """Return the record as one line, without a line end."""
         day = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1e6)
         where = f"{os.path.basename(record.pathname)}:{record.lineno}"  # noqa: PTH119 - a tenth of a Path's cost
@@ -86,10 +86,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """component-base's JSON form: `ts` in milliseconds since 1970."""
+    """Formats component-base's JSON form: `ts` in milliseconds since 1970."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record on one line, without its end."""
+        """Return the record as one line, without a line end."""
         is_info = record.levelno <= logging.INFO
         head: dict[str, object] = {
             "ts": round(record.created * 1e3, 3),
@@ -104,7 +104,7 @@ class JsonLines(logging.Formatter):
 
 
 def quoted(text: str) -> str:
-    """`text`, cut, in double quotes on one line; what cannot be printed is an escape, as Go's %q writes it."""
+    """Return `text`, cut, in double quotes on one line; unprintable characters are escaped as Go's %q does."""
     text = _cut(text)
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
@@ -119,7 +119,7 @@ def _escaped(char: str) -> str:
 
 
 def _level(v: int) -> int:
-    """Verbosity 0 is INFO and 10 is DEBUG; the standard library shows levels from a threshold upwards."""
+    """Return the logging level: verbosity 0 is INFO, 10 is DEBUG."""
     return logging.INFO - v
 
 
@@ -158,7 +158,7 @@ def _json(value: object) -> object:
 
 
 def _items(values: Collection[object]) -> list[object]:
-    """At most `MAX_ITEMS` of the values, those of a set in order."""
+    """Return at most `MAX_ITEMS` of the values; a set's are sorted."""
     ordered = sorted(values, key=str) if isinstance(values, (set, frozenset)) else list(values)
     return ordered if len(ordered) <= MAX_ITEMS else [*ordered[: MAX_ITEMS - 1], "..."]
 

@@ -1,12 +1,13 @@
 """
-The Prometheus series of scheduling, declared once; names, labels, buckets and help are kube-scheduler's.
+The Prometheus series of scheduling; names, labels, buckets and help are kube-scheduler's.
 
-What the rooms that decide keep as plain numbers (queue depths, arrivals, cache sizes) is read when Prometheus asks;
-what happens outside of them is told to `Metrics`, whose methods the shell hands out as hooks. Dashboards and alerts
-made for kube-scheduler work; our own additions begin with `affinity_scheduler_`.
+Plain numbers of the pure rooms (queue depths, arrivals, cache sizes) are read at every scrape. Everything else is
+reported to `Metrics`, whose methods the shell passes on as hooks. Dashboards and alerts made for kube-scheduler work;
+our additions begin with `affinity_scheduler_`.
 
-Source: pkg/scheduler/metrics/metrics.go (kubernetes 1.36); what is not about scheduling is in `process`. Different
-here: `event_handling_duration_seconds` names our stimuli, and see `instrument` for `plugin_execution_duration_seconds`.
+Source: pkg/scheduler/metrics/metrics.go (kubernetes 1.36); series that are not about scheduling are in `process`.
+Differences: `event_handling_duration_seconds` has our stimuli as its events; see `instrument` for
+`plugin_execution_duration_seconds`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Final
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
 from scheduler.observe.instrument import CycleObserver
-from scheduler.observe.process import InformedMetrics
-from scheduler.observe.series import Family, Numbers, exponential
+from scheduler.observe.process import ControllerMetrics
+from scheduler.observe.series import Family, Numbers, exponential_bounds
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
 
@@ -32,24 +33,24 @@ ATTEMPT_DURATION: Final = Family(
     "scheduler_scheduling_attempt_duration_seconds",
     "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)",
     ("result", "profile"),
-    exponential(0.001, 2, 15),
+    exponential_bounds(0.001, 2, 15),
 )
 ALGORITHM_DURATION: Final = Family(
     "scheduler_scheduling_algorithm_duration_seconds",
     "[ALPHA] Scheduling algorithm latency in seconds",
-    bounds=exponential(0.001, 2, 15),
+    bounds=exponential_bounds(0.001, 2, 15),
 )
 POD_ATTEMPTS: Final = Family(
     "scheduler_pod_scheduling_attempts",
     "[STABLE] Number of attempts to successfully schedule a pod.",
-    bounds=exponential(1, 2, 5),
+    bounds=exponential_bounds(1, 2, 5),
 )
 POD_SLI_DURATION: Final = Family(
     "scheduler_pod_scheduling_sli_duration_seconds",
     "[BETA] E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might "
     "involve multiple scheduling attempts.",
     ("attempts",),
-    exponential(0.01, 2, 20),
+    exponential_bounds(0.01, 2, 20),
 )
 POD_AFTER_FLUSH: Final = Family(
     "scheduler_pod_scheduled_after_flush_total",
@@ -79,14 +80,14 @@ EXTENSION_POINT_DURATION: Final = Family(
     "scheduler_framework_extension_point_duration_seconds",
     "[STABLE] Latency for running all plugins of a specific extension point.",
     ("extension_point", "status", "profile"),
-    exponential(0.0001, 2, 12),
+    exponential_bounds(0.0001, 2, 12),
 )
 PLUGIN_DURATION: Final = Family(
     "scheduler_plugin_execution_duration_seconds",
     "[ALPHA] Duration for running a plugin at a specific extension point. Filter and Score are one call for all "
     "nodes here.",
     ("plugin", "extension_point", "status"),
-    exponential(0.00001, 1.5, 20),
+    exponential_bounds(0.00001, 1.5, 20),
 )
 PLUGIN_EVALUATION: Final = Family(
     "scheduler_plugin_evaluation_total",
@@ -98,7 +99,7 @@ EVENT_HANDLING_DURATION: Final = Family(
     "scheduler_event_handling_duration_seconds",
     "[ALPHA] Event handling latency in seconds.",
     ("event",),
-    exponential(0.0001, 2, 12),
+    exponential_bounds(0.0001, 2, 12),
 )
 CACHE_SIZE: Final = Family(
     "scheduler_cache_size",
@@ -107,106 +108,108 @@ CACHE_SIZE: Final = Family(
 )
 CACHE_DIVERGENCES: Final = Family(
     "affinity_scheduler_cache_divergences_total",
-    "Number of objects that a list showed otherwise than the watch had told; each was a lost event.",
+    "Number of objects whose cached version differed from a list; each is a lost watch event.",
     ("kind",),
 )
 UNREADABLE_BINDS: Final = Family(
     "affinity_scheduler_unreadable_binds_total",
-    "Number of binds whose answer was lost and whose pod may not be read, so that a list or the watch had to tell what "
-    "became of them; the role lacks the verb get on pods.",
+    "Number of binds whose answer was lost and whose pod may not be read, so that a list or the watch decided their "
+    "outcome; the role lacks the verb get on pods.",
 )
 LOOP_LAG: Final = Family(
     "affinity_scheduler_loop_lag_seconds",
-    "How late the event loop ran a task that was due: what others made it wait.",
-    bounds=exponential(0.001, 2, 12),
+    "Lag of the event loop: the delay of a task that was due.",
+    bounds=exponential_bounds(0.001, 2, 12),
 )
 KUBELET_REFUSALS: Final = Family(
     "affinity_scheduler_kubelet_refusals_total",
-    "Number of pods of this scheduler that the kubelet of their node refused (OutOfcpu and its like).",
+    "Number of pods bound by this scheduler that a kubelet rejected (OutOfcpu and similar reasons).",
 )
 LEFT_OUT: Final = Family(
     "affinity_scheduler_left_out_nodes",
-    "Number of pairs of pod spec and node that are left out at the moment, since the kubelet refused such a pod.",
+    "Number of pairs of pod spec and node that are excluded now because the kubelet rejected such a pod.",
 )
 
-#: The values of a family without labels.
-_ALONE: Final[tuple[str, ...]] = ()
-#: Attempts that have a label of their own; more share one (schedule_one.go, getAttemptsLabel).
+#: Label values of a family without labels.
+_NO_LABELS: Final[tuple[str, ...]] = ()
+#: From this number on, attempts share one label value (schedule_one.go, getAttemptsLabel).
 _MAX_ATTEMPTS: Final = 15
 
 
-class Metrics(InformedMetrics):
+class Metrics(ControllerMetrics):
     """The series of one scheduler."""
 
     def __init__(self, *, version: str = "unknown") -> None:
         super().__init__(version=version)
-        self._attempts = self._counts(SCHEDULE_ATTEMPTS)
+        self._attempts = self._counter(SCHEDULE_ATTEMPTS)
         self._attempt_duration = self._histogram(ATTEMPT_DURATION)
         self._algorithm_duration = self._histogram(ALGORITHM_DURATION)
-        self._pod_attempts = self._histogram(POD_ATTEMPTS).of()
+        self._pod_attempts = self._histogram(POD_ATTEMPTS).labels()
         self._sli_duration = self._histogram(POD_SLI_DURATION)
-        self._after_flush = self._counts(POD_AFTER_FLUSH)
+        self._after_flush = self._counter(POD_AFTER_FLUSH)
         self._point_duration = self._histogram(EXTENSION_POINT_DURATION)
         self._plugin_duration = self._histogram(PLUGIN_DURATION)
         self._event_handling = self._histogram(EVENT_HANDLING_DURATION)
-        self._divergences = self._counts(CACHE_DIVERGENCES)
-        self._unreadable_binds = self._counts(UNREADABLE_BINDS)
-        self._loop_lag = self._histogram(LOOP_LAG).of()
+        self._divergences = self._counter(CACHE_DIVERGENCES)
+        self._unreadable_binds = self._counter(UNREADABLE_BINDS)
+        self._loop_lag = self._histogram(LOOP_LAG).labels()
 
-    def watch_state(self, queue: PodQueue, state: ClusterState) -> None:
-        """What queue and cluster state count is part of every scrape from now on. Call once."""
-        self._reading(PENDING_PODS, queue.depths)
-        self._reading(QUEUE_INCOMING, lambda: queue.incoming)
-        self._reading(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by_plugin)
-        self._reading(CACHE_SIZE, lambda: _cache_sizes(state))
+    def register_state(self, queue: PodQueue, state: ClusterState) -> None:
+        """Read the numbers of queue and cluster state at every scrape. Call once."""
+        self._callback(PENDING_PODS, queue.depths)
+        self._callback(QUEUE_INCOMING, lambda: queue.incoming)
+        self._callback(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by_plugin)
+        self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
         refusals = state.kubelet_refusals
-        self._reading(KUBELET_REFUSALS, lambda: {_ALONE: refusals.n_refused})
-        self._reading(LEFT_OUT, lambda: {_ALONE: refusals.n_closed})
+        self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
+        self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_closed})
 
     def cycle_observer(
         self, profiles: Mapping[str, Profile], *, seed: int, sampled: float = 0.1
     ) -> CycleObserver:
-        """The observer of the cycles of `profiles`, which times plugins in a part of `sampled` of them. Call once."""
+        """
+        Return the observer of the cycles of `profiles`, which times plugins in the fraction `sampled` of them. Call
+        once.
+        """
         observer = CycleObserver(
             profiles.values(),
-            algorithm=self._algorithm_duration.of(),
+            algorithm=self._algorithm_duration.labels(),
             points=self._point_duration,
             plugins=self._plugin_duration,
             sampled=sampled,
             seed=seed,
         )
-        self._reading(PLUGIN_EVALUATION, observer.evaluations)
+        self._callback(PLUGIN_EVALUATION, observer.evaluations)
         return observer
 
     def on_attempt(self, attempt: Attempted, now_s: float) -> None:
-        """An attempt has ended at `now_s`, of the clock that the machine is given. Cost: 1 µs."""
+        """Observe an attempt that ended at `now_s` of the machine's clock. Cost: 1 µs."""
         profile = attempt.pod.scheduler_name
         self._attempts.add(attempt.result, profile)
-        self._attempt_duration.of(attempt.result, profile).observe(now_s - attempt.started_s)
+        self._attempt_duration.labels(attempt.result, profile).observe(now_s - attempt.started_s)
         if attempt.result != "scheduled":
             return
         n = attempt.attempts
         self._pod_attempts.observe(n)
         label = str(n) if n < _MAX_ATTEMPTS else f"{_MAX_ATTEMPTS}+"
-        self._sli_duration.of(label).observe(now_s - attempt.first_active_s)
+        self._sli_duration.labels(label).observe(now_s - attempt.first_active_s)
         if attempt.after_flush:
             self._after_flush.add()
 
     def on_event_handled(self, event: str, seconds: float) -> None:
-        """One change of the cluster was taken in."""
-        self._event_handling.of(event).observe(seconds)
+        """Observe the handling of one stimulus."""
+        self._event_handling.labels(event).observe(seconds)
 
     def on_divergence(self, kind: str, n_objects: int) -> None:
-        """So many objects of this kind were not what the server lists, and no watch had told."""
-        for _ in range(n_objects):
-            self._divergences.add(kind)
+        """Count objects of a kind that differed from the server's list because of lost events."""
+        self._divergences.add(kind, n=n_objects)
 
     def on_unreadable_bind(self) -> None:
-        """A bind is in doubt, and its pod may not be read."""
+        """Count a bind in doubt whose pod may not be read."""
         self._unreadable_binds.add()
 
     def on_loop_lag(self, seconds: float) -> None:
-        """A task of the event loop ran so much later than it was due."""
+        """Observe the lag of the event loop."""
         self._loop_lag.observe(seconds)
 
 

@@ -1,6 +1,5 @@
 """
-The Prometheus series that every process of this program has, whatever it does: what it is, what it asks the API server,
-and what becomes of its watches.
+The Prometheus series of every process of this program: its version, its API requests, its watches.
 
 Source: component-base/metrics/prometheus/restclient (kubernetes 1.36). The `verb` label is the HTTP method, as there.
 """
@@ -19,9 +18,9 @@ from prometheus_client import (
     generate_latest,
 )
 
-from scheduler.observe.series import Counts, Family, Histogram, Numbers, Reading
+from scheduler.observe.series import CallbackMetric, Counter, Family, Histogram, Numbers
 
-#: What `render` returns. Always this: OpenMetrics through the library would hold the loop for 30 ms.
+#: The only format of `render`: OpenMetrics, which needs the library's encoder, would block the loop for 30 ms.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 REST_REQUESTS: Final = Family(
@@ -37,17 +36,17 @@ REST_DURATION: Final = Family(
 )
 MALFORMED_OBJECTS: Final = Family(
     "affinity_scheduler_malformed_objects_total",
-    "Number of objects the API server sent that are ignored, or an annotation of theirs, since it could not be read.",
+    "Number of malformed objects or annotations from the API server that were ignored.",
     ("kind",),
 )
 WATCH_RESTARTS: Final = Family(
     "affinity_scheduler_watch_restarts_total",
-    "Number of times that listing or watching a kind was interrupted by an error and begun again.",
+    "Number of times that listing or watching a kind was interrupted by an error and restarted.",
     ("kind",),
 )
 EVENTS_DROPPED: Final = Family(
     "affinity_scheduler_events_dropped_total",
-    "Number of Kubernetes events given up: too many were waiting, or the API server refused them.",
+    "Number of Kubernetes events dropped: too many were queued, or the API server refused them.",
 )
 LEADER: Final = Family(
     "leader_election_master_status",
@@ -63,34 +62,37 @@ BUILD_INFO: Final = Family(
 
 
 class ProcessMetrics:
-    """A registry of the process's own, which nothing global shares: two schedulers in a process have one each."""
+    """The metrics registry of one process. Nothing in it is global: two schedulers in one process have one each."""
 
     def __init__(self, *, version: str) -> None:
-        #: Everything, as any prometheus_client encoder takes it; `render` gives the same, faster.
+        #: All series, for prometheus_client's encoders; `render` returns the same, faster.
         self.registry = CollectorRegistry()
         self._scalars = CollectorRegistry()
         self.registry.register(self._scalars)
         self._histograms: list[Histogram] = []
-        self._requests = self._counts(REST_REQUESTS)
+        self._requests = self._counter(REST_REQUESTS)
         self._request_duration = self._histogram(REST_DURATION)
         build = {(version, platform.python_version()): 1}
-        self._reading(BUILD_INFO, lambda: build)
+        self._callback(BUILD_INFO, lambda: build)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._scalars)
 
     def render(self) -> bytes:
-        """All series in Prometheus' text format 0.0.4 (`CONTENT_TYPE`). Cost: 10 µs a histogram, 4 µs a number."""
+        """
+        Return all series in Prometheus' text format 0.0.4 (`CONTENT_TYPE`). Cost: 10 µs per histogram, 4 µs per
+        number.
+        """
         histograms = "".join([histogram.text() for histogram in self._histograms])
         return histograms.encode() + generate_latest(self._scalars)
 
     def on_request(self, verb: str, method: str, code: str, host: str, seconds: float) -> None:
-        """The API server answered, or did not (`<error>`); a watch counts as a request but has no latency."""
+        """Observe a response of the API server, or `<error>`; a watch is counted but has no latency."""
         self._requests.add(code, method, host)
         if verb != "watch":
-            self._request_duration.of(method, host).observe(seconds)
+            self._request_duration.labels(method, host).observe(seconds)
 
-    def _counts(self, family: Family) -> Counts:
-        counts = Counts(family)
+    def _counter(self, family: Family) -> Counter:
+        counts = Counter(family)
         self._scalars.register(counts)
         return counts
 
@@ -100,32 +102,32 @@ class ProcessMetrics:
         self._histograms.append(histogram)
         return histogram
 
-    def _reading(self, family: Family, read: Callable[[], Numbers]) -> None:
-        """The numbers are read at every scrape from now on."""
-        self._scalars.register(Reading(family, read))
+    def _callback(self, family: Family, read: Callable[[], Numbers]) -> None:
+        """Read the numbers at every scrape."""
+        self._scalars.register(CallbackMetric(family, read))
 
 
-class InformedMetrics(ProcessMetrics):
-    """Of a process that watches the cluster, writes events, and may be one of several of which one leads."""
+class ControllerMetrics(ProcessMetrics):
+    """The registry of a process that watches the cluster, writes events and may hold elections."""
 
     def __init__(self, *, version: str) -> None:
         super().__init__(version=version)
-        self._malformed = self._counts(MALFORMED_OBJECTS)
-        self._watch_restarts = self._counts(WATCH_RESTARTS)
-        self._events_dropped = self._counts(EVENTS_DROPPED)
+        self._malformed = self._counter(MALFORMED_OBJECTS)
+        self._watch_restarts = self._counter(WATCH_RESTARTS)
+        self._events_dropped = self._counter(EVENTS_DROPPED)
 
-    def watch_leadership(self, name: str, leads: Callable[[], bool]) -> None:
-        """Whether this instance holds the Lease is part of every scrape from now on. Call once."""
-        self._reading(LEADER, lambda: {name: int(leads())})
+    def register_leader(self, name: str, leads: Callable[[], bool]) -> None:
+        """Read at every scrape whether this instance holds the Lease. Call once."""
+        self._callback(LEADER, lambda: {name: int(leads())})
 
     def on_malformed(self, kind: str) -> None:
-        """An object of this kind could not be read."""
+        """Count a malformed object of the kind."""
         self._malformed.add(kind)
 
     def on_watch_restart(self, kind: str) -> None:
-        """Listing or watching this kind begins again after an error."""
+        """Count an interrupted list or watch of the kind."""
         self._watch_restarts.add(kind)
 
     def on_event_dropped(self) -> None:
-        """A Kubernetes event will not be written."""
+        """Count a Kubernetes event that will not be written."""
         self._events_dropped.add()

@@ -1,6 +1,6 @@
 """
-The ports of every command: metrics and health over HTTP, certificates, and who may ask.
+The ports of every command: metrics and health over HTTP, TLS, authentication and authorization of clients.
 
-A port that leaves the pod is HTTPS, and whoever asks is known to the API server; on loopback it is plain HTTP.
-Imported by `shell`, `webhook` and `cli`; knows nothing of what is scheduled.
+A port that is reachable from outside the machine uses HTTPS and authenticates its clients; a port on loopback uses
+plain HTTP. Imported by `shell`, `webhook` and `cli`; knows nothing of scheduling.
 """

@@ -1,8 +1,8 @@
 """
-Certificates of our own making: an authority that signs one serving certificate and is then thrown away.
+Issues serving certificates, each signed by a new CA whose key is then discarded.
 
-Nobody keeps an authority's key, so none can be stolen. A renewal makes a new authority; what the API server trusts is
-both, the old one until it expires, so that replicas may change over one after another.
+No CA key is stored, so none can be stolen. A renewal creates a new CA; clients trust the old one as well until it
+expires, so that replicas can change one after another.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from scheduler.serving.tls import Pair
+from scheduler.serving.tls import KeyPair
 
 _DAY_S: Final = 86_400.0
 LIFETIME_S: Final = 90 * _DAY_S
-#: A month of failed renewals until it matters, as cert-manager has it by default.
+#: Leaves a month of failed renewals until the certificate expires, as cert-manager does by default.
 RENEW_BEFORE_S: Final = 30 * _DAY_S
-#: Clocks of other machines may be behind.
+#: Start of validity before now, for clients whose clock is slow.
 _BACKDATED_S: Final = 3_600.0
-#: Authorities trusted at a time: this one, the one before, and one more for a renewal that was forced.
+#: CAs that are trusted at a time: the current one, its predecessor, and one more after a forced renewal.
 _MAX_AUTHORITIES: Final = 3
-#: Longest common name that X.509 has room for; names beyond it stand in the alternative names only.
+#: X.509's limit on a common name; a longer name is cut here and complete in the alternative names.
 _MAX_COMMON_NAME: Final = 64
 
 _Key = ec.EllipticCurvePrivateKey
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Trusted:
-    """A pair, and the authorities (PEM, one after another) by which it is to be trusted."""
+class TrustedKeyPair:
+    """A key pair, and the CA certificates (concatenated PEM) that clients should trust for it."""
 
     authorities: bytes
-    pair: Pair
+    pair: KeyPair
 
 
-def issue(hosts: Sequence[str], now_s: float) -> Trusted:
+def issue(hosts: Sequence[str], now_s: float) -> TrustedKeyPair:
     """
-    A pair for these DNS names and IP addresses, valid for `LIFETIME_S`, under a new authority.
+    Return a pair for these DNS names and IP addresses, valid for `LIFETIME_S`, under a new CA.
 
     Args:
-        hosts: what clients call the server by; at least one.
+        hosts: the server's names; at least one.
         now_s: seconds since 1970.
     """
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority_name = _name(f"affinity-scheduler authority {x509.random_serial_number():x}"[:64])
     authority = (
-        _started(authority_name, authority_name, authority_key, now_s)
+        _builder(authority_name, authority_name, authority_key, now_s)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     certificate = (
-        _started(_name(hosts[0][:_MAX_COMMON_NAME]), authority_name, key, now_s)
+        _builder(_name(hosts[0][:_MAX_COMMON_NAME]), authority_name, key, now_s)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
         .add_extension(
@@ -72,13 +72,13 @@ def issue(hosts: Sequence[str], now_s: float) -> Trusted:
         )
         .sign(authority_key, hashes.SHA256())
     )
-    return Trusted(
-        authority.public_bytes(Encoding.PEM), Pair(certificate.public_bytes(Encoding.PEM), _pem(key))
+    return TrustedKeyPair(
+        authority.public_bytes(Encoding.PEM), KeyPair(certificate.public_bytes(Encoding.PEM), _pem(key))
     )
 
 
-def renewed(hosts: Sequence[str], now_s: float, old_authorities: bytes) -> Trusted:
-    """As `issue`, trusting those of the old authorities as well that have not expired."""
+def renew(hosts: Sequence[str], now_s: float, old_authorities: bytes) -> TrustedKeyPair:
+    """Issue a pair that is trusted by its new CA and by the old CAs that have not expired."""
     fresh = issue(hosts, now_s)
     try:
         old = x509.load_pem_x509_certificates(old_authorities)
@@ -87,11 +87,11 @@ def renewed(hosts: Sequence[str], now_s: float, old_authorities: bytes) -> Trust
     alive = [each for each in dict.fromkeys(old) if each.not_valid_after_utc.timestamp() > now_s]
     kept = alive[: _MAX_AUTHORITIES - 1]
     authorities = b"".join((fresh.authorities, *(each.public_bytes(Encoding.PEM) for each in kept)))
-    return Trusted(authorities, fresh.pair)
+    return TrustedKeyPair(authorities, fresh.pair)
 
 
-def renewal_reason(trusted: Trusted, hosts: Sequence[str], now_s: float) -> str | None:
-    """Why the pair has to be replaced; None where it is good for now."""
+def renewal_reason(trusted: TrustedKeyPair, hosts: Sequence[str], now_s: float) -> str | None:
+    """Return why the pair has to be replaced, None if it need not be."""
     try:
         certificate, *_ = x509.load_pem_x509_certificates(trusted.pair.cert)
         authorities = x509.load_pem_x509_certificates(trusted.authorities)
@@ -103,27 +103,27 @@ def renewal_reason(trusted: Trusted, hosts: Sequence[str], now_s: float) -> str 
     if now_s < certificate.not_valid_before_utc.timestamp():
         return "it is not valid yet"
     if _public_bytes(key) != _public_bytes(certificate):
-        return "its key is another's"
+        return "its key does not match"
     if not _names(certificate).issuperset(hosts):
         return "it is for other names"
-    if not any(_has_issued(authority, certificate) for authority in authorities):
+    if not any(_is_issuer(authority, certificate) for authority in authorities):
         return "its authority is not known"
     return None
 
 
 def is_trusted(cert: bytes, authorities: bytes) -> bool:
-    """Whether one of the authorities (PEM) has issued the certificate (PEM)."""
+    """Return True if one of the CAs (PEM) has issued the certificate (PEM)."""
     try:
         certificate, *_ = x509.load_pem_x509_certificates(cert)
         known = x509.load_pem_x509_certificates(authorities)
     except ValueError:
         return False
-    return any(_has_issued(authority, certificate) for authority in known)
+    return any(_is_issuer(authority, certificate) for authority in known)
 
 
 def expires_s(cert: bytes) -> float:
     """
-    When the certificate expires, in seconds since 1970.
+    Return when the certificate expires, in seconds since 1970.
 
     Raises:
         ValueError: if it is no PEM certificate.
@@ -131,7 +131,7 @@ def expires_s(cert: bytes) -> float:
     return x509.load_pem_x509_certificates(cert)[0].not_valid_after_utc.timestamp()
 
 
-def _started(subject: x509.Name, issuer: x509.Name, key: _Key, now_s: float) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, now_s: float) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -148,7 +148,7 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -178,7 +178,7 @@ def _names(certificate: x509.Certificate) -> set[str]:
     return {*names.get_values_for_type(x509.DNSName), *addresses}
 
 
-def _has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+def _is_issuer(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

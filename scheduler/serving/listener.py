@@ -1,9 +1,9 @@
 """
-Connections, bounded in number and in time: a port that strangers reach must not cost more for being asked more.
+An HTTP server with limits on the number of connections and on idle time.
 
-aiohttp waits for ever for the first request of a connection, and takes any number of them. Here a connection that has
-not brought a whole request in time is ended, TLS handshake included, and where there are too many, the one that has
-been without a request for longest gives way to the newcomer. Requests under way are left alone.
+aiohttp accepts any number of connections and waits for ever for the first request of each. Here a connection without a
+complete request in time is closed, TLS handshake included. At the limit, the connection that has been idle for longest
+is closed for the new one. Requests in progress are never cut off.
 """
 
 from __future__ import annotations
@@ -19,42 +19,45 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-#: Connections at a time: a few probes and scrapers are what is expected, and with TLS each takes up to 0.7 MB.
+#: Limit on connections. A few probes and scrapers are expected; with TLS a connection takes up to 0.7 MB.
 MAX_CONNECTIONS: Final = 64
-#: From the connection to its first whole request; Go's servers wait 32 s for a header.
+#: Time from the connection to its first complete request; Go's servers wait 32 s for a header.
 FIRST_REQUEST_S: Final = 10.0
-#: Connections kept open without a request: a scraper comes every 10 to 60 s.
+#: Time for which an idle connection stays open: scrapers come every 10 to 60 s.
 KEEP_ALIVE_S: Final = 75.0
-#: How long answers under way may take when the server stops, as upstream's.
+#: Time for responses in progress when the server stops, as upstream's.
 DRAIN_S: Final = 5.0
 _BACKLOG: Final = 128
-#: Between two connections that are taken: a handshake costs about 1 ms, in which nothing is scheduled.
-PACE_S: Final = 0.005
-#: A pause where the process has no file descriptor left.
-_EXHAUSTED_S: Final = 0.5
-#: How long a peer may take to say goodbye; asyncio waits half a minute.
-_GOODBYE_S: Final = 1.0
+#: Shortest time between two accepted connections: a TLS handshake blocks the event loop for about 1 ms.
+ACCEPT_INTERVAL_S: Final = 0.005
+#: Pause after accept failed, as it does without free file descriptors.
+_ACCEPT_RETRY_S: Final = 0.5
+#: Deadline of the TLS closing handshake; asyncio's default is 30 s.
+_CLOSE_TIMEOUT_S: Final = 1.0
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line tells of a fault of this program; what is no HTTP is the peer's, and it may send a lot of that."""
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """
+    Return True if the record is about a fault of this program. Malformed HTTP is not, and a client may send much of
+    it.
+    """
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 _LOG: Final = logging.getLogger("aiohttp.server.bounded")
-_LOG.addFilter(_is_ours)
+_LOG.addFilter(_is_our_fault)
 
 
 class Listener:
     """
-    Serves an aiohttp application on one address and port; nothing before `start` and after `stop`.
+    Serves an aiohttp application on one address and port, between `start` and `stop`.
 
     Args:
         application: not yet frozen.
         tls: None for plain HTTP.
         max_connections: see `MAX_CONNECTIONS`.
         first_request_s: see `FIRST_REQUEST_S`.
-        pace_s: between two connections that are taken; see `PACE_S`.
+        accept_interval_s: see `ACCEPT_INTERVAL_S`.
     """
 
     def __init__(
@@ -64,13 +67,13 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         max_connections: int = MAX_CONNECTIONS,
         first_request_s: float = FIRST_REQUEST_S,
-        pace_s: float = PACE_S,
+        accept_interval_s: float = ACCEPT_INTERVAL_S,
     ) -> None:
         self._tls = tls
         self._max_connections = max_connections
         self._first_request_s = first_request_s
-        self._pace_s = pace_s
-        application.middlewares.insert(0, self._marking())
+        self._accept_interval_s = accept_interval_s
+        application.middlewares.insert(0, self._track_requests())
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -78,31 +81,31 @@ class Listener:
             keepalive_timeout=KEEP_ALIVE_S,
             shutdown_timeout=DRAIN_S,
         )
-        #: By aiohttp's half; those without a request for longest come first.
+        #: By aiohttp's protocol object; the connection that has been idle for longest comes first.
         self._open: dict[object, _Connection] = {}
         self._acceptors: list[asyncio.Task[None]] = []
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self, address: str, port: int) -> int:
-        """It listens; the port, which is a free one where 0 was asked for. Raises: OSError."""
-        sockets = await _bound(address, port)
+        """Start to listen. Returns: the port, which the system chooses if 0 was given. Raises: OSError."""
+        sockets = await _listen(address, port)
         await self._runner.setup()
         self._serving = asyncio.create_task(self._serve(sockets), name="port")
         bound: int = sockets[0].getsockname()[1]
         return bound
 
     async def stop(self) -> None:
-        """Nothing is served; answers under way had their time. Harmless if nothing was served."""
+        """Stop to serve after responses in progress have had their time. Harmless if not started."""
         if self._serving is None:
             return
         for acceptor in self._acceptors:
             acceptor.cancel()
-        # aiohttp would wait for the first request of a connection that it has only just been given.
+        # aiohttp would wait for the first request of these connections.
         for connection in self._open.values():
             if connection.is_new and connection.task is not None:
                 connection.task.cancel()
         await self._runner.cleanup()
-        await asyncio.wait([self._serving], timeout=_GOODBYE_S)
+        await asyncio.wait([self._serving], timeout=_CLOSE_TIMEOUT_S)
         self._serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._serving
@@ -119,16 +122,18 @@ class Listener:
             while True:
                 try:
                     taken, _ = await loop.sock_accept(listening)
-                except OSError:  # no file descriptor left, or a peer that has gone meanwhile
-                    await asyncio.sleep(_EXHAUSTED_S)
+                except OSError:  # no free file descriptor, or the client has closed the connection
+                    await asyncio.sleep(_ACCEPT_RETRY_S)
                     continue
                 if self._has_room():
                     connection = _Connection(self._handler())
                     self._open[connection.handler] = connection
-                    connection.task = group.create_task(self._hold(connection, taken), name="connection")
+                    connection.task = group.create_task(
+                        self._run_connection(connection, taken), name="connection"
+                    )
                 else:
                     taken.close()
-                await asyncio.sleep(self._pace_s)
+                await asyncio.sleep(self._accept_interval_s)
 
     def _handler(self) -> asyncio.Protocol:
         if self._runner.server is None:
@@ -136,7 +141,7 @@ class Listener:
         return self._runner.server()
 
     def _has_room(self) -> bool:
-        """Whether a newcomer may come in; the longest without a request has to go where there are too many."""
+        """Return True if another connection fits; at the limit, close the one that has been idle for longest."""
         if len(self._open) < self._max_connections:
             return True
         idle = next((each for each in self._open.values() if not each.is_busy), None)
@@ -146,29 +151,29 @@ class Listener:
         idle.task.cancel()
         return True
 
-    async def _hold(self, connection: _Connection, taken: socket.socket) -> None:
-        """Until the connection is lost, has been silent for too long, or has to go."""
+    async def _run_connection(self, connection: _Connection, taken: socket.socket) -> None:
+        """Serve the connection until it is closed, idle for too long, or cancelled for another one."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._first_request_s) as connection.silence:
+            async with asyncio.timeout(self._first_request_s) as connection.deadline:
                 if self._tls is None:
                     await loop.connect_accepted_socket(lambda: connection, taken)
                 else:
                     await loop.connect_accepted_socket(
-                        lambda: connection, taken, ssl=self._tls, ssl_shutdown_timeout=_GOODBYE_S
+                        lambda: connection, taken, ssl=self._tls, ssl_shutdown_timeout=_CLOSE_TIMEOUT_S
                     )
                 await connection.lost.wait()
-        except OSError:  # a failed handshake, or time is up: the peer's own fault, and it may have many
+        except OSError:  # a failed handshake or a timeout; not logged, since a client may cause any number
             pass
         finally:
             self._open.pop(connection.handler, None)
-            connection.forget()
+            connection.abort()
 
-    def _marking(self) -> Middleware:
+    def _track_requests(self) -> Middleware:
         @web.middleware
-        async def mark(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def track(request: web.Request, handler: Handler) -> web.StreamResponse:
             connection = self._open.get(request.protocol)
-            if connection is None:  # it has to go
+            if connection is None:  # it is being closed for another one
                 return await handler(request)
             connection.begin()
             try:
@@ -178,75 +183,76 @@ class Listener:
                 if self._open.pop(connection.handler, None) is not None:
                     self._open[connection.handler] = connection
 
-        return mark
+        return track
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: aiohttp's half of it, and for how long it may be silent."""
+    """One connection: wraps aiohttp's protocol and holds its deadline."""
 
     def __init__(self, handler: asyncio.Protocol) -> None:
         self.handler = handler
         self.task: asyncio.Task[None] | None = None
-        self.silence: asyncio.Timeout | None = None
+        self.deadline: asyncio.Timeout | None = None
         self.lost = asyncio.Event()
         self.is_new = True
         self.is_busy = False
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
-        self._transport = cast(asyncio.Transport, transport)  # streams have no other
+        """Pass on the connection after its TLS handshake."""
+        self._transport = cast(asyncio.Transport, transport)  # stream protocols get no other kind
         self.handler.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """As the protocol has it."""
+        """Pass on the data."""
         self.handler.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """As the protocol has it."""
+        """Pass on the end of input."""
         return self.handler.eof_received()
 
     def pause_writing(self) -> None:
-        """As the protocol has it."""
+        """Pass on the pause."""
         self.handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """As the protocol has it."""
+        """Pass on the resumption."""
         self.handler.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The end."""
+        """Pass on the end of the connection."""
         self.lost.set()
         self.handler.connection_lost(error)
 
     def begin(self) -> None:
-        """A whole request has come: it may take its time."""
+        """Suspend the deadline: a complete request has arrived."""
         self.is_new, self.is_busy = False, True
-        self._may_be_silent_until(None)
+        self._set_deadline(None)
 
     def end(self) -> None:
-        """The request is answered; the next may come for a while."""
+        """Set the deadline for the next request: the response is written."""
         self.is_busy = False
-        self._may_be_silent_until(asyncio.get_running_loop().time() + KEEP_ALIVE_S + _GOODBYE_S)
+        self._set_deadline(asyncio.get_running_loop().time() + KEEP_ALIVE_S + _CLOSE_TIMEOUT_S)
 
-    def forget(self) -> None:
+    def abort(self) -> None:
         """
-        Nothing is sent or received any more.
+        Close the connection at once.
 
-        A task that was cancelled keeps its last frame, where this connection is: with a way from here to there, its
-        buffers of 0.3 MB would wait for the garbage collector, many at a time in a flood.
+        A cancelled task keeps its last frame, which refers to this connection. The reference back to the task is
+        dropped, because otherwise the buffers of 0.3 MB would wait for the garbage collector, many at a time in a
+        flood.
         """
         if self._transport is not None:
             self._transport.abort()
-        self.task = self.silence = None
+        self.task = self.deadline = None
 
-    def _may_be_silent_until(self, moment_s: float | None) -> None:
-        if self.silence is not None and not self.silence.expired() and not self.lost.is_set():
-            self.silence.reschedule(moment_s)
+    def _set_deadline(self, at_s: float | None) -> None:
+        if self.deadline is not None and not self.deadline.expired() and not self.lost.is_set():
+            self.deadline.reschedule(at_s)
 
 
-async def _bound(address: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on every address that a name has. Raises: OSError."""
+async def _listen(address: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on every address of the name. Raises: OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []

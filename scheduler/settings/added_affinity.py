@@ -1,8 +1,8 @@
 """
-NodeAffinity's addedAffinity: decoded strictly, its terms parsed as they will be at run time.
+Decodes NodeAffinity's addedAffinity strictly and parses its terms as at run time.
 
-Source: component-helpers/scheduling/corev1/nodeaffinity (NewNodeSelector, NewPreferredSchedulingTerms),
-kubernetes 1.36. Of several problems in one requirement the first is reported, as for a pod's own affinity.
+Source: component-helpers/scheduling/corev1/nodeaffinity (NewNodeSelector, NewPreferredSchedulingTerms), kubernetes
+1.36. Of several problems in one requirement only the first is reported, as for a pod's own affinity.
 """
 
 from scheduler.model import wire
@@ -14,7 +14,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def read_added_affinity(reader: ObjectReader) -> dict[str, object]:
-    """The v1 NodeAffinity that `reader` reads, absent and null fields left out."""
+    """Return the v1 NodeAffinity, without absent and null fields."""
     affinity: dict[str, object] = {}
     with reader:
         if reader.raw(_REQUIRED) is not None:
@@ -29,13 +29,13 @@ def read_added_affinity(reader: ObjectReader) -> dict[str, object]:
 def _read_preferred(reader: ObjectReader) -> dict[str, object]:
     with reader:
         weight = reader.integer("weight") or 0
-        # Upstream's path has no `preference` in it, and terms of weight 0 are never parsed.
+        # Upstream's path lacks `preference`, and upstream does not parse terms of weight 0.
         preference = _read_term(reader.child("preference"), reader.path if weight else None)
     return {"weight": weight, "preference": preference}
 
 
 def _read_term(reader: ObjectReader, path: str | None) -> dict[str, object]:
-    """The term; `path` is where its problems are reported, None to leave it unparsed."""
+    """Return the term. Its problems are reported at `path`; None leaves it unparsed."""
     with reader:
         return {
             name: [

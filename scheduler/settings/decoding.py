@@ -1,5 +1,5 @@
 """
-Strict decoding: every field is asked for by name and type; what nobody asked for is a problem.
+Decodes objects strictly: every field is read by name and type, and a field that is not read is a problem.
 
 Absent and null fields read as None, as in upstream's decoding, so that defaulting can tell them from zero.
 """
@@ -16,14 +16,14 @@ _MAX_FLOAT32: Final = 3.4028234663852886e38
 
 class ObjectReader:
     """
-    Reads the fields of one object once each; used as a context, it reports unknown fields on leaving.
+    Reads the fields of one object, each once. Use it in a `with` block, whose end reports unknown fields.
 
     A field of the wrong type is recorded in `problems` and reads as None.
     """
 
     def __init__(self, value: object, path: str, problems: Problems) -> None:
         self.path, self.problems = path, problems
-        self._asked: set[str] = set()
+        self._read_names: set[str] = set()
         self._fields: dict[str, object] = {}
         if isinstance(value, dict):
             self._fields = value
@@ -39,21 +39,21 @@ class ObjectReader:
         if kind is not None:
             return
         for name in self._fields:
-            if name not in self._asked:
-                known = ", ".join(sorted(self._asked))
+            if name not in self._read_names:
+                known = ", ".join(sorted(self._read_names))
                 self.problems.found(self.at(name), "an unknown field", f"one of {known}")
 
     def at(self, name: str) -> str:
-        """The path of the field `name`."""
+        """Return the path of a field."""
         return child_path(self.path, name)
 
     def raw(self, name: str) -> object:
-        """The undecoded value of `name`, None if absent or null; it counts as read."""
-        self._asked.add(name)
+        """Return the undecoded value, None if absent or null; the field counts as read."""
+        self._read_names.add(name)
         return self._fields.get(name)
 
     def integer(self, name: str, *, bits: int = 32) -> int | None:
-        """A whole number that fits a signed integer of `bits`."""
+        """Return a whole number that fits a signed integer of `bits`."""
         value = self.raw(name)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -69,7 +69,7 @@ class ObjectReader:
         return None
 
     def number(self, name: str) -> float | None:
-        """A finite number that fits 32-bit floating point, rounded to nothing here."""
+        """Return a finite number that fits 32-bit floating point, not rounded to it."""
         value = self.raw(name)
         if value is None:
             return None
@@ -79,7 +79,7 @@ class ObjectReader:
         return None
 
     def boolean(self, name: str) -> bool | None:
-        """True or false."""
+        """Return True or False."""
         value = self.raw(name)
         if value is None or isinstance(value, bool):
             return value
@@ -87,7 +87,7 @@ class ObjectReader:
         return None
 
     def text(self, name: str) -> str | None:
-        """A text."""
+        """Return a string."""
         value = self.raw(name)
         if value is None or isinstance(value, str):
             return value
@@ -95,7 +95,7 @@ class ObjectReader:
         return None
 
     def duration_s(self, name: str) -> float | None:
-        """Seconds of a duration in Go's syntax."""
+        """Return the seconds of a duration in Go's syntax."""
         value = self.raw(name)
         if value is None:
             return None
@@ -106,7 +106,7 @@ class ObjectReader:
         return duration_ns / 1_000_000_000
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts, empty if absent."""
+        """Return a list of strings, empty if absent."""
         texts: list[str] = []
         for index, value in enumerate(self._list(name)):
             if isinstance(value, str):
@@ -116,11 +116,11 @@ class ObjectReader:
         return tuple(texts)
 
     def child(self, name: str) -> "ObjectReader":
-        """A reader of the object at `name`, of an empty one if absent."""
+        """Return a reader of the object, of an empty one if absent."""
         return ObjectReader(self.raw(name), self.at(name), self.problems)
 
     def objects(self, name: str) -> list["ObjectReader"]:
-        """A reader for each object of a list, none if absent."""
+        """Return a reader for each object of a list, none if absent."""
         readers: list[ObjectReader] = []
         for index, value in enumerate(self._list(name)):
             path = f"{self.at(name)}[{index}]"

@@ -1,8 +1,7 @@
 """
-YAML or JSON text to plain values, with Kubernetes' reading of both: keys are text and stand once, no tags.
+Reads YAML or JSON as Kubernetes does: field names are text and unique, tags are not allowed.
 
-Scalars are read as sigs.k8s.io/yaml reads them, not as PyYAML does by default: dates stay text, `1:30` is no
-number, `1e3` is one.
+Scalars are read as sigs.k8s.io/yaml reads them, unlike PyYAML: dates stay text, `1:30` is no number, `1e3` is one.
 """
 
 import json
@@ -16,7 +15,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from scheduler.settings.problems import Problems, shown
 
-#: A configuration has a few hundred values, some ten levels deep: room for any honest file, none for a bomb.
+#: A configuration has a few hundred values on some ten levels. These limits stop YAML bombs.
 MAX_CHARS: Final = 1 << 20
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 100_000
@@ -44,9 +43,9 @@ _SCALARS: Final = {
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes of bounded depth; values are built by `_Builder`, which knows where it is."""
+    """Composes nodes of bounded depth; `_Builder` turns them into values."""
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own attribute; emptied so that only ours are left
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own attribute; emptied so that only ours remain
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -63,7 +62,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads back as the same values."""
+    """Writes values so that `_Loader` reads the same values."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - as above
 
@@ -81,10 +80,10 @@ for _name, (_pattern, _first) in _SCALARS.items():
 
 def read_document(text: str, problems: Problems) -> object:
     """
-    The document in `text`: None, bool, int, float, str, list and dict with str keys.
+    Return the document in `text`: None, bool, int, float, str, list and dict with str keys.
 
-    What cannot be read is recorded in `problems` and stands as None; of a field that stands twice the first
-    is kept. Never raises for any text; at most MAX_VALUES steps, whatever aliases it uses.
+    Unreadable parts are recorded in `problems` and read as None; of a repeated field the first is kept. Never raises
+    for any text; takes at most MAX_VALUES steps, whatever aliases it uses.
     """
     if len(text) > MAX_CHARS:
         problems.found("", f"{len(text)} characters", f"at most {MAX_CHARS}")
@@ -92,23 +91,23 @@ def read_document(text: str, problems: Problems) -> object:
     try:
         node = _Loader(_untabbed(text)).get_single_node()
     except yaml.YAMLError as error:
-        problems.found("", _complaint(error), "one YAML or JSON document")
+        problems.found("", _problem_text(error), "one YAML or JSON document")
         return None
     return None if node is None else _Builder(problems).value(node, "")
 
 
 def write_document(value: object) -> str:
-    """`value` as YAML, fields in their given order; `read_document` returns it again."""
+    """Return `value` as YAML, fields in their given order; `read_document` reads it back."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=110)
 
 
 def child_path(path: str, name: str) -> str:
-    """The path of the field `name` of the object at `path`."""
+    """Return the path of a field of the object at `path`."""
     return f"{path}.{name}" if path else name
 
 
 def _untabbed(text: str) -> str:
-    # JSON may be indented with tabs, YAML may not; within JSON text a raw tab is never part of a value.
+    # JSON allows tabs as indentation, YAML does not; a raw tab is never part of a JSON value.
     if "\t" not in text or not text.lstrip().startswith("{"):
         return text
     try:
@@ -118,7 +117,7 @@ def _untabbed(text: str) -> str:
     return text.replace("\t", " ")
 
 
-def _complaint(error: yaml.YAMLError) -> str:
+def _problem_text(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         where = error.problem_mark
         return f'"{error.problem}" in line {where.line + 1}, column {where.column + 1}'
@@ -128,16 +127,16 @@ def _complaint(error: yaml.YAMLError) -> str:
 
 
 class _Builder:
-    """Turns nodes into values, keeping the path of each for messages."""
+    """Turns nodes into values and knows the path of each, for messages."""
 
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
         self._values_left = MAX_VALUES
-        #: ids of the collections being built, outermost first: an alias to one of them has no end.
+        #: ids of the collections being built: an alias to one of them would be endless.
         self._open: set[int] = set()
 
     def value(self, node: Node, path: str) -> object:
-        """The value of `node`, None if there is none to have."""
+        """Return the value of `node`, None if it is invalid."""
         self._values_left -= 1
         if self._values_left < 0:
             self._problems.found("", f"more than {MAX_VALUES} values", "fewer, aliases written out")
@@ -185,7 +184,7 @@ class _Builder:
         return merged | own
 
     def _merge(self, node: Node, path: str) -> dict[str, object]:
-        # The first of several merged mappings wins (YAML merge key language-independent type).
+        # The first of several merged mappings wins (YAML merge key specification).
         sources = node.value if isinstance(node, SequenceNode) else [node]
         merged: dict[str, object] = {}
         for source in sources:
@@ -215,7 +214,7 @@ class _Builder:
         return None
 
     def _text(self, text: str, path: str) -> str:
-        # JSON writes characters beyond U+FFFF as two escapes, which YAML leaves as two halves.
+        # JSON escapes characters beyond U+FFFF as a surrogate pair, which YAML does not join.
         if text.isascii():
             return text
         try:

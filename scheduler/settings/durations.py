@@ -1,7 +1,7 @@
 """
-Go's duration syntax: "15s", "1m30s", "1.5h", "300ms".
+Reads and writes Go's duration syntax: "15s", "1m30s", "1.5h", "300ms".
 
-Source: Go's time.ParseDuration and Duration.String, which metav1.Duration reads and writes.
+Source: Go's time.ParseDuration and Duration.String, which metav1.Duration uses.
 """
 
 import re
@@ -24,7 +24,7 @@ _MAX_CHARS: Final = 64
 
 
 def parse_duration_ns(text: str) -> int | None:
-    """Nanoseconds, fractions of one cut off; None where Go refuses `text` (no unit, too large)."""
+    """Return nanoseconds, fractions truncated; None if Go refuses `text` (no unit, too large)."""
     sign, body = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     if body == "0":
         return 0
@@ -42,13 +42,12 @@ def parse_duration_ns(text: str) -> int | None:
 
 def format_duration(duration_s: float) -> str:
     """
-    `duration_s` as Go prints it: "15s", "1m30s", "1.5s", "100ms", "0s".
+    Return `duration_s` as Go prints it: "15s", "1m30s", "1.5s", "100ms", "0s".
 
-    Exact for every float that `parse_duration_ns` led to: the shortest decimal that reads back as the same
-    float never has more than nine places then.
+    Exact for every float that came from `parse_duration_ns`: its shortest decimal has at most nine places.
     """
     total_ns = int(Decimal(repr(duration_s)) * 1_000_000_000)
-    # The float nearest to the largest duration lies beyond it.
+    # The float nearest to Go's largest duration is larger than it.
     total_ns = max(1 - _LIMIT_NS, min(total_ns, _LIMIT_NS - 1))
     sign, left_ns = ("-", -total_ns) if total_ns < 0 else ("", total_ns)
     if left_ns == 0:

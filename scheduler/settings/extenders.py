@@ -1,5 +1,5 @@
 """
-Extenders: decoded and validated like upstream's, then refused, since they are not built.
+Decodes and validates extenders as upstream does, then refuses them: they are not supported.
 
 Source: apis/config/validation/validation.go, validateExtenders (kubernetes 1.36).
 """
@@ -21,7 +21,7 @@ class _Extender:
 
 
 def refuse_extenders(reader: ObjectReader) -> None:
-    """Record what is wrong with the extenders, if any, and that there are any."""
+    """Record every problem of the extenders, and that there are extenders at all."""
     managed: set[str] = set()
     extenders = [_read_extender(item, managed) for item in reader.objects("extenders")]
     n_binding = sum(extender.binds for extender in extenders)

@@ -1,8 +1,8 @@
 """
 Feature gates that change decisions, with upstream's names and defaults.
 
-Unlike upstream, gates that are generally available can be switched off too: their effect is built here, and
-the tests switch them. Source: pkg/features/kube_features.go (kubernetes 1.36).
+Unlike upstream, gates that are generally available can be switched off too: both variants are built and tested.
+Source: pkg/features/kube_features.go (kubernetes 1.36).
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ DEFAULT_FEATURE_GATES: Final[Mapping[str, bool]] = MappingProxyType(
         "NodeInclusionPolicyInPodTopologySpread": True,
     }
 )
-#: What Go's strconv.ParseBool reads.
+#: The values that Go's strconv.ParseBool reads.
 _BOOLEANS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -29,10 +29,12 @@ FLAG: Final = "--feature-gates"
 
 def parse_feature_gates(text: str) -> Mapping[str, bool]:
     """
-    Every gate's state after `text`, "A=true,B=false"; gates not named keep their defaults.
+    Return the state of every gate after `text`, "A=true,B=false"; gates not named keep their defaults.
 
-    Raises InvalidSettingsError naming each unknown gate and each value that is no boolean. The last of several
-    settings of one gate counts, as upstream.
+    Of several values for one gate the last counts, as upstream.
+
+    Raises:
+        InvalidSettingsError: naming each unknown gate and each value that is no boolean.
     """
     problems = Problems(FLAG)
     gates = dict(DEFAULT_FEATURE_GATES)

@@ -1,5 +1,5 @@
 """
-From a file to Settings: read, decode strictly, default, validate, and report all problems at once.
+Loads Settings from a file: reads, decodes strictly, defaults, validates, and reports all problems at once.
 
 Source: pkg/scheduler/apis/config/v1/defaults.go, apis/config/validation/validation.go and
 component-base/config/validation (kubernetes 1.36).
@@ -23,7 +23,7 @@ from scheduler.settings.resolved import ClientConnection, LeaderElection, Settin
 
 KIND: Final = "KubeSchedulerConfiguration"
 STANDARD_INPUT: Final = "-"
-#: The only profile when no file is given: a second scheduler must not claim the first one's pods.
+#: The only profile when no file is given: a second scheduler must not schedule the pods of the first.
 DEFAULT_SCHEDULER_NAME: Final = "affinity-scheduler"
 _EXPECTED_FILE: Final = f"a file with a {KIND}"
 #: client-go's leaderelection.JitterFactor.
@@ -33,9 +33,10 @@ _T = TypeVar("_T")
 
 def load_settings(file: str, feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES) -> Settings:
     """
-    The settings that `file` describes ("-" reads standard input).
+    Return the settings in `file` ("-" reads standard input).
 
-    Raises InvalidSettingsError with a line for every problem: file, field path, found, expected.
+    Raises:
+        InvalidSettingsError: with a line for every problem: file, field path, found, expected.
     """
     source = "standard input" if file == STANDARD_INPUT else file
     problems = Problems(source)
@@ -68,9 +69,10 @@ def parse_settings(
     text: str, source: str, feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES
 ) -> Settings:
     """
-    The settings that `text`, YAML or JSON, describes; messages call it `source`.
+    Return the settings in `text`, YAML or JSON; messages call it `source`.
 
-    Raises InvalidSettingsError with a line for every problem.
+    Raises:
+        InvalidSettingsError: with a line for every problem.
     """
     problems = Problems(source)
     document = read_document(text, problems)
@@ -86,10 +88,10 @@ def parse_settings(
 
 def default_settings(feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES) -> Settings:
     """
-    What runs when no file is given: upstream's defaults for one profile named `affinity-scheduler`.
+    Return the settings without a file: upstream's defaults for one profile named `affinity-scheduler`.
 
-    But requests are not limited on our side (upstream: 50 a second, which is all that its throughput could be): the
-    API server's own priority and fairness does that.
+    Differs from upstream in `qps`: there 50 requests a second limit the throughput; here the API server's priority and
+    fairness limits it.
     """
     document = {
         "apiVersion": API_VERSION,
@@ -107,15 +109,15 @@ def _read_configuration(
     with reader:
         client_connection = _read_client_connection(reader.child("clientConnection"))
         leader_election = _read_leader_election(reader.child("leaderElection"))
-        parallelism = _or(reader.integer("parallelism"), 16)
+        parallelism = _default(reader.integer("parallelism"), 16)
         if parallelism <= 0:
             path = reader.at("parallelism")
             reader.problems.invalid(path, parallelism, "should be an integer value greater than zero")
         profiles = read_profiles(reader, notes)
-        percentage = _or(read_percentage(reader), 0)
+        percentage = _default(read_percentage(reader), 0)
         initial_s, max_s = _read_backoff(reader)
         refuse_extenders(reader)
-        profiling = _or(reader.boolean("enableProfiling"), True)
+        profiling = _default(reader.boolean("enableProfiling"), True)
         contention = reader.boolean("enableContentionProfiling")
         return Settings(
             profiles=profiles,
@@ -127,14 +129,14 @@ def _read_configuration(
             percentage_of_nodes_to_score=percentage,
             pod_initial_backoff_s=initial_s,
             pod_max_backoff_s=max_s,
-            delay_cache_until_active=_or(reader.boolean("delayCacheUntilActive"), False),
+            delay_cache_until_active=_default(reader.boolean("delayCacheUntilActive"), False),
             feature_gates=feature_gates,
             notes=tuple(notes),
         )
 
 
 def _check_type(reader: ObjectReader) -> None:
-    # A document of another type would only yield a list of unknown fields: nothing else is worth reporting.
+    # A document of another type has nothing but unknown fields, so that only its type is reported.
     wrong = False
     for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         value = reader.raw(name)
@@ -165,7 +167,7 @@ def _read_leader_election(reader: ObjectReader) -> LeaderElection:
     defaults = LeaderElection()
     with reader:
         election = LeaderElection(
-            leader_elect=_or(reader.boolean("leaderElect"), True),
+            leader_elect=_default(reader.boolean("leaderElect"), True),
             lease_duration_s=reader.duration_s("leaseDuration") or defaults.lease_duration_s,
             renew_deadline_s=reader.duration_s("renewDeadline") or defaults.renew_deadline_s,
             retry_period_s=reader.duration_s("retryPeriod") or defaults.retry_period_s,
@@ -190,7 +192,7 @@ def _check_leader_election(election: LeaderElection, reader: ObjectReader) -> No
             problems.invalid(reader.at(name), format_duration(duration_s), "must be greater than zero")
     renew_deadline = format_duration(election.renew_deadline_s)
     if election.lease_duration_s <= election.renew_deadline_s:
-        # Upstream too shows the renew deadline here.
+        # Upstream shows the renew deadline here too.
         problems.invalid(reader.at("leaseDuration"), renew_deadline, "must be greater than `RenewDeadline`")
     elif election.renew_deadline_s <= _JITTER_FACTOR * election.retry_period_s:
         detail = "must be greater than retryPeriod*JitterFactor"
@@ -201,9 +203,9 @@ def _check_leader_election(election: LeaderElection, reader: ObjectReader) -> No
 
 
 def _read_backoff(reader: ObjectReader) -> tuple[int, int]:
-    """Initial and maximal backoff in seconds."""
-    initial_s = _or(reader.integer("podInitialBackoffSeconds", bits=64), 1)
-    max_s = _or(reader.integer("podMaxBackoffSeconds", bits=64), 10)
+    """Return the initial and the maximum backoff in seconds."""
+    initial_s = _default(reader.integer("podInitialBackoffSeconds", bits=64), 1)
+    max_s = _default(reader.integer("podMaxBackoffSeconds", bits=64), 10)
     if initial_s <= 0:
         path = reader.at("podInitialBackoffSeconds")
         reader.problems.invalid(path, initial_s, "must be greater than 0")
@@ -213,5 +215,5 @@ def _read_backoff(reader: ObjectReader) -> tuple[int, int]:
     return initial_s, max_s
 
 
-def _or(value: _T | None, default: _T) -> _T:
+def _default(value: _T | None, default: _T) -> _T:
     return default if value is None else value

@@ -1,9 +1,9 @@
 """
-Reads, defaults and validates the arguments of one plugin.
+Reads, defaults and validates the arguments of plugins.
 
-Source: pkg/scheduler/apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go
-(kubernetes 1.36). Difference: NodeResourcesFit's arguments are checked on reading, upstream checks them when it
-builds the plugin and names them without their place in the file.
+Source: pkg/scheduler/apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go (kubernetes 1.36).
+Difference: NodeResourcesFit's arguments are validated on reading; upstream validates them when it builds the plugin,
+and its message lacks their place in the file.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ DEFAULT_ARGS: Final[Mapping[str, object]] = MappingProxyType(
 
 
 def read_inter_pod_affinity(reader: ObjectReader) -> InterPodAffinityArgs:
-    """InterPodAffinityArgs, complete."""
+    """Return InterPodAffinityArgs, complete."""
     weight = reader.integer("hardPodAffinityWeight")
     ignore = reader.boolean("ignorePreferredTermsOfExistingPods")
     weight = 1 if weight is None else weight
@@ -51,7 +51,7 @@ def read_inter_pod_affinity(reader: ObjectReader) -> InterPodAffinityArgs:
 
 
 def read_node_affinity(reader: ObjectReader) -> NodeAffinityArgs:
-    """NodeAffinityArgs; every term of the added affinity parses."""
+    """Return NodeAffinityArgs; every term of the added affinity parses."""
     raw = reader.raw("addedAffinity")
     if raw is None:
         return NodeAffinityArgs()
@@ -59,7 +59,7 @@ def read_node_affinity(reader: ObjectReader) -> NodeAffinityArgs:
 
 
 def read_balanced_allocation(reader: ObjectReader) -> NodeResourcesBalancedAllocationArgs:
-    """NodeResourcesBalancedAllocationArgs, complete."""
+    """Return NodeResourcesBalancedAllocationArgs, complete."""
     path, problems = reader.at("resources"), reader.problems
     resources = _resources(reader)
     seen: set[str] = set()
@@ -73,7 +73,7 @@ def read_balanced_allocation(reader: ObjectReader) -> NodeResourcesBalancedAlloc
 
 
 def read_node_resources_fit(reader: ObjectReader) -> NodeResourcesFitArgs:
-    """NodeResourcesFitArgs, complete."""
+    """Return NodeResourcesFitArgs, complete."""
     problems = reader.problems
     ignored = reader.texts("ignoredResources")
     for index, name in enumerate(ignored):
@@ -149,7 +149,7 @@ def _resources(reader: ObjectReader) -> tuple[ResourceWeight, ...]:
 
 
 def read_pod_topology_spread(reader: ObjectReader) -> PodTopologySpreadArgs:
-    """PodTopologySpreadArgs, complete."""
+    """Return PodTopologySpreadArgs, complete."""
     problems, path = reader.problems, reader.at("defaultingType")
     kind = reader.text("defaultingType") or "System"
     read = [_read_constraint(item) for item in reader.objects("defaultConstraints")]
@@ -169,7 +169,7 @@ def read_pod_topology_spread(reader: ObjectReader) -> PodTopologySpreadArgs:
 
 
 def _read_constraint(reader: ObjectReader) -> tuple[DefaultConstraint, str]:
-    """The constraint, and its whenUnsatisfiable as written."""
+    """Return the constraint, and its whenUnsatisfiable as written."""
     with reader:
         max_skew = reader.integer("maxSkew") or 0
         topology_key = reader.text("topologyKey") or ""

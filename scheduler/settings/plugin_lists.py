@@ -1,9 +1,9 @@
 """
-Which plugins run where: reads a profile's `plugins`, merges it into the defaults and expands multiPoint.
+Resolves which plugins run where: reads a profile's `plugins`, merges it into the defaults and expands multiPoint.
 
 Source: pkg/scheduler/apis/config/v1/default_plugins.go (mergePluginSet) and
-pkg/scheduler/framework/runtime/framework.go (updatePluginList, expandMultiPointPlugins, getScoreWeights),
-kubernetes 1.36. The check that all weights together fit 64 bits is left out: 32-bit weights can't break it.
+pkg/scheduler/framework/runtime/framework.go (updatePluginList, expandMultiPointPlugins, getScoreWeights), kubernetes
+1.36. Not checked here: whether all weights together fit 64 bits, since they are 32-bit values.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ ALL: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """An `enabled` item; `weight` 0 stands for unset, as upstream. `path` is '' for upstream's defaults."""
+    """An `enabled` item; `weight` 0 means unset, as upstream. `path` is '' for upstream's defaults."""
 
     name: str
     weight: int = 0
@@ -38,7 +38,7 @@ class PluginEntry:
 
 @dataclass(frozen=True, slots=True)
 class PluginSet:
-    """What a file says about one extension point, or what is left of it after merging."""
+    """The plugins that a file enables and disables at one extension point, or the result of a merge."""
 
     enabled: tuple[PluginEntry, ...] = ()
     disabled: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class PluginSet:
 
 @dataclass(frozen=True, slots=True)
 class PluginLists:
-    """Plugins in running order for every extension point, built or not, and the weights of the score point."""
+    """The plugins of every extension point in running order, built or not, and the weights of the score point."""
 
     names_by_point: Mapping[str, tuple[str, ...]]
     weight_by_name: Mapping[str, int]
@@ -57,10 +57,10 @@ _DEFAULT_ENTRIES: Final = tuple(PluginEntry(plugin.name, plugin.weight) for plug
 
 def read_plugin_sets(reader: ObjectReader, notes: list[str]) -> dict[str, PluginSet]:
     """
-    The plugin set of every extension point and of multiPoint, empty where the file says nothing.
+    Return the plugin set of every extension point and of multiPoint, empty if the file does not mention it.
 
-    Entries that can't run at their point are recorded as problems and left out; unknown names under `disabled`,
-    which change nothing, are noted.
+    Entries that cannot run at their point are recorded as problems and left out. Unknown names under `disabled`, which
+    change nothing, are noted.
     """
     with reader:
         return {
@@ -84,7 +84,7 @@ def _read_set(point: str, reader: ObjectReader, notes: list[str]) -> PluginSet:
         if not _can_run(point, entry, reader.problems):
             continue
         if point != MULTI_POINT and entry.name in seen:
-            _report_second(entry, point, reader.problems)
+            _report_duplicate(entry, point, reader.problems)
             continue
         seen.add(entry.name)
         usable.append(entry)
@@ -116,25 +116,25 @@ def _can_run(point: str, entry: PluginEntry, problems: Problems) -> bool:
 
 
 def report_removed(path: str, name: str, problems: Problems) -> None:
-    """Record that the plugin `name`, used at `path`, is gone from Kubernetes."""
-    # "v1" is what upstream prints: it takes core's group version by mistake.
+    """Record that the plugin `name`, used at `path`, was removed from Kubernetes."""
+    # Upstream prints "v1" because it uses core's group version by mistake.
     problems.invalid(
         path, name, f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
     )
 
 
-def _report_second(entry: PluginEntry, point: str, problems: Problems) -> None:
+def _report_duplicate(entry: PluginEntry, point: str, problems: Problems) -> None:
     problems.add(
         f"{entry.path}.name", f'plugin {shown(entry.name)} already registered as "{type_name(point)}"'
     )
 
 
-def merged(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[PluginEntry, ...]:
+def merge(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[PluginEntry, ...]:
     """
-    `defaults` without what `custom` disables, then what it enables; an enabled default keeps its place.
+    Return `defaults` without the disabled plugins, then the enabled ones; an enabled default keeps its place.
 
-    A plugin that is both enabled and disabled is enabled. Of a default enabled twice the last takes its place
-    and the others are appended.
+    A plugin that is both enabled and disabled is enabled. If a default is enabled twice, the last entry takes its
+    place and the others are appended.
     """
     last_by_name = {entry.name: entry for entry in custom.enabled}
     kept: list[PluginEntry] = []
@@ -151,10 +151,10 @@ def merged(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[Plugin
 
 
 def resolve(sets: Mapping[str, PluginSet], problems: Problems) -> PluginLists:
-    """What runs at every point under the file's `sets`; doubles in multiPoint are recorded as problems."""
-    multi = merged(_DEFAULT_ENTRIES, sets[MULTI_POINT])
-    doubled: set[str] = set()
-    names_by_point = {point: _expanded(point, sets[point], multi, problems, doubled) for point in POINTS}
+    """Return the plugins of every point under the file's `sets`; duplicates in multiPoint are recorded as problems."""
+    multi = merge(_DEFAULT_ENTRIES, sets[MULTI_POINT])
+    duplicates: set[str] = set()
+    names_by_point = {point: _expanded(point, sets[point], multi, problems, duplicates) for point in POINTS}
     weight_by_name: dict[str, int] = {}
     for entry in (*sets["score"].enabled, *multi):
         if entry.name in names_by_point["score"] and entry.name not in weight_by_name:
@@ -163,7 +163,7 @@ def resolve(sets: Mapping[str, PluginSet], problems: Problems) -> PluginLists:
 
 
 def _expanded(
-    point: str, own: PluginSet, multi: tuple[PluginEntry, ...], problems: Problems, doubled: set[str]
+    point: str, own: PluginSet, multi: tuple[PluginEntry, ...], problems: Problems, duplicates: set[str]
 ) -> tuple[str, ...]:
     own_names = [entry.name for entry in own.enabled]
     if ALL in own.disabled:
@@ -178,9 +178,9 @@ def _expanded(
             overridden.add(name)
         elif name not in from_multi:
             from_multi.append(name)
-        elif entry.path not in doubled:
-            doubled.add(entry.path)
-            _report_second(entry, point, problems)
+        elif entry.path not in duplicates:
+            duplicates.add(entry.path)
+            _report_duplicate(entry, point, problems)
     first = [name for name in own_names if name in overridden]
     last = [name for name in own_names if name not in overridden]
     return (*first, *from_multi, *last)

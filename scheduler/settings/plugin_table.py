@@ -1,5 +1,5 @@
 """
-What kube-scheduler's in-tree plugins are, where they run, and which of them are built here.
+kube-scheduler's in-tree plugins: their extension points, and which of them are built here.
 
 Source: pkg/scheduler/apis/config/v1/default_plugins.go, framework/plugins/registry.go and the interfaces that each
 plugin implements (kubernetes 1.36, all feature gates at their defaults).
@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.plugins.registry import IN_TREE, default_weight
 
 MULTI_POINT: Final = "multiPoint"
-#: In the order in which upstream expands multiPoint, so that the first problem named is the same.
+#: In the order in which upstream expands multiPoint, so that the first reported problem is the same.
 POINTS: Final = (
     "preFilter",
     "filter",
@@ -28,7 +28,7 @@ POINTS: Final = (
     "preEnqueue",
     "queueSort",
 )
-#: Points of pod groups: a file may name them, nothing runs there, upstream neither with its gates at their defaults.
+#: Points of pod groups: a file may name them. Nothing runs there, nor upstream with its gates at their defaults.
 GROUP_POINTS: Final = ("placementGenerate", "placementScore")
 
 
@@ -37,8 +37,8 @@ class InTreePlugin:
     """
     One plugin of kube-scheduler.
 
-    `weight` is the default score weight, 0 where upstream states none (it then counts as 1).
-    `missing` says what is not supported yet where the plugin is not built; '' if it is built.
+    `weight` is the default score weight, 0 if upstream sets none (it then counts as 1). `missing` is the feature
+    without which the plugin is not built, '' if it is built.
     """
 
     name: str
@@ -103,5 +103,5 @@ REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimit
 
 
 def type_name(point: str) -> str:
-    """The name of the upstream interface of an extension point, "FilterPlugin" for filter; it stands in messages."""
+    """Return the upstream interface of an extension point, "FilterPlugin" for filter, as messages show it."""
     return f"{point[0].upper()}{point[1:]}Plugin"

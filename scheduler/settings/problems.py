@@ -1,7 +1,7 @@
 """
-Collects everything that is wrong with one configuration, so that one run shows it all.
+Collects all problems of one configuration, so that one run shows them all.
 
-Source: staging/src/k8s.io/apimachinery/pkg/util/validation/field/errors.go (kubernetes 1.36), the grammar.
+The wording is upstream's: staging/src/k8s.io/apimachinery/pkg/util/validation/field/errors.go (kubernetes 1.36).
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Final
 
 from scheduler.errors import SettingsError
 
-#: More lines than a person reads; what follows is only counted.
+#: Further problems are only counted.
 MAX_LINES: Final = 200
 _MAX_SHOWN_CHARS: Final = 120
 
@@ -27,12 +27,12 @@ class InvalidSettingsError(SettingsError):
 
 
 class Problems:
-    """What is wrong with the document `source`: in the order found, each line once."""
+    """The problems of the document `source`, in the order found, without duplicates."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self._lines: dict[str, None] = {}
-        self._left_out = 0
+        self._n_omitted = 0
 
     def add(self, path: str, text: str) -> None:
         """Record `text` about the field at `path`; '' is the document itself."""
@@ -43,10 +43,10 @@ class Problems:
         if len(self._lines) < MAX_LINES:
             self._lines[line] = None
         else:
-            self._left_out += 1
+            self._n_omitted += 1
 
     def found(self, path: str, found: str, expected: str) -> None:
-        """Record a value that cannot be read, or that this scheduler cannot honour."""
+        """Record a value that cannot be read, or that this scheduler does not support."""
         self.add(path, f"found {found}, expected {expected}")
 
     def invalid(self, path: str, value: object, detail: str) -> None:
@@ -73,18 +73,18 @@ class Problems:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Every problem on a line; at most MAX_LINES and one that counts the rest."""
-        rest = (f"{self.source}: and {self._left_out} more problems",) if self._left_out else ()
+        """One line per problem, at most MAX_LINES, and one line with the number of the others."""
+        rest = (f"{self.source}: and {self._n_omitted} more problems",) if self._n_omitted else ()
         return (*self._lines, *rest)
 
     def raise_if_any(self) -> None:
-        """Return if nothing was recorded. Raises InvalidSettingsError with every line otherwise."""
+        """Raise InvalidSettingsError with every line if anything was recorded."""
         if self._lines:
             raise InvalidSettingsError(self.source, self.lines)
 
 
 def shown(value: object) -> str:
-    """`value` as a person wrote it, on one line, shortened: text in quotes, lists and objects as JSON."""
+    """Return `value` as the user wrote it, on one line, shortened: text in quotes, lists and objects as JSON."""
     text = json.dumps(value, ensure_ascii=False)
     if len(text) > _MAX_SHOWN_CHARS:
         text = text[: _MAX_SHOWN_CHARS - 3] + "..."
@@ -92,7 +92,7 @@ def shown(value: object) -> str:
 
 
 def described(value: object) -> str:
-    """What kind of thing stands where something else was expected."""
+    """Return the kind of `value`, for a message about an unexpected one."""
     match value:
         case dict():
             return "an object"
@@ -103,5 +103,5 @@ def described(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with characters that a terminal or UTF-8 cannot take written as escapes."""
+    """Return `text` with characters that a terminal or UTF-8 cannot show written as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,5 +1,5 @@
 """
-Reads `profiles`: names, percentages, plugins and their arguments; checks what must hold between them.
+Reads `profiles`: names, percentages, plugins and their arguments; checks the rules between them.
 
 Source: pkg/scheduler/apis/config/validation/validation.go (validateKubeSchedulerProfile, validatePluginConfig,
 validateCommonQueueSort) and framework/runtime/framework.go (NewFramework), kubernetes 1.36.
@@ -24,7 +24,7 @@ from scheduler.settings.plugin_table import DEFAULT_PLUGINS, IN_TREE_BY_NAME, PO
 from scheduler.settings.problems import Problems, shown
 from scheduler.settings.resolved import ProfileSettings
 
-#: What a pod that names no scheduler asks for.
+#: The schedulerName of pods that name none.
 UPSTREAM_SCHEDULER_NAME: Final = "default-scheduler"
 
 
@@ -37,9 +37,9 @@ class _Draft:
 
 def read_profiles(reader: ObjectReader, notes: list[str]) -> tuple[ProfileSettings, ...]:
     """
-    Every profile, complete; one with upstream's defaults if the file has none.
+    Return every profile, complete; one with upstream's defaults if the file has none.
 
-    What the file says without effect is added to `notes`. A single profile without a name is `default-scheduler`.
+    Fields without effect are added to `notes`. A single profile without a name is `default-scheduler`.
     """
     items = reader.objects("profiles") or [ObjectReader({}, f"{reader.at('profiles')}[0]", reader.problems)]
     drafts = [_read_profile(item, notes, only=len(items) == 1) for item in items]
@@ -87,7 +87,7 @@ def _profile(
 
 
 def read_percentage(reader: ObjectReader) -> int | None:
-    """The field percentageOfNodesToScore of a profile or of the whole configuration, None if absent."""
+    """Return percentageOfNodesToScore of a profile or of the whole configuration, None if absent."""
     percentage = reader.integer("percentageOfNodesToScore")
     if percentage is not None and not 0 <= percentage <= 100:
         path = reader.at("percentageOfNodesToScore")

@@ -1,4 +1,4 @@
-"""A configuration after defaulting, merging and validation: what the rest of the program is built from."""
+"""A configuration after defaulting, merging and validation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,10 @@ from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 @dataclass(frozen=True, slots=True)
 class LeaderElection:
     """
-    Whether and how instances elect the one that schedules; the rest matters only if `leader_elect`.
+    Leader election; the other fields matter only with `leader_elect`.
 
-    Upstream's Lease is `kube-scheduler`: beside a kube-scheduler that would make a standby for ever.
+    `resource_name` differs from upstream's `kube-scheduler`: with that Lease, this scheduler would be a standby of
+    kube-scheduler for ever.
     """
 
     leader_elect: bool = True
@@ -25,7 +26,7 @@ class LeaderElection:
 
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
-    """How the API server is reached; `kubeconfig` '' means in-cluster, a negative `qps` means unlimited."""
+    """The connection to the API server; `kubeconfig` '' means in-cluster, a negative `qps` unlimited."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -37,10 +38,10 @@ class ClientConnection:
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
     """
-    One scheduler name and what runs for its pods. Only plugins that are built are named, except in `not_built`.
+    One scheduler name and the plugins that run for its pods. Only `not_built` names plugins that are not built.
 
-    `plugins_by_point`: every extension point of `plugin_table.POINTS`, plugins in the order they run.
-    `weight_by_plugin`: exactly the plugins of the score point, each at least 1 unless the file says less than 0.
+    `plugins_by_point`: every extension point of `plugin_table.POINTS`, plugins in running order.
+    `weight_by_plugin`: the plugins of the score point, each at least 1 unless the file sets a negative weight.
     `args_by_plugin`: every plugin that takes arguments, enabled or not.
     `not_built`: plugins that kube-scheduler would run here by default and this scheduler lacks, in order.
     """
@@ -49,7 +50,7 @@ class ProfileSettings:
     plugins_by_point: Mapping[str, tuple[str, ...]]
     weight_by_plugin: Mapping[str, int]
     args_by_plugin: Mapping[str, object]
-    #: None: the configuration's percentage counts.
+    #: None to use the configuration's percentage.
     percentage_of_nodes_to_score: int | None = None
     not_built: tuple[str, ...] = field(default=(), compare=False)
 
@@ -59,7 +60,7 @@ class Settings:
     """
     A whole configuration, complete and valid. `profiles` is never empty and its scheduler names are unique.
 
-    `notes`: what the file says without any effect here, one line each with its path.
+    `notes`: fields of the file without effect here, one line each with its path.
     """
 
     profiles: tuple[ProfileSettings, ...]
@@ -68,7 +69,7 @@ class Settings:
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
-    #: 0: every feasible node is scored, where kube-scheduler would adapt to the cluster's size.
+    #: 0 to score every feasible node; kube-scheduler would adapt to the cluster's size.
     percentage_of_nodes_to_score: int = 0
     pod_initial_backoff_s: int = 1
     pod_max_backoff_s: int = 10

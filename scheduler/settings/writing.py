@@ -1,8 +1,8 @@
 """
-From Settings back to a configuration file in which nothing is left to defaults.
+Writes Settings as a configuration file that relies on no default.
 
-Plugins are written point by point, with every default disabled, so that a reader sees what runs where and in
-which order without knowing how multiPoint expands.
+Plugins are listed by extension point with every default disabled, so that a reader sees what runs where and in which
+order without knowing how multiPoint expands.
 """
 
 import json
@@ -29,15 +29,15 @@ _Fields = dict[str, object]
 
 def resolved_yaml(settings: Settings) -> str:
     """
-    The completed configuration as YAML that loads again to equal settings (under the same feature gates).
+    Return the completed configuration as YAML that loads to equal settings under the same feature gates.
 
-    What no field can hold stands above it as comments: notes, plugins that are not built, feature gates.
+    Comments at its top have what no field holds: notes, plugins that are not built, feature gates.
     """
     return "".join(f"# {line}\n" for line in _remarks(settings)) + write_document(resolved_document(settings))
 
 
 def as_json(settings: Settings) -> str:
-    """The body of /configz: upstream's `componentconfig`, and our remarks under our own name."""
+    """Return the body of /configz: upstream's `componentconfig`, and our additions under our own name."""
     own = {
         "notBuilt": {profile.scheduler_name: list(profile.not_built) for profile in settings.profiles},
         "featureGates": dict(settings.feature_gates),
@@ -47,7 +47,7 @@ def as_json(settings: Settings) -> str:
 
 
 def resolved_document(settings: Settings) -> _Fields:
-    """The completed configuration as a KubeSchedulerConfiguration, every field present."""
+    """Return the completed configuration as a KubeSchedulerConfiguration with every field present."""
     election, client = settings.leader_election, settings.client_connection
     return {
         "apiVersion": API_VERSION,

@@ -1,1 +1,1 @@
-"""Thin asyncio around the machine: awaits, deadlines, retries, shutdown. It decides nothing."""
+"""asyncio around the machine: informers, binds, deadlines, retries, start and stop. It decides nothing."""

@@ -1,72 +1,72 @@
 """
-Builds everything, owns the one TaskGroup, and knows the order of starting and stopping.
+Builds the scheduler, owns its TaskGroup, and orders its start and stop.
 
-    start   settings -> credentials -> one request to see that the server answers -> HTTP port -> informers -> loop
-    stop    no new cycles -> binds in flight are answered (bounded) -> events are written (bounded) -> all else ends
+    start   settings -> credentials -> one request as a check -> HTTP port -> informers -> scheduling loop
+    stop    no new cycles -> wait for binds in flight (bounded) -> write events (bounded) -> cancel the rest
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import random
-import signal
 import socket
 import time
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from scheduler.core.machine import Machine
-from scheduler.errors import ApiError, LeadershipLost, SettingsError
+from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
-from scheduler.kube.credentials import Credentials, load_credentials
-from scheduler.kube.requests import LIVE_PODS, list_page
-from scheduler.kube.responses import decode_page
 from scheduler.model.instructions import Attempted, PatchCondition
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
-from scheduler.serving.gate import Gate
-from scheduler.serving.probes import Listening, Probes, gate_for
+from scheduler.serving.delegated_auth import DelegatedAuth
+from scheduler.serving.status_server import ServingOptions, StatusServer
 from scheduler.settings.resolved import Settings
 from scheduler.settings.writing import as_json
-from scheduler.shell import upkeep
+from scheduler.shell import cache_comparison
 from scheduler.shell.binder import Binder
+from scheduler.shell.concurrency_limit import MAX_LIMIT, BindLimit
 from scheduler.shell.conditions import ConditionWriter
+from scheduler.shell.connection import connect
+from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer, always_watched, watched_for_default_spreading
-from scheduler.shell.leadership import ElectionSettings, Leadership
+from scheduler.shell.informers import Informer, required_kinds, workload_kinds
+from scheduler.shell.leader_election import ElectionSettings, LeaderElector
+from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
-from scheduler.shell.pressure import CEILING, BindLimit
-from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for, uses_default_spreading
-from scheduler.shell.questions import Questions
+from scheduler.shell.pending_pods import PendingPodExplainer
+from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces, uses_default_spreading
 from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.recount import recount_periodically
 from scheduler.shell.scheduling import SchedulingLoop
+from scheduler.shell.signals import on_termination
 from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
-#: How long binds in flight may take after SIGTERM; Kubernetes kills after 30 s by default.
+#: Time for binds in flight after SIGTERM; Kubernetes kills the process after 30 s by default.
 _STOP_BINDS_S: Final = 15.0
 _STOP_EVENTS_S: Final = 3.0
-_FIRST_REQUEST_TIMEOUT_S: Final = 15.0
-#: Pods that could be tried for so long without a cycle mean that the loop is stuck; it turns once a minute at least.
+#: Without a turn of the scheduling loop for this time while pods are ready, /livez fails. A healthy loop turns at least
+#: once a minute.
 _STALLED_S: Final = 180.0
-#: A cache without a word from the server for so long is no cache: bookmarks come once a minute.
+#: Without a word from the server for this time, /readyz fails. Bookmarks come once a minute.
 _SILENT_S: Final = 240.0
+#: Connections besides those for binds: conditions, events, lists.
+_OTHER_CONNECTIONS: Final = 36
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line adds to the configuration."""
+    """The configuration and the flags of `run`."""
 
     settings: Settings
-    #: None where no election is held: this instance alone schedules.
+    #: None without leader election.
     election: ElectionSettings | None
     master: str | None
-    listening: Listening
+    serving: ServingOptions
     max_in_unschedulable_s: float
     seed: int | None
     verbosity: int
@@ -75,57 +75,30 @@ class Options:
 
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
-    """Schedules until SIGTERM or SIGINT; a second one ends at once. Raises SettingsError for what a person can mend."""
-    upkeep.spare_old_objects()
+    """
+    Schedule until SIGTERM or SIGINT; a second signal ends the process at once. Returns: the exit code.
+
+    Raises:
+        SettingsError: for mistakes that the user can correct.
+    """
+    disable_full_collections()
     log = configure(verbosity=options.verbosity, form=options.log_format)
-    connection = options.settings.client_connection
-    credentials = await load_credentials(
-        kubeconfig=connection.kubeconfig or None, master=options.master, environ=environ
-    )
     metrics = Metrics(version=product_version())
-    async with (
-        gate_for(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as gate,
-        KubeClient(
-            credentials,
-            qps=connection.qps,
-            burst=connection.burst,
-            max_connections=CEILING + 36,
-            on_request=metrics.on_request,
-        ) as client,
-    ):
-        await check_reachable(client, credentials)
-        if options.election is None:
-            return await _until_signal(Scheduler(options, client, metrics, log, gate=gate))
-        # Connections of its own: no bind, however slow, keeps the Lease from being renewed.
-        async with KubeClient(credentials, max_connections=2, on_request=metrics.on_request) as lease_client:
-            identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-            leadership = Leadership(lease_client, options.election, identity, log=log)
-            metrics.watch_leadership(options.election.name, lambda: leadership.holds)
-            return await _until_signal(Scheduler(options, client, metrics, log, leadership, gate=gate))
-
-
-async def _until_signal(scheduler: Scheduler) -> int:
-    """Runs it until SIGTERM or SIGINT; a second one ends at once, since whoever sends it has no time left."""
-    running = asyncio.get_running_loop()
-
-    def stop() -> None:
-        if scheduler.is_stopping:
-            os._exit(1)
-        scheduler.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        running.add_signal_handler(number, stop)
-    return await scheduler.run()
-
-
-async def check_reachable(client: KubeClient, credentials: Credentials) -> None:
-    """One small list, so that a wrong address or a missing right is one clear line at the start."""
-    try:
-        answer = await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S)
-        decode_page(answer)
-    except ApiError as error:
-        server = credentials.endpoint.server
-        raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error
+    async with connect(
+        options.settings.client_connection,
+        environ,
+        master=options.master,
+        serving=options.serving,
+        election=options.election,
+        metrics=metrics,
+        log=log,
+        is_rate_limited=True,
+        max_connections=MAX_LIMIT + _OTHER_CONNECTIONS,
+    ) as connection:
+        client, elector = connection.client, connection.elector
+        scheduler = Scheduler(options, client, metrics, log, elector, auth=connection.auth)
+        on_termination(scheduler.stop)
+        return await scheduler.run()
 
 
 class Scheduler:
@@ -133,14 +106,14 @@ class Scheduler:
     One running scheduler: the machine and everything around it.
 
     Args:
-        options: what it schedules, and how.
-        client: sends its requests.
-        metrics: its own registry.
-        log: where it tells what it does.
-        leadership: None where no election is held.
-        gate: judges who may read metrics; None where the port is open to whoever reaches it.
-        clock_s: seconds since the epoch, for what people read.
-        now_s: a monotonic clock, for all that is decided.
+        options: see `Options`.
+        client: sends all requests but those of the election.
+        metrics: the scheduler's own registry.
+        log: the log.
+        elector: None without leader election.
+        auth: authenticates clients of the port; None if the port is open to everyone.
+        clock_s: seconds since the epoch, for timestamps that people read.
+        now_s: a monotonic clock, for all decisions.
     """
 
     def __init__(
@@ -149,23 +122,19 @@ class Scheduler:
         client: KubeClient,
         metrics: Metrics,
         log: Logger,
-        leadership: Leadership | None = None,
+        elector: LeaderElector | None = None,
         *,
-        gate: Gate | None = None,
+        auth: DelegatedAuth | None = None,
         clock_s: Callable[[], float] = time.time,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._options = options
-        self._leadership = leadership
-        self._gate = gate
-        self._client = client
-        self._metrics = metrics
-        self._log = log
+        self._options, self._client, self._metrics, self._log = options, client, metrics, log
+        self._elector, self._auth = elector, auth
         self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
         self._state = ClusterState(exempt_namespaces(settings))
-        profiles = built_profiles(settings, Snapshot(self._state))
-        self._queue = queue_for(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
+        profiles = build_profiles(settings, Snapshot(self._state))
+        self._queue = build_queue(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
         self._machine = Machine(
             state=self._state,
@@ -175,53 +144,51 @@ class Scheduler:
             observer=metrics.cycle_observer(profiles, seed=seed),
             records_decisions=options.decision_annotations,
         )
-        metrics.watch_state(self._queue, self._state)
+        metrics.register_state(self._queue, self._state)
         self._recount = Audit(self._state)
-        self._questions = Questions(settings, self._state, self._queue, now_s=now_s)
+        self._explainer = PendingPodExplainer(settings, self._state, self._queue, now_s=now_s)
         self._inbox = Inbox()
-        kinds = always_watched()
-        if any(uses_default_spreading(profile) for profile in settings.profiles):
-            kinds += watched_for_default_spreading()
-        self._informers = [
-            Informer(
-                watched,
-                client,
-                self._inbox,
-                log=log,
-                on_malformed=metrics.on_malformed,
-                on_interrupted=metrics.on_watch_restart,
-                now_s=now_s,
-            )
-            for watched in kinds
-        ]
+        self._informers = self._new_informers()
+        self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
         )
-        #: None before `run` has come so far.
+        #: None before `run` has started it.
         self._loop: SchedulingLoop | None = None
         self._stopping = False
-        #: Whether the binds of an earlier leader are known.
-        self._caught_up = leadership is None
-        #: Whether a list may have been asked for before this instance was the leader.
+        #: True once the machine has handled the binds of an earlier leader.
+        self._caught_up = elector is None
+        #: True once an informer may have listed, which is before this instance was elected unless it was at once.
         self._has_listed = False
-        self._frozen = False
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopping
+    def _new_informers(self) -> list[Informer]:
+        kinds = required_kinds()
+        if any(uses_default_spreading(profile) for profile in self._options.settings.profiles):
+            kinds += workload_kinds()
+        return [
+            Informer(
+                kind,
+                self._client,
+                self._inbox,
+                log=self._log,
+                on_malformed=self._metrics.on_malformed,
+                on_interrupted=self._metrics.on_watch_restart,
+                now_s=self._now_s,
+            )
+            for kind in kinds
+        ]
 
     def stop(self) -> None:
-        """No cycle begins any more; `run` returns once all is in order, within about 20 s."""
+        """Start no further cycle; `run` returns once binds and events are written, after about 20 s at most."""
         self._stopping = True
         if self._loop is not None:
             self._loop.stop(_STOP_BINDS_S)
 
     async def run(self) -> int:
-        """Until stopped, or until the Lease is lost. Returns the exit code."""
-        probes = Probes(
-            self._options.listening,
-            gate=self._gate,
+        """Schedule until `stop` is called or the Lease is lost. Returns: the exit code."""
+        server = StatusServer(
+            self._options.serving,
+            auth=self._auth,
             log=self._log,
             render=self._metrics.render,
             configz=lambda: as_json(self._options.settings),
@@ -231,11 +198,11 @@ class Scheduler:
                 "caches-fresh": self._is_fresh,
                 "shutdown": lambda: not self._stopping,
             },
-            explain=self._questions.answer,
-            knows_all=self._is_synced,
+            explain=self._explainer.answer,
+            is_synced=self._is_synced,
         )
-        await probes.start()
-        # Logged this late, so that input which a person has to mend is the only line there is.
+        await server.start()
+        # Logged after everything that can raise SettingsError, which is then the only line.
         self._log.info(0, "Starting affinity-scheduler", version=product_version())
         for note in self._options.settings.notes:
             self._log.info(0, "Configuration", note=note)
@@ -245,30 +212,17 @@ class Scheduler:
         except* LeadershipLost as lost:
             self._log.error("Leaderelection lost", err=str(lost.exceptions[0]))
         finally:
-            await probes.stop()
+            await server.stop()
         if not self._stopping:
             return 1
         self._log.info(0, "Requested to terminate, exiting")
         return 0
 
     async def _schedule(self, group: asyncio.TaskGroup) -> None:
-        """Everything runs in the group until `stop`; then it is taken down in order."""
+        """Run everything in the group until `stop` is called, then shut down in order."""
         limit = BindLimit(now_s=self._now_s)
-
-        def on_throttled(pause_s: float) -> None:
-            self._recorder.be_quiet(pause_s)
-            limit.on_pressure()
-
-        binder = Binder(
-            self._client,
-            on_throttled=on_throttled,
-            on_answered=limit.on_answer,
-            may_write=self._leads,
-            whereabouts=self._machine.whereabouts,
-            on_unreadable=self._bind_unreadable,
-            now_s=self._now_s,
-        )
-        conditions = ConditionWriter(binder, clock_s=self._clock_s, on_failed=self._condition_failed)
+        binder = self._new_binder(limit)
+        conditions = ConditionWriter(binder, clock_s=self._clock_s, on_failed=self._on_condition_failed)
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
@@ -276,9 +230,9 @@ class Scheduler:
             recorder=self._recorder,
             inbox=self._inbox,
             hostname=socket.gethostname(),
-            on_attempt=self._attempted,
+            on_attempt=self._on_attempt,
         )
-        loop = SchedulingLoop(
+        self._loop = SchedulingLoop(
             self._machine,
             self._inbox,
             outbox,
@@ -287,54 +241,74 @@ class Scheduler:
             now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
         )
-        background = [
-            group.create_task(upkeep.watch_lag(self._metrics.on_loop_lag, self._now_s), name="loop lag"),
-            group.create_task(
-                upkeep.recount(
-                    self._recount,
-                    self._log,
-                    is_busy=lambda: not self._is_synced() or self._machine.has_work(),
-                ),
-                name="recount",
-            ),
-            group.create_task(
-                upkeep.audit(self._informers, self._log, on_divergence=self._metrics.on_divergence),
-                name="audit",
-            ),
-            group.create_task(
-                upkeep.demand(
-                    self._pods_informer(),
-                    self._log,
-                    n_owed=lambda: self._machine.n_unconfirmed,
-                    now_s=self._now_s,
-                ),
-                name="demand",
-            ),
-            group.create_task(self._recorder.run(), name="events"),
-            group.create_task(conditions.run(), name="conditions"),
-            group.create_task(upkeep.collect(), name="garbage"),
-            *(group.create_task(self._follow(i), name=f"informer {i.kind}") for i in self._informers),
-        ]
-
-        def on_elected() -> None:
-            if self._has_listed:
-                background.append(group.create_task(self._catch_up(), name="catching up"))
-            else:
-                self._caught_up = True
-
-        if self._leadership is not None:
-            background.append(group.create_task(self._leadership.run(on_elected), name="leader election"))
-        self._loop = loop
+        tasks = self._start_tasks(group, conditions)
         if self._stopping:
-            loop.stop(_STOP_BINDS_S)
-        await loop.run()
+            self._loop.stop(_STOP_BINDS_S)
+        await self._loop.run()
         for pod in outbox.abandon_binds():
             self._log.error("Stopping before the API server said whether the pod is bound", pod=pod)
         await self._recorder.drain(_STOP_EVENTS_S)
-        for task in background:
+        for task in tasks:
             task.cancel()
-        if self._leadership is not None:
-            await self._leadership.release()
+        if self._elector is not None:
+            await self._elector.release()
+
+    def _new_binder(self, limit: BindLimit) -> Binder:
+        def on_throttled(pause_s: float) -> None:
+            self._recorder.drop_for(pause_s)
+            limit.on_overload()
+
+        return Binder(
+            self._client,
+            on_throttled=on_throttled,
+            on_answered=limit.on_answer,
+            may_write=self._leads,
+            watched_node=self._machine.whereabouts,
+            on_unreadable=self._on_unreadable_bind,
+            now_s=self._now_s,
+        )
+
+    def _start_tasks(self, group: asyncio.TaskGroup, conditions: ConditionWriter) -> list[asyncio.Task[None]]:
+        """Start everything but the scheduling loop. The list also gets the tasks that these start later."""
+        pods = next(informer for informer in self._informers if informer.kind == "Pod")
+        tasks: list[asyncio.Task[None]] = []
+
+        def start(name: str, task: Coroutine[Any, Any, None]) -> None:
+            tasks.append(group.create_task(task, name=name))
+
+        def on_elected() -> None:
+            if self._has_listed:
+                start("catching up", self._catch_up(pods))
+            else:
+                self._caught_up = True
+
+        start("loop lag", measure_loop_lag(self._metrics.on_loop_lag, self._now_s))
+        start(
+            "recount",
+            recount_periodically(
+                self._recount, self._log, is_busy=lambda: not self._is_synced() or self._machine.has_work()
+            ),
+        )
+        start(
+            "cache comparison",
+            cache_comparison.compare_caches(
+                self._informers, self._log, on_divergence=self._metrics.on_divergence
+            ),
+        )
+        start(
+            "dead watch",
+            cache_comparison.reopen_dead_watch(
+                pods, self._log, n_unconfirmed=lambda: self._machine.n_unconfirmed, now_s=self._now_s
+            ),
+        )
+        start("events", self._recorder.run())
+        start("conditions", conditions.run())
+        start("garbage collection", freeze_periodically())
+        for informer in self._informers:
+            start(f"informer {informer.kind}", self._run_informer(informer))
+        if self._elector is not None:
+            start("leader election", self._elector.run(on_elected))
+        return tasks
 
     def _makes_progress(self) -> bool:
         return self._loop is None or not self._loop.is_stalled(_STALLED_S)
@@ -342,38 +316,28 @@ class Scheduler:
     def _is_fresh(self) -> bool:
         return all(informer.silent_s() < _SILENT_S for informer in self._informers)
 
+    def _is_synced(self) -> bool:
+        return self._sync.check()
+
     def _leads(self) -> bool:
-        return self._leadership is None or self._leadership.holds
+        return self._elector is None or self._elector.is_leader
 
-    def _pods_informer(self) -> Informer:
-        return next(informer for informer in self._informers if informer.kind == "Pod")
-
-    async def _follow(self, informer: Informer) -> None:
-        """Lists begin when the Lease was asked for, so that one who leads from the start has nothing to catch up on."""
-        if self._leadership is not None:
-            await self._leadership.tried.wait()
+    async def _run_informer(self, informer: Informer) -> None:
+        """List and watch after the first election attempt: an instance elected at once has nothing to catch up on."""
+        if self._elector is not None:
+            await self._elector.first_attempt_done.wait()
         self._has_listed = True
         await informer.run()
 
-    async def _catch_up(self) -> None:
-        """No cycle begins before this new leader knows what the one before it has bound."""
-        await upkeep.catch_up(self._pods_informer(), self._inbox, self._log)
+    async def _catch_up(self, pods: Informer) -> None:
+        """Let cycles begin once the binds of the previous leader are handled."""
+        await cache_comparison.catch_up(pods, self._inbox, self._log)
         self._caught_up = True
         self._inbox.nudge()
 
-    def _is_synced(self) -> bool:
-        if not all(informer.synced for informer in self._informers):
-            return False
-        if not self._frozen and not len(self._inbox):
-            self._frozen = True
-            # The first lists live as long as the process. Not collected before: that alone holds the loop for 0.2 s at
-            # 5,000 nodes, and there is little to find.
-            gc.freeze()
-        return self._frozen
-
-    def _attempted(self, attempt: Attempted) -> None:
+    def _on_attempt(self, attempt: Attempted) -> None:
         self._metrics.on_attempt(attempt, self._now_s())
-        self._questions.keep(attempt)
+        self._explainer.record(attempt)
         pod = attempt.pod
         match attempt.result:
             case "scheduled":
@@ -390,9 +354,9 @@ class Scheduler:
             case "error":
                 self._log.error("Error scheduling pod; retrying", pod=pod.key, err=attempt.message)
 
-    def _condition_failed(self, order: PatchCondition, message: str) -> None:
+    def _on_condition_failed(self, order: PatchCondition, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=order.pod.key, err=message)
 
-    def _bind_unreadable(self, pod: str, why: str) -> None:
+    def _on_unreadable_bind(self, pod: str, why: str) -> None:
         self._metrics.on_unreadable_bind()
-        self._log.error("The pod of a bind without an answer may not be read", pod=pod, err=why)
+        self._log.error("No right to read the pod of a bind without an answer", pod=pod, err=why)

@@ -1,18 +1,18 @@
 """
-Binds pods and writes their PodScheduled condition. Answers are values; no failure of the server raises.
+Binds pods and writes their PodScheduled condition. Outcomes are values; no failure of the server raises.
 
-A bind whose answer was lost is settled by reading the pod, for as long as that takes: forgetting it would free room
-that is in use, repeating it blindly would turn our own success into a conflict.
+After a lost answer the pod is read until the outcome is known. Forgetting the pod would give away room that is in use;
+repeating the bind would turn our own success into a conflict.
 
        POST --2xx--> Bound                 429, or never sent --pause--> POST again (bounded)
         |
         '--409, lost, 5xx--> GET until answered --on our node--> Bound
                               |--on another node--> BoundElsewhere
-                              |--gone, or another uid--> PodGone
-                              '--unbound--> after 409: Refused; else pause, POST again (bounded)
+                              |--gone, or another uid--> PodNotFound
+                              '--unbound--> after 409: WriteFailed; else pause, POST again (bounded)
 
-Who may not GET pods is answered by a list of that one, and where that is refused too by the watch: what it has shown
-of the pod is final, and where it goes on showing it unbound for `UNREADABLE_S`, it is.
+Without the right to GET pods, the pod is listed. If that is forbidden too, the watch decides: a node or a deletion
+that it has shown is final, and a pod that it shows unbound for `UNREADABLE_S` is unbound.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from scheduler.errors import (
 from scheduler.kube import requests
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import PodCondition
-from scheduler.kube.responses import PodPlace, decode_page, decode_place
+from scheduler.kube.responses import PodAssignment, decode_assignment, decode_page
 
 TIMEOUT_S: Final = 10.0
-#: Times that one bind is sent; each but the first after the server was asked and had not done it.
+#: Attempts per bind; each but the first follows a read that showed the pod unbound, or a request without effect.
 MAX_POSTS: Final = 5
-#: Pause after the first failure, doubled with each further one up to the cap; half of it is jitter.
+#: Pause after the first failure, doubled with each further failure up to the cap; half of it is jitter.
 BACKOFF_S: Final = 0.1
 BACKOFF_CAP_S: Final = 10.0
-#: Longest Retry-After that is honoured.
+#: Upper limit on an honoured Retry-After.
 RETRY_AFTER_CAP_S: Final = 30.0
-#: A bind that took effect is shown by a watch within so long: the server gives a request a minute, and a watch that
-#: says nothing is opened anew after `kube.client.SILENT_S`, a minute and a quarter.
+#: By then the watch has shown a bind that took effect: the server ends a request after 60 s, and a silent watch is
+#: reopened after `kube.client.SILENT_S`, 75 s.
 UNREADABLE_S: Final = 150.0
 
 #: client-go util/retry, DefaultBackoff (1.36), used by PatchPodStatus.
@@ -60,24 +60,24 @@ PATCH_JITTER: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The pod of this uid is on our node."""
+    """The pod with this uid is on our node."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundElsewhere:
-    """Somebody else bound the pod first."""
+    """Another scheduler bound the pod first."""
 
     node_name: str
 
 
 @dataclass(frozen=True, slots=True)
-class PodGone:
-    """There is no pod of this uid any more."""
+class PodNotFound:
+    """The pod with this uid does not exist any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The server will not, or could not within `MAX_POSTS`; it did not happen. `status` is 0 without an answer."""
+class WriteFailed:
+    """The server refused the write, or failed `MAX_POSTS` times; it took no effect. `status` is 0 without an answer."""
 
     status: int
     message: str
@@ -88,7 +88,7 @@ class Patched:
     """The condition is written."""
 
 
-BindOutcome: TypeAlias = Bound | BoundElsewhere | PodGone | Refused
+BindOutcome: TypeAlias = Bound | BoundElsewhere | PodNotFound | WriteFailed
 
 
 class Binder:
@@ -97,13 +97,13 @@ class Binder:
 
     Args:
         client: sends the requests.
-        on_throttled: told the seconds of every pause that the server asked for, so that others slow down too.
-        on_answered: told the seconds that each bind took, `TIMEOUT_S` at least where its answer was lost.
-        may_write: whether this instance may write now; asked before a bind, and whenever the rate limit lets one go.
-        whereabouts: the node that the watch has shown the pod of a UID on, empty for none, None once it is gone.
-        on_unreadable: told the pod and the refusal, where one whose bind is in doubt may not be read.
+        on_throttled: called with the seconds of every pause that the server asks for.
+        on_answered: called with the seconds of every bind, at least `TIMEOUT_S` if the answer was lost.
+        may_write: returns True while this instance may write; called before a bind and after the rate limit.
+        watched_node: returns the node on which the watch has shown the pod of a uid: '' if unbound, None if deleted.
+        on_unreadable: called with the pod and the error if a pod whose bind is in doubt may not be read.
         sleep: waits between attempts.
-        chance: draws from [0, 1) for jitter.
+        jitter: returns a number in [0, 1).
         now_s: a monotonic clock.
     """
 
@@ -111,22 +111,22 @@ class Binder:
         self,
         client: KubeClient,
         *,
-        on_throttled: Callable[[float], None] | None = None,
+        on_throttled: Callable[[float], None] = lambda _: None,
         on_answered: Callable[[float], None] = lambda _: None,
         may_write: Callable[[], bool] = lambda: True,
-        whereabouts: Callable[[str], str | None] = lambda _: "",
+        watched_node: Callable[[str], str | None] = lambda _: "",
         on_unreadable: Callable[[str, str], None] = lambda _pod, _why: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._on_throttled = on_throttled
         self._on_answered, self._now_s = on_answered, now_s
         self._may_write = may_write
-        self._whereabouts, self._on_unreadable = whereabouts, on_unreadable
+        self._watched_node, self._on_unreadable = watched_node, on_unreadable
         self._sleep = sleep
-        self._chance = chance
+        self._jitter = jitter
 
     async def bind(
         self,
@@ -138,37 +138,38 @@ class Binder:
         annotations: Mapping[str, str] | None = None,
     ) -> BindOutcome:
         """
-        What became of binding this pod to this node; never left open. Cost: 100 µs of CPU if all goes well.
+        Bind the pod and return the outcome, which is always known. Cost: 100 µs of CPU if nothing fails.
 
-        While the server cannot be reached after a lost answer this waits, with pauses up to `BACKOFF_CAP_S`.
+        If the server cannot be reached after a lost answer, this waits until it can, with pauses up to
+        `BACKOFF_CAP_S`.
         """
         request = requests.bind(
             namespace=namespace, name=name, uid=uid, node_name=node_name, annotations=annotations
         )
-        last = Refused(0, "not tried")
-        for tried in range(1, MAX_POSTS + 1):
+        last = WriteFailed(0, "not tried")
+        for attempt in range(1, MAX_POSTS + 1):
             if not self._may_write():
-                return Refused(0, "this instance does not hold the Lease")
-            sent_at_s = self._now_s()
+                return WriteFailed(0, "this instance does not hold the Lease")
+            sent_s = self._now_s()
             try:
                 await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
-                self._on_answered(self._now_s() - sent_at_s)
+                self._on_answered(self._now_s() - sent_s)
                 return Bound()
             except NotFound:
-                return PodGone()
+                return PodNotFound()
             except ApiError as error:
                 if error.took_effect_unknown:
-                    # No answer is the slowest one.
-                    self._on_answered(max(TIMEOUT_S, self._now_s() - sent_at_s))
-                last = Refused(error.status, error.message)
+                    # A lost answer counts as slow.
+                    self._on_answered(max(TIMEOUT_S, self._now_s() - sent_s))
+                last = WriteFailed(error.status, error.message)
                 if isinstance(error, Conflict) or error.took_effect_unknown:
-                    settled = await self._looked_up(namespace, name, uid, node_name)
-                    if settled is not None or isinstance(error, Conflict):
-                        return settled or last
+                    outcome = await self._settle(namespace, name, uid, node_name)
+                    if outcome is not None or isinstance(error, Conflict):
+                        return outcome or last
                 elif not isinstance(error, (Throttled, Unreachable)):
                     return last
-                if tried < MAX_POSTS:
-                    await self._pause(tried, error)
+                if attempt < MAX_POSTS:
+                    await self._pause(attempt, error)
         return last
 
     async def patch_condition(
@@ -179,12 +180,12 @@ class Binder:
         uid: str,
         condition: PodCondition | None,
         nominated_node_name: str | None = None,
-    ) -> Patched | PodGone | Refused:
+    ) -> Patched | PodNotFound | WriteFailed:
         """
-        Whether the condition, and the nomination unless None, are written.
+        Write the condition, and the nomination unless it is None.
 
-        Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36): tried again on internal error, service
-        unavailable, conflict and refused connections; 429 as client-go's own transport does.
+        Retries as upstream does, after internal error, service unavailable, conflict and refused connections, and
+        after 429 as client-go's transport does. Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36).
         """
         request = requests.patch_pod_status(
             namespace=namespace,
@@ -193,45 +194,45 @@ class Binder:
             condition=condition,
             nominated_node_name=nominated_node_name,
         )
-        last = Refused(0, "not tried")
-        for tried in range(1, PATCH_TRIES + 1):
+        last = WriteFailed(0, "not tried")
+        for attempt in range(1, PATCH_TRIES + 1):
             try:
                 await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
                 return Patched()
             except ApiError as error:
-                if _is_of_another_pod(error):
-                    return PodGone()
-                last = Refused(error.status, error.message)
-                if not _patch_again(error):
+                if _is_gone(error):
+                    return PodNotFound()
+                last = WriteFailed(error.status, error.message)
+                if not _is_retried(error):
                     return last
-                if tried < PATCH_TRIES:
-                    pause_s = PATCH_PAUSE_S * PATCH_FACTOR ** (tried - 1)
-                    pause_s *= 1.0 + PATCH_JITTER * self._chance()
-                    await self._sleep(max(pause_s, self._asked_s(error)))
+                if attempt < PATCH_TRIES:
+                    pause_s = PATCH_PAUSE_S * PATCH_FACTOR ** (attempt - 1)
+                    pause_s *= 1.0 + PATCH_JITTER * self._jitter()
+                    await self._sleep(max(pause_s, self._requested_pause_s(error)))
         return last
 
-    async def _looked_up(self, namespace: str, name: str, uid: str, node_name: str) -> BindOutcome | None:
-        """What became of a bind, None if the pod is unbound; asked until there is an answer, or proof on the watch."""
-        tried, since_s = 0, self._now_s()
+    async def _settle(self, namespace: str, name: str, uid: str, node_name: str) -> BindOutcome | None:
+        """Read the pod until the outcome of its bind is known. Returns: None if the pod is unbound."""
+        attempt, since_s = 0, self._now_s()
         while True:
-            tried += 1
+            attempt += 1
             try:
-                return _settled(await self._read(namespace, name, is_first=tried == 1), uid, node_name)
+                return _outcome(await self._read(namespace, name, is_first=attempt == 1), uid, node_name)
             except ApiError as error:
-                shown = self._whereabouts(uid)
+                shown = self._watched_node(uid)
                 if shown is None:
-                    return PodGone()
+                    return PodNotFound()
                 if shown:
                     return _bound_on(shown, node_name)
                 if isinstance(error, (Forbidden, Invalid)) and self._now_s() - since_s > UNREADABLE_S:
                     return None
-                await self._pause(tried, error)
+                await self._pause(attempt, error)
 
-    async def _read(self, namespace: str, name: str, *, is_first: bool) -> PodPlace | None:
-        """The pod as the server has it, None if it is gone. A list says the same to whoever may not GET."""
+    async def _read(self, namespace: str, name: str, *, is_first: bool) -> PodAssignment | None:
+        """Return the pod's node as the server has it, None if the pod is gone. Lists if GET is forbidden."""
         try:
             answer = await self._client.request(requests.get_pod(namespace, name), timeout_s=TIMEOUT_S)
-            return decode_place(answer)
+            return decode_assignment(answer)
         except NotFound:
             return None
         except (Forbidden, Invalid) as refusal:
@@ -239,36 +240,36 @@ class Binder:
                 self._on_unreadable(f"{namespace}/{name}", str(refusal))
         answer = await self._client.request(requests.find_pod(namespace, name), timeout_s=TIMEOUT_S)
         found = decode_page(answer).items
-        return decode_place(found[0]) if found else None
+        return decode_assignment(found[0]) if found else None
 
-    async def _pause(self, tried: int, error: ApiError) -> None:
-        doubled_s = min(BACKOFF_S * 2.0 ** min(tried - 1, 16), BACKOFF_CAP_S)
-        await self._sleep(max(doubled_s * (0.5 + 0.5 * self._chance()), self._asked_s(error)))
+    async def _pause(self, attempt: int, error: ApiError) -> None:
+        doubled_s = min(BACKOFF_S * 2.0 ** min(attempt - 1, 16), BACKOFF_CAP_S)
+        await self._sleep(max(doubled_s * (0.5 + 0.5 * self._jitter()), self._requested_pause_s(error)))
 
-    def _asked_s(self, error: ApiError) -> float:
-        """Seconds that the server asks to wait, jitter included; 0 if it does not ask."""
-        if isinstance(error, Throttled) and self._on_throttled is not None:
+    def _requested_pause_s(self, error: ApiError) -> float:
+        """Return the seconds that the server asks to wait, jitter included; 0 if it does not ask."""
+        if isinstance(error, Throttled):
             self._on_throttled(error.retry_after_s or 0.0)
-        return min(error.retry_after_s or 0.0, RETRY_AFTER_CAP_S) * (1.0 + 0.1 * self._chance())
+        return min(error.retry_after_s or 0.0, RETRY_AFTER_CAP_S) * (1.0 + 0.1 * self._jitter())
 
 
-def _settled(place: PodPlace | None, uid: str, node_name: str) -> BindOutcome | None:
-    """What a look at the pod says of a bind; None if it is still unbound."""
-    if place is None or place.metadata.uid != uid:
-        return PodGone()
-    return _bound_on(place.spec.node_name, node_name) if place.spec.node_name else None
+def _outcome(assignment: PodAssignment | None, uid: str, node_name: str) -> BindOutcome | None:
+    """Return the outcome that the read pod shows; None if it is unbound."""
+    if assignment is None or assignment.metadata.uid != uid:
+        return PodNotFound()
+    return _bound_on(assignment.spec.node_name, node_name) if assignment.spec.node_name else None
 
 
 def _bound_on(found: str, node_name: str) -> Bound | BoundElsewhere:
     return Bound() if found == node_name else BoundElsewhere(found)
 
 
-def _is_of_another_pod(error: ApiError) -> bool:
-    """Whether a patch that names a uid found no such pod; a server says that its uid can't be changed."""
+def _is_gone(error: ApiError) -> bool:
+    """Return True if the patched pod does not exist. For another uid the server says that the uid can't be changed."""
     return isinstance(error, NotFound) or (isinstance(error, Invalid) and "metadata.uid" in error.message)
 
 
-def _patch_again(error: ApiError) -> bool:
+def _is_retried(error: ApiError) -> bool:
     match error:
         case ServerFault(reason="InternalError") | ServerFault(status=503) | Conflict() | Throttled():
             return True

@@ -1,7 +1,7 @@
 """
-What operators learn of enforcement: log lines, metrics, and events on the pods.
+Reports enforcement to operators: log lines, metrics, and events on the pods.
 
-Events never hold anything up; one is written for each broken rule of a pod, and one for each eviction.
+Events never delay anything. One is written per broken rule of a pod, and one per eviction.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from scheduler.enforcing.instructions import (
     ViolationCause,
     ViolationReport,
 )
-from scheduler.kube.event_series import EventKey, ObjectReference
+from scheduler.kube.event_series import EventKey
 from scheduler.model.pods import Pod
 from scheduler.observe.enforcement import EnforcementMetrics
 from scheduler.observe.logs import Logger
-from scheduler.shell.evictor import Outcome
-from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.evictor import EvictionOutcome
+from scheduler.shell.recorder import EventRecorder, pod_reference
 
 NAME: Final = "affinity-scheduler-enforcer"
 ENFORCED_REASON: Final = "RequiredDuringExecutionViolated"
-#: Of rules that only had to hold when the pod was scheduled.
+#: Event reason for rules that only had to hold when the pod was scheduled.
 ORDINARY_REASON: Final = "AffinityRuleBroken"
-_NOT_ENFORCED: Final = "(it is not enforced, so nobody is evicted)"
+_NOT_ENFORCED: Final = "(it is not enforced, so no pod is evicted)"
 
 
-class Reports:
+class EnforcementReporter:
     """
-    Tells what was found and done.
+    Reports findings and evictions.
 
     Args:
-        metrics: counts it.
-        log: gets a line for it.
-        recorder: writes its events; None for none.
+        metrics: counts them.
+        log: gets a line for each.
+        recorder: writes events; None for no events.
     """
 
     def __init__(self, metrics: EnforcementMetrics, log: Logger, recorder: EventRecorder | None) -> None:
@@ -47,31 +47,31 @@ class Reports:
 
     def on_found(self, found: ReportViolation) -> None:
         """
-        A rule is broken.
+        Report a broken rule.
 
-        Of a rule that only had to hold at scheduling this is no fault by itself: its own name says that it is ignored
-        during execution. What was seen of how it came about stands behind it: a placement, which no scheduler that
-        knows the rule would have made, or a change after which it no longer holds. A pod that came and a label that
-        changed between two looks cannot be told apart; neither can anything from before the first.
+        A rule that only has to hold at scheduling may break during execution, as its name says. The event therefore
+        ends with the origin: a placement, which no scheduler that knows the rule would make, or a change after which
+        the rule no longer holds. A pod that arrived and a label that changed between two checks cannot be told apart,
+        nor can anything before the first check.
         """
         report = found.report
         self._metrics.on_found(report)
         message = "Enforced rule is broken" if report.enforced else "Required rule does not hold"
-        self._log.info(1, message, origin=found.cause.name.lower(), **_pairs(found.pod, report))
+        self._log.info(1, message, origin=found.cause.name.lower(), **_log_pairs(found.pod, report))
         any_more = " any more" if found.cause is ViolationCause.CHANGE else ""
         state = "is broken" if report.enforced else f"does not hold{any_more} {_NOT_ENFORCED}"
         note = f"Required {report.rule}: {state} in {report.domain}{_beside(report)}; {found.cause.value}"
         self._record(found.pod, report, "Judging", note)
 
     def on_would_evict(self, order: Evict) -> None:
-        """A pod would be evicted."""
-        self._log.info(0, "Would evict", **_pairs(order.pod, order.report))
+        """Report what a dry run would evict."""
+        self._log.info(0, "Would evict", **_log_pairs(order.pod, order.report))
 
-    def on_ended(self, order: Evict, outcome: Outcome) -> None:
-        """An eviction has ended."""
+    def on_ended(self, order: Evict, outcome: EvictionOutcome) -> None:
+        """Report the end of an eviction."""
         pod, report = order.pod, order.report
         self._metrics.on_evicted(report, outcome.ended)
-        pairs = _pairs(pod, report)
+        pairs = _log_pairs(pod, report)
         match outcome.ended:
             case EvictionResult.EVICTED:
                 self._log.info(0, "Evicted", **pairs)
@@ -85,10 +85,10 @@ class Reports:
                 self._log.error("Eviction failed; retrying later", err=outcome.message, **pairs)
 
     def on_refused(self, refused: ReportTooManyEvictions) -> None:
-        """Too many pods would go."""
+        """Report that too many pods would have to be evicted."""
         self._metrics.on_refused()
         self._log.error(
-            "Too many pods would have to go; nobody is evicted until fewer would",
+            "Too many pods would be evicted; no evictions until there are fewer",
             pods=refused.n_would_go,
             enforcedPods=refused.n_enforced,
             allowed=refused.n_allowed,
@@ -103,21 +103,17 @@ class Reports:
             reason=ENFORCED_REASON if report.enforced else ORDINARY_REASON,
             reporting_controller=NAME,
             reporting_instance=self._instance,
-            regarding=_reference(pod),
-            related=None if report.other is None else _reference(report.other),
+            regarding=pod_reference(pod),
+            related=None if report.other is None else pod_reference(report.other),
         )
         self._recorder.record(key, note)
 
 
-def _pairs(pod: Pod, report: ViolationReport) -> dict[str, object]:
-    """A broken rule for the log."""
+def _log_pairs(pod: Pod, report: ViolationReport) -> dict[str, object]:
+    """Return a broken rule as the pairs of a log line."""
     pairs: dict[str, object] = {"pod": pod.key, "rule": report.rule, "domain": report.domain}
     return pairs if report.other is None else {**pairs, "other": report.other.key}
 
 
 def _beside(report: ViolationReport) -> str:
     return "" if report.other is None else f", beside {report.other.key}"
-
-
-def _reference(pod: Pod) -> ObjectReference:
-    return ObjectReference("Pod", pod.namespace, pod.name, pod.uid, resource_version=pod.resource_version)

@@ -1,13 +1,14 @@
 """
-Since when pods have lacked their match, kept in a ConfigMap so that a restart or a new leader goes on counting.
+Keeps the time since which pods lack their match in a ConfigMap, so that a restart or a new leader continues to count.
 
-A ConfigMap of its own, because the right to write it can be granted by name: an annotation on the pods would need the
-right to change every pod of the cluster, and the Lease is rewritten every two seconds and has to stay small.
+A ConfigMap of its own, because the right to write it can be granted by name. An annotation would need the right to
+patch every pod, and the Lease is rewritten every two seconds and has to stay small.
 
 House rules:
- 1. Bounded: of more than `MAX_PODS` the ones that have waited longest are kept; the others start anew after a restart.
- 2. Written at most every `PERIOD_S`; so much waiting time a crash may forget.
- 3. A record that nobody has confirmed for `STALE_S` is ignored: matches may have come and gone unseen.
+ 1. Bounded: of more than `MAX_PODS` pods, those that lack their match for longest are kept; the others start again
+    after a restart.
+ 2. Written at most every `PERIOD_S`; a crash loses up to that much waiting time.
+ 3. A record older than `STALE_S` is ignored: pods may have had their match in between.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import msgspec
 
 from scheduler.errors import ApiError, Conflict, NotFound
 from scheduler.kube.client import KubeClient
-from scheduler.kube.evicting import create_config_map, get_config_map, update_config_map
+from scheduler.kube.enforcer_requests import create_config_map, get_config_map, update_config_map
 from scheduler.kube.responses import ConfigMap, decode_config_map
 from scheduler.observe.logs import Logger
 
@@ -35,7 +36,7 @@ _KEY: Final = "lost-since.json"
 
 
 class _Record(msgspec.Struct, frozen=True, rename="camel"):
-    """Seconds since the epoch: when it was written, and by uid since when a pod has no match."""
+    """The content of the ConfigMap: when it was saved, and since when a uid is unmatched. Seconds since the epoch."""
 
     saved_at: float
     lost_since: dict[str, float]
@@ -47,11 +48,11 @@ class GraceRecord:
 
     Args:
         client: sends the requests.
-        namespace: where it is.
-        name: what it is called.
-        log: where failures are told.
+        namespace: the ConfigMap's namespace.
+        name: the ConfigMap's name.
+        log: logs failures.
         clock_s: seconds since the epoch.
-        now_s: the monotonic clock of the times that are kept.
+        now_s: the monotonic clock of `load` and `save`.
     """
 
     def __init__(
@@ -66,37 +67,37 @@ class GraceRecord:
     ) -> None:
         self._client, self._namespace, self._name, self._log = client, namespace, name, log
         self._clock_s, self._now_s = clock_s, now_s
-        #: As last read or written; None where there is no such object.
+        #: The resourceVersion as last read or written; None if there is no ConfigMap.
         self._version: str | None = None
-        #: What it says, as we wrote it; None where somebody else wrote what it says.
+        #: The content as we wrote it; None if another instance wrote it.
         self._saved: dict[str, float] | None = {}
         self._saved_at_s = 0.0
 
     async def load(self) -> dict[str, float]:
         """
-        The times by uid, of our monotonic clock; none where nothing was recorded or the record is stale.
+        Return the times by uid, on our monotonic clock; empty if nothing is recorded or the record is stale.
 
         Raises:
-            ApiError: the server did not answer, or does not let us.
+            ApiError: the server did not answer, or refused.
         """
         try:
             read = await self._read()
         except NotFound:
             return {}
-        record = self._decoded(read)
+        record = self._decode(read)
         if record is None or record.lost_since:
             self._saved = None
         now_s, epoch_s = self._now_s(), self._clock_s()
         if record is None or epoch_s - record.saved_at > STALE_S:
             return {}
-        # A clock that was set back must not make a wait look as if it began in the future.
+        # A wall clock that was set back must not yield times in the future.
         return {uid: now_s - max(0.0, epoch_s - since_s) for uid, since_s in record.lost_since.items()}
 
     async def keep(self, lost_since: Callable[[], Mapping[str, float]], leads: Callable[[], bool]) -> None:
         """
-        Saves the times whenever they differ, until cancelled. Failures are logged and tried again.
+        Save the times whenever they differ, until cancelled. Failures are logged and retried.
 
-        Whoever does not lead any more saves nothing: after a pause of the whole process another may have the record.
+        Only the leader saves: after a pause of the whole process, another instance may own the record.
         """
         while True:
             await asyncio.sleep(PERIOD_S)
@@ -104,51 +105,49 @@ class GraceRecord:
                 await self.save(lost_since())
 
     async def save(self, lost_since: Mapping[str, float]) -> None:
-        """The times are in the ConfigMap, unless they are already, or the server says no."""
-        kept = dict(sorted(lost_since.items(), key=lambda item: item[1])[:MAX_PODS])
+        """Write the times unless the ConfigMap already has them. Failures are logged."""
+        times = dict(sorted(lost_since.items(), key=lambda item: item[1])[:MAX_PODS])
         now_s = self._now_s()
-        if kept == self._saved and (not kept or now_s < self._saved_at_s + CONFIRM_S):
+        if times == self._saved and (not times or now_s < self._saved_at_s + CONFIRM_S):
             return
         try:
-            await self._write(kept, now_s)
+            await self._write(times, now_s)
         except ApiError as error:
-            self._log.error(
-                "Failed to record since when affinity has no match", name=self._name, err=str(error)
-            )
+            self._log.error("Failed to write the record of unmatched pods", name=self._name, err=str(error))
         else:
-            self._saved, self._saved_at_s = kept, now_s
+            self._saved, self._saved_at_s = times, now_s
 
-    async def _write(self, kept: Mapping[str, float], now_s: float) -> None:
+    async def _write(self, times: Mapping[str, float], now_s: float) -> None:
         epoch_s = self._clock_s()
-        epochs = {uid: round(epoch_s - (now_s - since_s), 3) for uid, since_s in kept.items()}
+        epochs = {uid: round(epoch_s - (now_s - since_s), 3) for uid, since_s in times.items()}
         data = {_KEY: msgspec.json.encode(_Record(round(epoch_s, 3), epochs)).decode()}
         if self._version is not None:
             try:
                 return await self._update(data, self._version)
             except Conflict:
-                # A predecessor wrote last: its record is older than ours.
+                # An earlier leader wrote last; its record is older than ours.
                 await self._read()
                 return await self._update(data, self._version)
             except NotFound:
                 self._version = None
         create = create_config_map(self._namespace, self._name, data)
-        self._note(decode_config_map(await self._client.request(create, timeout_s=TIMEOUT_S)))
+        self._remember_version(decode_config_map(await self._client.request(create, timeout_s=TIMEOUT_S)))
         return None
 
     async def _update(self, data: Mapping[str, str], version: str) -> None:
         update = update_config_map(self._namespace, self._name, data, resource_version=version)
-        self._note(decode_config_map(await self._client.request(update, timeout_s=TIMEOUT_S)))
+        self._remember_version(decode_config_map(await self._client.request(update, timeout_s=TIMEOUT_S)))
 
     async def _read(self) -> ConfigMap:
         request = get_config_map(self._namespace, self._name)
         read = decode_config_map(await self._client.request(request, timeout_s=TIMEOUT_S))
-        self._note(read)
+        self._remember_version(read)
         return read
 
-    def _note(self, read: ConfigMap) -> None:
+    def _remember_version(self, read: ConfigMap) -> None:
         self._version = read.metadata.resource_version
 
-    def _decoded(self, read: ConfigMap) -> _Record | None:
+    def _decode(self, read: ConfigMap) -> _Record | None:
         text = (read.data or {}).get(_KEY)
         if text is None:
             return None

@@ -1,4 +1,4 @@
-"""Where stimuli wait for the machine: bounded for what watches see, never blocking for answers to our own orders."""
+"""The queue of stimuli for the machine: informers wait while it is full, results of our own instructions never do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 from scheduler.model.stimuli import Stimulus
 
-#: Stimuli that may wait before informers are held back; a list page has 500.
+#: Stimuli in the queue before informers have to wait; a list page has 500.
 _HIGH_WATER: Final = 5_000
 
 
 class Inbox:
-    """A queue of stimuli with one reader. Order is kept."""
+    """A FIFO queue of stimuli with one reader."""
 
     def __init__(self, high_water: int = _HIGH_WATER) -> None:
         self._high_water = high_water
@@ -27,7 +27,7 @@ class Inbox:
         return len(self._waiting)
 
     async def put(self, stimuli: Iterable[Stimulus]) -> None:
-        """The stimuli wait for the machine; returns once there is room for them. Cancelling loses none taken in."""
+        """Wait for room, then append all stimuli. A cancelled call appends all of them or none."""
         await self._has_room.wait()
         self._waiting.extend(stimuli)
         if len(self._waiting) >= self._high_water:
@@ -36,12 +36,12 @@ class Inbox:
             self._arrived.set()
 
     def put_now(self, stimulus: Stimulus) -> None:
-        """An answer to an order of the machine waits; their number is bounded by the orders in flight."""
+        """Append the result of an instruction. Their number is bounded by the instructions in flight."""
         self._waiting.append(stimulus)
         self._arrived.set()
 
     def take(self, limit: int) -> list[Stimulus]:
-        """Up to `limit` stimuli, oldest first."""
+        """Remove and return up to `limit` stimuli, oldest first."""
         taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
         if len(self._waiting) < self._high_water:
             self._has_room.set()
@@ -50,11 +50,11 @@ class Inbox:
         return taken
 
     def nudge(self) -> None:
-        """Wakes the reader without a stimulus."""
+        """Wake the reader without a stimulus."""
         self._arrived.set()
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Returns when something waits, when nudged, or after `timeout_s`."""
+        """Return when a stimulus is waiting, after a nudge, or after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._arrived.wait()

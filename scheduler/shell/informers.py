@@ -1,4 +1,4 @@
-"""One informer per kind: list and watch, decoded to model objects, told to the machine as stimuli."""
+"""Informers: one per kind, which lists, watches, decodes objects and hands the changes to the machine as stimuli."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from scheduler.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
-from scheduler.kube.reflecting import Reflector
+from scheduler.kube.reflector import Reflector
 from scheduler.kube.requests import LIVE_PODS, Resource
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
@@ -35,41 +35,41 @@ from scheduler.shell.inbox import Inbox
 
 T = TypeVar("T")
 
-#: Changes of a batch that are handed on before others get their turn; a relist has as many as there are differences.
-_CHANGES_AT_ONCE: Final = 500
-#: What a watch may be late before a list is taken instead.
-_LATE_S: Final = 0.5
-#: Malformed objects of a kind whose complaint is remembered; with more, some are told again.
-_MAX_COMPLAINTS: Final = 1_000
+#: Changes delivered before other tasks run; a relist may have any number.
+_CHANGES_PER_STEP: Final = 500
+#: Delay of the watch that `catch_up` tolerates before it takes changes from a list.
+_MAX_WATCH_DELAY_S: Final = 0.5
+#: Problems remembered per kind; with more malformed objects, some are logged repeatedly.
+_MAX_PROBLEMS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Watched(Generic[T]):
-    """A kind that is kept up with, and what its changes mean to the machine."""
+class WatchedKind(Generic[T]):
+    """A kind to watch, and the stimuli for its changes."""
 
     kind: str
     resource: Resource
     decode: Callable[[msgspec.Raw], T]
-    seen: Callable[[T], Stimulus]
-    gone: Callable[[Deleted], Stimulus]
-    #: What is wrong with a part of an object that can be decoded; the part counts as if it were not there.
-    flaw: Callable[[T], str | None] = lambda _: None
+    on_upsert: Callable[[T], Stimulus]
+    on_delete: Callable[[Deleted], Stimulus]
+    #: Returns the problem of a malformed annotation, which is then ignored; None if there is none.
+    find_problem: Callable[[T], str | None] = lambda _: None
 
 
-def always_watched() -> tuple[Watched[object], ...]:
-    """Nodes, namespaces and all pods that may still run, whoever schedules them: every running pod counts."""
+def required_kinds() -> tuple[WatchedKind[object], ...]:
+    """Return nodes, namespaces, and all pods that may still run, whichever scheduler they name."""
     return (
-        _watched(
+        _new_kind(
             "Node", Resource("/api/v1/nodes"), decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)
         ),
-        _watched(
+        _new_kind(
             "Namespace",
             Resource("/api/v1/namespaces"),
             decode_namespace,
             NamespaceSeen,
             lambda gone: NamespaceGone(gone.key.name),
         ),
-        _watched(
+        _new_kind(
             "Pod", LIVE_PODS, PodDecoder().decode, PodSeen, lambda gone: PodGone(gone.uid), term_problem
         ),
     )
@@ -83,10 +83,10 @@ _WORKLOADS: Final = (
 )
 
 
-def watched_for_default_spreading() -> tuple[Watched[object], ...]:
-    """Kinds whose selectors default spread constraints use; not watched where no profile has such constraints."""
+def workload_kinds() -> tuple[WatchedKind[object], ...]:
+    """Return the kinds whose selectors default spread constraints use; only profiles with these need them."""
     return tuple(
-        _watched(
+        _new_kind(
             kind,
             Resource(path),
             partial(decode_workload, kind),
@@ -97,28 +97,28 @@ def watched_for_default_spreading() -> tuple[Watched[object], ...]:
     )
 
 
-def _watched(
+def _new_kind(
     kind: str,
     resource: Resource,
     decode: Callable[[msgspec.Raw], T],
-    seen: Callable[[T], Stimulus],
-    gone: Callable[[Deleted], Stimulus],
-    flaw: Callable[[T], str | None] = lambda _: None,
-) -> Watched[object]:
-    # The functions only ever get what `decode` returned; a tuple of different kinds has no narrower common type.
-    return Watched(kind, resource, decode, seen, gone, flaw)  # type: ignore[arg-type]
+    on_upsert: Callable[[T], Stimulus],
+    on_delete: Callable[[Deleted], Stimulus],
+    find_problem: Callable[[T], str | None] = lambda _: None,
+) -> WatchedKind[object]:
+    # The other functions only get what `decode` returned; a tuple of different kinds has no narrower common type.
+    return WatchedKind(kind, resource, decode, on_upsert, on_delete, find_problem)  # type: ignore[arg-type]
 
 
-def _workload_gone(kind: str, gone: Deleted) -> Stimulus:
-    return WorkloadGone(kind, gone.key.namespace, gone.key.name)
+def _workload_gone(kind: str, deleted: Deleted) -> Stimulus:
+    return WorkloadGone(kind, deleted.key.namespace, deleted.key.name)
 
 
 class Informer:
-    """Keeps the machine informed of one kind, for ever; `synced` turns true once and stays so."""
+    """Delivers the changes of one kind to the inbox. `synced` becomes True after the first list and stays so."""
 
     def __init__(
         self,
-        watched: Watched[object],
+        kind: WatchedKind[object],
         client: KubeClient,
         inbox: Inbox,
         *,
@@ -127,83 +127,86 @@ class Informer:
         on_interrupted: Callable[[str], None],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._watched = watched
+        self._kind = kind
         self._client = client
         self._inbox = inbox
         self._log = log
         self._on_malformed = on_malformed
         self._on_interrupted = on_interrupted
         self._now_s = now_s
-        #: Batches are handed on whole, one after the other, though in pieces.
-        self._handing_on = asyncio.Lock()
-        #: What was last wrong with an object, so that it is told once and not with every version.
-        self._complaints: dict[Key | None, str] = {}
-        #: Whether the initial list has been handed to the machine.
+        #: Held while a batch is delivered in pieces, so that batches do not mix.
+        self._delivering = asyncio.Lock()
+        #: The last problem of each malformed object, so that it is logged once and not with every version.
+        self._problem_by_key: dict[Key | None, str] = {}
+        #: True once the initial list is in the inbox.
         self.synced = False
-        self._reflector = Reflector(client, watched.resource, watched.decode, now_s=now_s)
+        self._reflector = Reflector(client, kind.resource, kind.decode, now_s=now_s)
 
     @property
     def kind(self) -> str:
-        """The kind it keeps up with."""
-        return self._watched.kind
+        """The kind's name."""
+        return self._kind.kind
 
     def silent_s(self) -> float:
-        """For how long the server has said nothing about the kind; it does about once a minute."""
-        return self._now_s() - self._reflector.heard_at_s
+        """Return the seconds since the server last sent anything about the kind, which it does about once a minute."""
+        return self._now_s() - self._reflector.last_heard_s
 
     def reopen(self) -> None:
-        """The watch goes on from where it is on a new connection."""
+        """Resume the watch on a new connection."""
         self._reflector.reopen()
 
     async def run(self) -> None:
-        """Hands every change on, in order, until cancelled. Failures of the server are retried by the reflector."""
+        """Deliver changes in order until cancelled. The reflector retries failures of the server."""
         async with aclosing(self._reflector.batches()) as batches:
             async for changes in batches:
-                await self._hand_on(changes)
+                await self._deliver(changes)
 
     async def catch_up(self) -> int | None:
         """
-        Everything that was written before this was called has been handed to the machine, however late the watch is.
+        Deliver everything that was written before this call, however late the watch is.
 
-        How many objects it took from a list; None where the watch lists by itself, so ask again. One list where the
-        watch is not late, else two, `_LATE_S` apart. Raises ApiError where the server did not list.
+        Returns: the number of objects taken from a list; None if the reflector is listing, so call again. One list if
+        the watch is not late, else two, `_MAX_WATCH_DELAY_S` apart.
+
+        Raises:
+            ApiError: the server did not list.
         """
-        n_mended = await self._mend(self._reflector.compare(_LATE_S, page_pause_s=0.0))
-        # A list that began meanwhile ends the mending, and has not brought the rest yet.
-        return n_mended if self._reflector.is_settled() else None
+        n_repaired = await self._repair(self._reflector.compare(_MAX_WATCH_DELAY_S, page_pause_s=0.0))
+        # A list that began meanwhile ends the comparison before it has delivered everything.
+        return n_repaired if self._reflector.is_settled() else None
 
-    async def audit(self) -> int | None:
-        """How many objects were not what the server lists; they are now. Else as `catch_up`, with more patience."""
-        return await self._mend(self._reflector.compare())
+    async def compare(self) -> int | None:
+        """Repair objects that differ from the server's list, over 30 s, and return their number. See `catch_up`."""
+        return await self._repair(self._reflector.compare())
 
-    async def _mend(self, pieces: AsyncGenerator[tuple[int, list[Change[object]]], None]) -> int | None:
-        n_mended: int | None = None
+    async def _repair(self, pieces: AsyncGenerator[tuple[int, list[Change[object]]], None]) -> int | None:
+        n_repaired: int | None = None
         async with aclosing(pieces):
-            async for n_more, changes in pieces:
-                await self._hand_on(changes)
-                n_mended = (n_mended or 0) + n_more
-        return n_mended
+            async for n_objects, changes in pieces:
+                await self._deliver(changes)
+                n_repaired = (n_repaired or 0) + n_objects
+        return n_repaired
 
-    async def _hand_on(self, changes: list[Change[object]]) -> None:
-        async with self._handing_on:
-            for start in range(0, len(changes), _CHANGES_AT_ONCE):
+    async def _deliver(self, changes: list[Change[object]]) -> None:
+        async with self._delivering:
+            for start in range(0, len(changes), _CHANGES_PER_STEP):
                 if start:
                     await asyncio.sleep(0)
-                await self._hand_on_piece(changes[start : start + _CHANGES_AT_ONCE])
+                await self._deliver_piece(changes[start : start + _CHANGES_PER_STEP])
 
-    async def _hand_on_piece(self, changes: list[Change[object]]) -> None:
+    async def _deliver_piece(self, changes: list[Change[object]]) -> None:
         stimuli: list[Stimulus] = []
         synced = False
         for change in changes:
             match change:
-                case Upserted(key=key, object=seen):
-                    stimuli.append(self._watched.seen(seen))
-                    self._judge(key, self._watched.flaw(seen))
+                case Upserted(key=key, object=obj):
+                    stimuli.append(self._kind.on_upsert(obj))
+                    self._note_problem(key, self._kind.find_problem(obj))
                 case Deleted(key=key):
-                    stimuli.append(self._watched.gone(change))
-                    self._judge(key, None)
+                    stimuli.append(self._kind.on_delete(change))
+                    self._note_problem(key, None)
                 case Malformed(key=key, error=error):
-                    self._judge(key, error)
+                    self._note_problem(key, error)
                 case Synced():
                     synced = True
                 case Interrupted():
@@ -213,19 +216,19 @@ class Informer:
             self.synced = True
             self._inbox.nudge()
 
-    def _judge(self, key: Key | None, complaint: str | None) -> None:
-        """A new complaint about an object is counted and logged; None ends the old one."""
-        if complaint is None:
-            if self._complaints:
-                self._complaints.pop(key, None)
-        elif self._complaints.get(key) != complaint:
-            if len(self._complaints) >= _MAX_COMPLAINTS:
-                del self._complaints[next(iter(self._complaints))]
-            self._complaints[key] = complaint
+    def _note_problem(self, key: Key | None, problem: str | None) -> None:
+        """Count and log a new problem of an object; None ends the old one."""
+        if problem is None:
+            if self._problem_by_key:
+                self._problem_by_key.pop(key, None)
+        elif self._problem_by_key.get(key) != problem:
+            if len(self._problem_by_key) >= _MAX_PROBLEMS:
+                del self._problem_by_key[next(iter(self._problem_by_key))]
+            self._problem_by_key[key] = problem
             self._on_malformed(self.kind)
             name = "?" if key is None else str(key)
             self._log.error(
-                "Malformed object or annotation ignored", kind=self.kind, object=name, err=complaint
+                "Malformed object or annotation ignored", kind=self.kind, object=name, err=problem
             )
 
     def _report_interrupted(self, interrupted: Interrupted) -> None:

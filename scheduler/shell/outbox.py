@@ -1,4 +1,4 @@
-"""Carries the machine's instructions out. Binds are tasks whose answers come back as stimuli; the rest is queued."""
+"""Executes the machine's instructions. Each bind is a task whose result returns as a stimulus; the rest is queued."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import assert_never
 
-from scheduler.kube.event_series import EventKey, ObjectReference
+from scheduler.kube.event_series import EventKey
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
-from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed
-from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodGone, Refused
+from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.recorder import EventRecorder, pod_reference
 
 
 class ClusterOutbox:
-    """Sends to the API server what the machine orders."""
+    """Executes instructions against the API server."""
 
     def __init__(
         self,
@@ -37,11 +36,11 @@ class ClusterOutbox:
         self._inbox = inbox
         self._hostname = hostname
         self._on_attempt = on_attempt
-        #: Binds whose answer is open, and their pods.
+        #: Binds in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
     def carry_out(self, instruction: Instruction) -> None:
-        """Starts what is ordered; never blocks."""
+        """Start the instruction; never blocks."""
         match instruction:
             case Bind():
                 self._start_bind(instruction)
@@ -55,7 +54,7 @@ class ClusterOutbox:
                 assert_never(instruction)
 
     def abandon_binds(self) -> list[str]:
-        """Nothing is waited for any more. Returns the pods whose bind was not answered; a restart reads what became."""
+        """Cancel the binds in flight and return their pods. Their outcome is read after a restart."""
         for task in self._in_flight:
             task.cancel()
         return list(self._in_flight.values())
@@ -63,17 +62,17 @@ class ClusterOutbox:
     def _start_bind(self, order: Bind) -> None:
         task = self._binds.create_task(self._bind(order), name=f"bind {order.pod.key}")
         self._in_flight[task] = order.pod.key
-        self._recorder.give_way()
+        self._recorder.defer_to_binds()
         task.add_done_callback(self._end_bind)
 
     def _end_bind(self, task: asyncio.Task[None]) -> None:
         del self._in_flight[task]
         if not self._in_flight:
-            self._recorder.go_on()
+            self._recorder.resume()
 
     async def _bind(self, order: Bind) -> None:
         pod = order.pod
-        await self._conditions.settle(pod.uid)
+        await self._conditions.cancel(pod.uid)
         outcome = await self._binder.bind(
             namespace=pod.namespace,
             name=pod.name,
@@ -88,9 +87,9 @@ class ClusterOutbox:
                 text = f'pod {pod.name} is already assigned to node "{node_name}"'
                 conflict = f'Operation cannot be fulfilled on pods/binding "{pod.name}": {text}'
                 self._inbox.put_now(BindFailed(pod.uid, conflict))
-            case PodGone():
+            case PodNotFound():
                 self._inbox.put_now(BindFailed(pod.uid, f'pods "{pod.name}" not found'))
-            case Refused(_, message):
+            case WriteFailed(_, message):
                 self._inbox.put_now(BindFailed(pod.uid, message))
             case _:
                 assert_never(outcome)
@@ -103,16 +102,6 @@ class ClusterOutbox:
             reason=order.reason,
             reporting_controller=controller,
             reporting_instance=f"{controller}-{self._hostname}",
-            regarding=_reference(order.pod),
+            regarding=pod_reference(order.pod),
         )
         self._recorder.record(key, order.note)
-
-
-def _reference(pod: Pod) -> ObjectReference:
-    return ObjectReference(
-        kind="Pod",
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        resource_version=pod.resource_version,
-    )

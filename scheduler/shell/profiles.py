@@ -1,4 +1,4 @@
-"""From the configuration's plain values to profiles that run, and to the queue that waits by their events."""
+"""Builds profiles and the queue from the configuration's plain values."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.state.snapshot import Snapshot
 
 
-def built_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profile]:
-    """Every profile of the configuration by its schedulerName; hints read default selectors and namespaces there."""
-    gates = _gates(settings.feature_gates)
+def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profile]:
+    """
+    Return every profile of the configuration by its schedulerName. Its plugins read selectors and namespaces in
+    `snapshot`.
+    """
+    gates = _feature_gates(settings.feature_gates)
     return {
-        profile.scheduler_name: _built(profile, settings, gates, snapshot) for profile in settings.profiles
+        profile.scheduler_name: _build_profile(profile, settings, gates, snapshot)
+        for profile in settings.profiles
     }
 
 
-def queue_for(
+def build_queue(
     profiles: Mapping[str, Profile], settings: Settings, *, max_in_unschedulable_s: float
 ) -> PodQueue:
-    """The queue for pods of all profiles."""
+    """Return the queue for the pods of all profiles."""
     return PodQueue(
         {
             name: {plugin.name: plugin.events_to_register() for plugin in profile.enqueue_extensions()}
@@ -47,27 +51,27 @@ def queue_for(
 
 def exempt_namespaces(settings: Settings) -> frozenset[str]:
     """
-    Namespaces whose pods required anti-affinity does not see, of all profiles together.
+    Return the namespaces whose pods are invisible to required anti-affinity, of all profiles together.
 
-    Running pods have no profile of ours, so what they declare is exempt for all or for none.
+    Running pods have no profile of ours, so their terms are exempt for all profiles or for none.
     """
-    return frozenset().union(*map(exempt_of, settings.profiles))
+    return frozenset().union(*map(exempt_namespaces_of, settings.profiles))
 
 
-def exempt_of(profile: ProfileSettings) -> frozenset[str]:
-    """Namespaces that the profile's required anti-affinity does not see."""
+def exempt_namespaces_of(profile: ProfileSettings) -> frozenset[str]:
+    """Return the namespaces that are invisible to the profile's required anti-affinity."""
     args = profile.args_by_plugin.get(AFFINITY)
     return frozenset(args.exempt_namespaces) if isinstance(args, InterPodAffinityArgs) else frozenset()
 
 
 def uses_default_spreading(profile: ProfileSettings) -> bool:
-    """Whether pods of the profile can get default constraints, for which services and owners must be watched."""
+    """Return True if pods of the profile can get default constraints, which need services and owners to be watched."""
     args = profile.args_by_plugin.get(SPREAD)
     runs = any(SPREAD in profile.plugins_by_point[point] for point in ("filter", "score"))
     return runs and isinstance(args, PodTopologySpreadArgs) and bool(args.effective_default_constraints)
 
 
-def _built(
+def _build_profile(
     profile: ProfileSettings,
     settings: Settings,
     gates: FeatureGates,
@@ -89,7 +93,7 @@ def _built(
     )
 
 
-def _gates(by_name: Mapping[str, bool]) -> FeatureGates:
+def _feature_gates(by_name: Mapping[str, bool]) -> FeatureGates:
     return FeatureGates(
         match_label_keys_in_pod_affinity=by_name["MatchLabelKeysInPodAffinity"],
         match_label_keys_in_pod_topology_spread=by_name["MatchLabelKeysInPodTopologySpread"],

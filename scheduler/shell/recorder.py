@@ -1,9 +1,9 @@
 """
-Writes Events without ever holding up a decision or a bind: a bounded queue, a few workers, and the first to give way.
+Writes Events without delaying decisions or binds: a bounded queue and a few workers.
 
-Events wait while binds are under way, since a pod can start once it is bound, and tells of it as well a second later.
-They are what a busy API server can do without: they are dropped when the queue is full, when the server says 429, and
-when it refuses them; only a server that cannot be reached is tried again.
+Events wait while binds are in flight, since a pod can start once it is bound and its event may come a second later. A
+busy API server can do without them: they are dropped when the queue is full, after a 429, and when the server refuses
+them. Only an unreachable server is attempt again.
 """
 
 from __future__ import annotations
@@ -19,42 +19,56 @@ from typing import Final, Literal
 
 from scheduler.errors import ApiError, NotFound, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
-from scheduler.kube.event_series import FINISH_S, REFRESH_S, EventKey, EventSeries, EventWrite
+from scheduler.kube.event_series import (
+    FINISH_S,
+    REFRESH_S,
+    EventKey,
+    EventSeries,
+    EventWrite,
+    ObjectReference,
+)
 from scheduler.kube.requests import Request
+from scheduler.model.pods import Pod
 
-#: Events waiting, 1.5 KB each; more are dropped. Four times client-go's maxQueuedEvents, since they wait behind binds.
+#: Limit on queued events, 1.5 KB each; more are dropped. Four times client-go's maxQueuedEvents, since they wait for
+#: binds.
 QUEUE_LIMIT: Final = 4096
-#: Where more events wait they are written beside the binds.
-BEHIND_LIMIT: Final = QUEUE_LIMIT // 2
-#: How long an event waits behind binds, and after the last that was sent: its answer may never come.
-BEHIND_S: Final = 2.0
-BEHIND_ONE_S: Final = 0.25
-#: Writes at a time. Events of one object always go through the same worker, hence in order.
+#: With more events queued, events no longer wait for binds.
+DEFER_LIMIT: Final = QUEUE_LIMIT // 2
+#: Longest wait of an event for binds, and after the last bind was sent, whose answer may never come.
+DEFER_S: Final = 2.0
+DEFER_AFTER_BIND_S: Final = 0.25
+#: Writes at a time. All events of one object go through the same worker, hence in order.
 WORKERS: Final = 8
-#: A server that cannot be reached is tried so often, so far apart, with up to a quarter of jitter.
+#: Attempts at an unreachable server, and the pause between them, plus up to a quarter of jitter.
 MAX_TRIES: Final = 12
 RETRY_S: Final = 10.0
 TIMEOUT_S: Final = 10.0
-#: Events of the table, which has up to 10,000, that are finished before others get their turn: 20 µs each.
-_AT_ONCE: Final = 50
-#: Quiet time after a 429 without Retry-After, and the longest that is kept.
-QUIET_S: Final = 1.0
-QUIET_CAP_S: Final = 120.0
+#: Series that are finished or refreshed before other tasks run, 20 µs each; there are up to 10,000.
+_SERIES_PER_STEP: Final = 50
+#: Time for which events are dropped after a 429 without Retry-After, and its upper limit.
+DROP_S: Final = 1.0
+DROP_CAP_S: Final = 120.0
 
 
 @dataclass(slots=True)
 class RecorderCounts:
-    """What became of the events; series of which only a count was kept are in none."""
+    """The outcomes of events. Occurrences that were only counted in their series are in none."""
 
     written: int = 0
     #: Dropped because the queue was full.
     overflowed: int = 0
-    #: Dropped because the server asked for quiet.
+    #: Dropped after a 429.
     shed: int = 0
     #: Refused by the server, or given up after `MAX_TRIES`.
     failed: int = 0
-    #: Text of the last failure, for the log.
+    #: The last failure.
     last_error: str = field(default="")
+
+
+def pod_reference(pod: Pod) -> ObjectReference:
+    """Return the reference that an Event about the pod contains."""
+    return ObjectReference("Pod", pod.namespace, pod.name, pod.uid, resource_version=pod.resource_version)
 
 
 class EventRecorder:
@@ -64,10 +78,10 @@ class EventRecorder:
     Args:
         client: sends the requests.
         clock_s: seconds since the epoch, for the Events themselves.
-        now_s: a monotonic clock, for quiet times and for how long binds are waited for.
+        now_s: a monotonic clock.
         sleep: waits between attempts.
-        chance: draws from [0, 1) for jitter.
-        on_dropped: told of every event that will not be written.
+        jitter: returns a number in [0, 1).
+        on_dropped: called for every event that will not be written.
     """
 
     def __init__(
@@ -77,66 +91,65 @@ class EventRecorder:
         clock_s: Callable[[], float] = time.time,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
         on_dropped: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._on_dropped = on_dropped
         self._series = EventSeries()
-        self._clock_s, self._now_s, self._sleep, self._chance = clock_s, now_s, sleep, chance
-        #: Events, and when each has waited behind binds for long enough.
+        self._clock_s, self._now_s, self._sleep, self._jitter = clock_s, now_s, sleep, jitter
+        #: Events, and until when each waits for binds.
         self._queues: list[asyncio.Queue[tuple[EventWrite, float]]] = [
             asyncio.Queue() for _ in range(WORKERS)
         ]
-        #: Writes accepted and not finished; the bound of all queues together.
+        #: Unfinished writes of all queues.
         self._pending = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._quiet_until_s = 0.0
-        #: Set while events are written, not while they wait behind binds; when that ends, whatever becomes of these.
-        self._has_way = asyncio.Event()
-        self._has_way.set()
-        self._has_way_at_s = 0.0
+        self._drop_until_s = 0.0
+        #: Clear while events wait for binds, at most until `_may_write_from_s`.
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._may_write_from_s = 0.0
         self.counts = RecorderCounts()
 
     def record(self, key: EventKey, note: str) -> None:
-        """The event is queued, folded into its series, or dropped and counted. Never waits, never raises."""
+        """Queue the event, count it in its series, or drop it. Never waits, never raises."""
         if self._pending >= QUEUE_LIMIT:
             self._drop("overflowed")
-        elif self._is_quiet():
+        elif self._is_dropping():
             self._drop("shed")
         elif write := self._series.observe(key, note, self._clock_s()):
             self._enqueue(write)
 
-    def be_quiet(self, seconds: float) -> None:
-        """Drop events for so long: whoever meets a 429 says so here, since events go first."""
-        until_s = self._now_s() + min(seconds, QUIET_CAP_S)
-        self._quiet_until_s = max(self._quiet_until_s, until_s)
+    def drop_for(self, seconds: float) -> None:
+        """Drop events for `seconds`. Called after a 429 of any request, since events matter least."""
+        until_s = self._now_s() + min(seconds, DROP_CAP_S)
+        self._drop_until_s = max(self._drop_until_s, until_s)
 
-    def give_way(self) -> None:
+    def defer_to_binds(self) -> None:
         """
-        A bind is sent: events wait for `go_on`, but no more than `BEHIND_LIMIT` of them.
+        Make events wait because a bind was sent, unless more than `DEFER_LIMIT` are queued.
 
-        For `BEHIND_ONE_S` after the last call, and each for `BEHIND_S`: between two binds there may be time for a few
-        events alone, however often that is.
+        They wait until `resume`, `DEFER_AFTER_BIND_S` after the last call, or for `DEFER_S` each.
         """
-        self._has_way_at_s = self._now_s() + BEHIND_ONE_S
-        if self._pending <= BEHIND_LIMIT:
-            self._has_way.clear()
+        self._may_write_from_s = self._now_s() + DEFER_AFTER_BIND_S
+        if self._pending <= DEFER_LIMIT:
+            self._may_write.clear()
 
-    def go_on(self) -> None:
-        """No bind is under way: events are written."""
-        self._has_way.set()
+    def resume(self) -> None:
+        """Write events: no bind is in flight."""
+        self._may_write.set()
 
     async def run(self) -> None:
         """Write events until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number, queue in enumerate(self._queues):
                 group.create_task(self._work(queue), name=f"event writer {number}")
-            group.create_task(self._keep_series(), name="event series")
+            group.create_task(self._maintain_series(), name="event series")
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait until all that was recorded is written or dropped, but not longer than `timeout_s`."""
+        """Wait until all recorded events are written or dropped, at most for `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
@@ -146,32 +159,32 @@ class EventRecorder:
     def _enqueue(self, write: EventWrite) -> None:
         self._pending += 1
         self._idle.clear()
-        if self._pending > BEHIND_LIMIT:
-            self._has_way.set()
+        if self._pending > DEFER_LIMIT:
+            self._may_write.set()
         queue = self._queues[hash(write.key.regarding.uid) % WORKERS]
-        queue.put_nowait((write, self._now_s() + BEHIND_S))
+        queue.put_nowait((write, self._now_s() + DEFER_S))
 
     async def _work(self, queue: asyncio.Queue[tuple[EventWrite, float]]) -> None:
         while True:
-            write, at_latest_s = await queue.get()
+            write, deadline_s = await queue.get()
             try:
-                await self._turn(at_latest_s)
+                await self._wait_for_binds(deadline_s)
                 await self._write(write)
             finally:
                 self._pending -= 1
                 if self._pending == 0:
                     self._idle.set()
 
-    async def _turn(self, at_latest_s: float) -> None:
-        while not self._has_way.is_set():
-            left_s = min(self._has_way_at_s, at_latest_s) - self._now_s()
+    async def _wait_for_binds(self, deadline_s: float) -> None:
+        while not self._may_write.is_set():
+            left_s = min(self._may_write_from_s, deadline_s) - self._now_s()
             if left_s <= 0.0:
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
-                    await self._has_way.wait()
+                    await self._may_write.wait()
 
-    async def _keep_series(self) -> None:
+    async def _maintain_series(self) -> None:
         refreshed_s = self._clock_s()
         while True:
             await self._sleep(FINISH_S)
@@ -181,7 +194,7 @@ class EventRecorder:
                 refreshed_s = now_s
                 writes = chain(writes, self._series.refresh())
             for number, write in enumerate(writes):
-                if number % _AT_ONCE == 0:
+                if number % _SERIES_PER_STEP == 0:
                     await asyncio.sleep(0)
                 if write is None:
                     continue
@@ -191,19 +204,19 @@ class EventRecorder:
                     self._drop("overflowed")
 
     async def _write(self, write: EventWrite) -> None:
-        for tried in range(1, MAX_TRIES + 1):
-            if self._is_quiet():
+        for attempt in range(1, MAX_TRIES + 1):
+            if self._is_dropping():
                 self._drop("shed")
                 return
             try:
                 await self._send(write.request, write.on_missing)
             except Unreachable as error:
-                if tried == MAX_TRIES:
+                if attempt == MAX_TRIES:
                     self._drop("failed", error)
                     return
-                await self._sleep(RETRY_S * (1.0 + 0.25 * self._chance()))
+                await self._sleep(RETRY_S * (1.0 + 0.25 * self._jitter()))
             except Throttled as error:
-                self.be_quiet(error.retry_after_s or QUIET_S)
+                self.drop_for(error.retry_after_s or DROP_S)
                 self._drop("shed", error)
                 return
             except ApiError as error:
@@ -213,8 +226,8 @@ class EventRecorder:
                 self.counts.written += 1
                 return
 
-    def _is_quiet(self) -> bool:
-        return self._now_s() < self._quiet_until_s
+    def _is_dropping(self) -> bool:
+        return self._now_s() < self._drop_until_s
 
     def _drop(self, how: Literal["overflowed", "shed", "failed"], error: ApiError | None = None) -> None:
         match how:

@@ -1,8 +1,8 @@
 """
-The loop around the machine: stimuli in, instructions carried out, a few cycles at a time.
+The scheduling loop: stimuli into the machine, instructions out, a few cycles at a time.
 
-It decides nothing. Between two slices of work every other task gets its turn, so that no list page, relist, burst of
-cycles or event that wakes thousands of pods holds the event loop for longer than a few milliseconds.
+It decides nothing. Other tasks run between two slices of work, so that no list page, relist, burst of cycles or event
+that wakes thousands of pods holds the event loop for longer than a few milliseconds.
 """
 
 from __future__ import annotations
@@ -15,40 +15,48 @@ from scheduler.core.machine import Machine
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.stimuli import CycleDue, SweepDue, TimePassed
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
+from scheduler.shell.garbage_collection import YoungCollector
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.upkeep import Young
 
-#: Stimuli handled before others get their turn, about 40 µs each, and for how long at most.
-_STIMULI_AT_ONCE: Final = 100
+#: Limits of a slice of stimuli: their number, about 40 µs each, and its time.
+_STIMULI_PER_SLICE: Final = 100
 _SLICE_S: Final = 0.004
 
-#: Cycles in a row, for how long at most, and together with the stimuli that were handled before. Alone, a decision
-#: finds the caches full of what sent the bind before it, and a pod costs a fifth more CPU (5,000 nodes, hostname
-#: anti-affinity: 0.78 ms instead of 0.6). It matters most where cycles are slow: on a machine that takes 0.2 ms for
-#: each, spread pods came at 0.85 of the speed of plain ones when stopped after 2 ms, at 0.93 after 4. For the same
-#: reason binds are carried out behind the last of them: spread pods took 517 µs instead of 551, plain ones 467 and 485.
-_CYCLES_AT_ONCE: Final = 16
-_CYCLES_S: Final = 0.004
+#: Limits of a burst of cycles: their number, its time, and its time together with the stimuli before it. A single cycle
+#: between other work finds cold CPU caches and costs a fifth more CPU (5,000 nodes, hostname anti-affinity: 0.78 ms per
+#: pod instead of 0.6). At 0.2 ms a cycle, spread pods reached 0.85 of the speed of plain ones with bursts of 2 ms and
+#: 0.93 with 4 ms. Binds start after the burst for the same reason: 517 µs per spread pod instead of 551, 467 per plain
+#: pod instead of 485.
+_CYCLES_PER_BURST: Final = 16
+_BURST_S: Final = 0.004
 _TURN_S: Final = 0.006
 
-#: How often a loop that has work and may not begin it looks whether it may now. Most of what lets it is announced by a
-#: nudge; what is not, such as a Lease that was renewed late, costs a second.
-_LOOK_AGAIN_S: Final = 1.0
+#: How often a loop with pending work that is not ready checks again. Most reasons end with a nudge; the others, such as
+#: a Lease that was renewed late, cost up to this time.
+_READY_CHECK_S: Final = 1.0
 
-#: How often what no pod uses any more is dropped.
+#: How often state that no pod uses any more is dropped.
 _SWEEP_PERIOD_S: Final = 60.0
 
 
 class Outbox(Protocol):
-    """Carries instructions out; answers come back through the inbox."""
+    """Executes instructions; results return through the inbox."""
 
     def carry_out(self, instruction: Instruction) -> None:
-        """Starts what is ordered; never blocks."""
+        """Start the instruction; never blocks."""
         ...
 
 
 class SchedulingLoop:
-    """Feeds the machine until stopped."""
+    """
+    Feeds the machine until stopped.
+
+    Args:
+        is_ready: returns True if cycles may run now.
+        max_binding: returns the limit on binds in flight.
+        now_s: a monotonic clock.
+        on_handled: called with the type and seconds of every handled stimulus.
+    """
 
     def __init__(
         self,
@@ -68,41 +76,41 @@ class SchedulingLoop:
         self._max_binding = max_binding
         self._now_s = now_s
         self._on_handled = on_handled
-        self._young = Young()
-        #: Second at which waiting for binds in flight ends; None while not stopping.
+        self._young_collector = YoungCollector()
+        #: When to stop waiting for binds in flight; None before `stop`.
         self._give_up_at_s: float | None = None
         self._sweep_at_s = now_s() + _SWEEP_PERIOD_S
-        #: When the loop last came round, which it does at least once a sweep.
+        #: When the last turn began; there is at least one per sweep period.
         self._turned_at_s = now_s()
 
     def stop(self, grace_s: float) -> None:
-        """No cycle begins any more; `run` returns once the binds in flight are answered, at most after `grace_s`."""
+        """Start no further cycle; `run` returns once the binds in flight are answered, at most after `grace_s`."""
         self._give_up_at_s = self._now_s() + grace_s
         self._inbox.nudge()
 
     def is_stalled(self, after_s: float) -> bool:
-        """Whether there is something to do, and the loop has not come round for so long; more than a sweep period."""
-        has_to_turn = len(self._inbox) > 0 or self._may_cycle()
-        return has_to_turn and self._now_s() - self._turned_at_s > after_s
+        """Return True if there is work and no turn began for `after_s`, which has to be longer than a sweep period."""
+        has_work = len(self._inbox) > 0 or self._may_cycle()
+        return has_work and self._now_s() - self._turned_at_s > after_s
 
     async def run(self) -> None:
-        """Until `stop`, and the answers to the binds in flight."""
+        """Handle stimuli and run cycles until `stop` is called and the binds in flight are answered."""
         while True:
             self._turned_at_s = self._now_s()
             if self._machine.has_backlog:
-                # Nothing else is handled before, so that all is as if it had been done at once.
+                # No stimulus is handled before the machine has finished, as if it had finished at once.
                 self._machine.step()
-                self._young.handled(UNITS_PER_STEP)
+                self._young_collector.handled(UNITS_PER_STEP)
             else:
-                self._handle_waiting()
-                self._keep_time()
+                self._handle_stimuli()
+                self._handle_timers()
             if self._is_finished():
                 return
             if self._machine.has_backlog:
                 await asyncio.sleep(0)
             elif self._may_cycle():
-                self._cycle()
-                # Binds ordered by these cycles start now, and informers read what has arrived meanwhile.
+                self._run_cycles()
+                # Lets the binds of these cycles start and informers read.
                 await asyncio.sleep(0)
             elif len(self._inbox):
                 await asyncio.sleep(0)
@@ -114,43 +122,43 @@ class SchedulingLoop:
             return False
         return self._machine.n_binding == 0 or self._now_s() >= self._give_up_at_s
 
-    def _handle_waiting(self) -> None:
+    def _handle_stimuli(self) -> None:
         started_s = self._now_s()
         ends_s = started_s + _SLICE_S
-        for _ in range(min(_STIMULI_AT_ONCE, len(self._inbox))):
+        for _ in range(min(_STIMULI_PER_SLICE, len(self._inbox))):
             (stimulus,) = self._inbox.take(1)
             for instruction in self._machine.handle(stimulus, started_s):
                 self._outbox.carry_out(instruction)
             handled_s = self._now_s()
             self._on_handled(type(stimulus).__name__, handled_s - started_s)
-            self._young.handled()
+            self._young_collector.handled()
             started_s = handled_s
             if started_s >= ends_s or self._machine.has_backlog:
                 return
 
-    def _cycle(self) -> None:
+    def _run_cycles(self) -> None:
         """
-        Cycles in a row, then the binds that they order: these start when this turn is over, whenever they were ordered.
+        Run a burst of cycles, then start their binds.
 
-        Who found no node is told of at once, since that is when the attempt ends.
+        Other instructions, which report a pod without a node, are carried out at once: the attempt ends there.
         """
         started_s = self._now_s()
-        ends_s = min(started_s + _CYCLES_S, self._turned_at_s + _TURN_S)
+        ends_s = min(started_s + _BURST_S, self._turned_at_s + _TURN_S)
         binds: list[Bind] = []
-        for _ in range(_CYCLES_AT_ONCE):
+        for _ in range(_CYCLES_PER_BURST):
             for instruction in self._machine.handle(CycleDue(), started_s):
                 if isinstance(instruction, Bind):
                     binds.append(instruction)
                 else:
                     self._outbox.carry_out(instruction)
-            self._young.handled()
+            self._young_collector.handled()
             started_s = self._now_s()
             if started_s >= ends_s or self._machine.has_backlog or not self._may_cycle():
                 break
         for bind in binds:
             self._outbox.carry_out(bind)
 
-    def _keep_time(self) -> None:
+    def _handle_timers(self) -> None:
         if self._machine.has_backlog:
             return
         now_s = self._now_s()
@@ -172,7 +180,7 @@ class SchedulingLoop:
     def _idle_s(self) -> float:
         now_s = self._now_s()
         wake_s = self._machine.next_wake_s(now_s)
-        moments = [at_s for at_s in (self._sweep_at_s, wake_s, self._give_up_at_s) if at_s is not None]
+        wake_times_s = [at_s for at_s in (self._sweep_at_s, wake_s, self._give_up_at_s) if at_s is not None]
         if self._machine.has_work():
-            moments.append(now_s + _LOOK_AGAIN_S)
-        return max(0.0, min(moments) - now_s)
+            wake_times_s.append(now_s + _READY_CHECK_S)
+        return max(0.0, min(wake_times_s) - now_s)

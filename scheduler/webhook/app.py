@@ -22,9 +22,9 @@ from scheduler.errors import SettingsError
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.credentials import load_credentials
 from scheduler.observe.logs import Logger, configure
-from scheduler.serving.gate import Gate
-from scheduler.serving.probes import Listening, Probes, gate_for
-from scheduler.serving.tls import FileKeeper
+from scheduler.serving.delegated_auth import DelegatedAuth
+from scheduler.serving.serving_certificate import FileCertificate
+from scheduler.serving.status_server import ServingOptions, StatusServer, open_auth
 from scheduler.webhook.keeping import SecretKeeper
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
@@ -40,7 +40,7 @@ _LINGER_S: Final = 5.0
 class Options:
     """What the command line says. `cert_file` and `key_file` are None where the certificate is of its own making."""
 
-    listening: Listening
+    listening: ServingOptions
     webhook_port: int
     refused: AntiAffinity
     merges_fields: bool
@@ -69,15 +69,17 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
     )
     listener = Listener(endpoint.application, metrics)
     if options.cert_file is not None and options.key_file is not None:
-        files = FileKeeper(options.cert_file, options.key_file, listener, log=log)
+        files = FileCertificate(options.cert_file, options.key_file, listener, log=log)
         files.load()
-        async with gate_for(options.listening, None, environ, log=log, on_request=metrics.on_request) as gate:
+        async with open_auth(
+            options.listening, None, environ, log=log, on_request=metrics.on_request
+        ) as gate:
             return await _Webhook(options, listener, files, metrics, log, gate).run()
     credentials = await load_credentials(
         kubeconfig=options.kubeconfig, master=options.master, environ=environ
     )
     async with (
-        gate_for(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as gate,
+        open_auth(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as gate,
         KubeClient(credentials, on_request=metrics.on_request) as client,
     ):
         store = ClusterStore(client, namespace=options.namespace, name=options.name)
@@ -92,10 +94,10 @@ class _Webhook:
         self,
         options: Options,
         listener: Listener,
-        keeper: SecretKeeper | FileKeeper,
+        keeper: SecretKeeper | FileCertificate,
         metrics: WebhookMetrics,
         log: Logger,
-        gate: Gate | None,
+        gate: DelegatedAuth | None,
     ) -> None:
         self._gate = gate
         self._options = options
@@ -107,9 +109,9 @@ class _Webhook:
 
     async def run(self) -> int:
         """Until stopped by a signal. Returns the exit code."""
-        probes = Probes(
+        probes = StatusServer(
             self._options.listening,
-            gate=self._gate,
+            auth=self._gate,
             log=self._log,
             render=self._metrics.render,
             configz=lambda: json.dumps(asdict(self._options), default=str),

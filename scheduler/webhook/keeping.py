@@ -17,8 +17,8 @@ import msgspec
 
 from scheduler.errors import ApiError, Conflict
 from scheduler.observe.logs import Logger
-from scheduler.serving.certificates import Trusted, is_trusted, renewal_reason, renewed
-from scheduler.serving.tls import Pair, Serving, Sleep
+from scheduler.serving.certificates import TrustedKeyPair, is_trusted, renew, renewal_reason
+from scheduler.serving.tls import KeyPair, KeyPairUser, Sleep
 from scheduler.webhook.storing import Store
 
 #: How often Secret and configurations are looked at; two of three requests a minute and replica change nothing.
@@ -43,18 +43,18 @@ class SecretKeeper:
     """
 
     def __init__(
-        self, store: Store, hosts: Sequence[str], serving: Serving, *, log: Logger, clock_s: Clock
+        self, store: Store, hosts: Sequence[str], serving: KeyPairUser, *, log: Logger, clock_s: Clock
     ) -> None:
         self._store = store
         self._hosts = tuple(hosts)
         self._serving = serving
         self._log = log
         self._clock_s = clock_s
-        self._served: Pair | None = None
+        self._served: KeyPair | None = None
         #: By which the served pair is trusted: a Secret that somebody emptied says it no more.
         self._authorities = b""
         #: The pair whose authority was published last, and when it was first.
-        self._published: tuple[Pair, float] | None = None
+        self._published: tuple[KeyPair, float] | None = None
         self._n_webhooks = -1
 
     async def round(self) -> None:
@@ -69,7 +69,7 @@ class SecretKeeper:
         reason = renewal_reason(stored.trusted, self._hosts, now_s)
         trusted = stored.trusted
         if reason is not None:
-            trusted = renewed(self._hosts, now_s, stored.trusted.authorities + self._authorities)
+            trusted = renew(self._hosts, now_s, stored.trusted.authorities + self._authorities)
             try:
                 await self._store.write(stored.version, trusted)
             except Conflict:
@@ -98,7 +98,7 @@ class SecretKeeper:
             self._log.error("No webhook configuration of this name", err="the API server will not call")
         self._n_webhooks = n_webhooks
 
-    def _adopt(self, trusted: Trusted) -> None:
+    def _adopt(self, trusted: TrustedKeyPair) -> None:
         pair, now_s = trusted.pair, self._clock_s()
         if self._published is None or self._published[0] != pair:
             self._published = (pair, now_s)

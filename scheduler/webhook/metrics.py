@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from scheduler.observe.process import ProcessMetrics
-from scheduler.observe.series import Family, exponential
+from scheduler.observe.series import Family, exponential_bounds
 
 REQUESTS: Final = Family(
     "affinity_scheduler_webhook_requests_total",
@@ -18,7 +18,7 @@ DURATION: Final = Family(
     "affinity_scheduler_webhook_request_duration_seconds",
     "Time from the whole request to its answer, in seconds.",
     ("webhook",),
-    exponential(0.0001, 2, 14),
+    exponential_bounds(0.0001, 2, 14),
 )
 PATCHES: Final = Family(
     "affinity_scheduler_webhook_patch_operations_total", "Number of JSON patch operations sent."
@@ -34,17 +34,17 @@ class WebhookMetrics(ProcessMetrics):
 
     def __init__(self, *, version: str = "unknown") -> None:
         super().__init__(version=version)
-        self._answers = self._counts(REQUESTS)
+        self._answers = self._counter(REQUESTS)
         self._duration = self._histogram(DURATION)
-        self._patches = self._counts(PATCHES)
+        self._patches = self._counter(PATCHES)
         #: Seconds since 1970, 0 while no certificate is served.
         self.certificate_expires_s = 0
-        self._reading(CERTIFICATE_EXPIRY, self._expiry)
+        self._callback(CERTIFICATE_EXPIRY, self._expiry)
 
     def on_answer(self, webhook: str, verdict: str, *, n_operations: int, seconds: float) -> None:
         """A question was answered."""
         self._answers.add(webhook, verdict)
-        self._duration.of(webhook).observe(seconds)
+        self._duration.labels(webhook).observe(seconds)
         if n_operations:
             self._patches.add(n=n_operations)
 

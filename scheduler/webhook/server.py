@@ -21,7 +21,7 @@ from aiohttp.typedefs import Handler
 from scheduler.observe.logs import Logger
 from scheduler.serving import listener
 from scheduler.serving.certificates import expires_s
-from scheduler.serving.tls import Pair, load_pair, server_context
+from scheduler.serving.tls import KeyPair, load_pair, server_context
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.reviews import (
     Allowed,
@@ -143,11 +143,11 @@ class Listener:
         self._metrics = metrics
         self._tls = server_context()
         self._listener = listener.Listener(
-            application, tls=self._tls, max_connections=MAX_CONNECTIONS, pace_s=0.0
+            application, tls=self._tls, max_connections=MAX_CONNECTIONS, accept_interval_s=0.0
         )
         self.is_serving = False
 
-    def serve(self, pair: Pair) -> None:
+    def serve(self, pair: KeyPair) -> None:
         """New connections get this pair. Raises ssl.SSLError or ValueError if it is none."""
         expires = expires_s(pair.cert)
         load_pair(self._tls, pair)

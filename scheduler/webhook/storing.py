@@ -18,8 +18,8 @@ import msgspec
 from scheduler.errors import NotFound
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import STRATEGIC_MERGE, Request
-from scheduler.serving.certificates import Trusted
-from scheduler.serving.tls import Pair
+from scheduler.serving.certificates import TrustedKeyPair
+from scheduler.serving.tls import KeyPair
 
 #: Answers within so long, or the next round has to do.
 _TIMEOUT_S: Final = 15.0
@@ -32,7 +32,7 @@ class Stored:
     """What the Secret holds, empty texts where it holds nothing, and the version that a write has to name."""
 
     version: str
-    trusted: Trusted
+    trusted: TrustedKeyPair
 
 
 class Store(Protocol):
@@ -42,7 +42,7 @@ class Store(Protocol):
         """What is stored now. Raises ApiError."""
         ...
 
-    async def write(self, version: str, trusted: Trusted) -> None:
+    async def write(self, version: str, trusted: TrustedKeyPair) -> None:
         """It is stored, unless somebody else wrote since `version`: then Conflict. Raises ApiError."""
         ...
 
@@ -90,9 +90,9 @@ class ClusterStore:
         body = await self._client.request(get_secret(self._namespace, self._name), timeout_s=_TIMEOUT_S)
         secret = msgspec.json.decode(body, type=_Secret)
         authorities, cert, key = (_decoded(secret.data, name) for name in ("ca.crt", "tls.crt", "tls.key"))
-        return Stored(secret.metadata.resource_version, Trusted(authorities, Pair(cert, key)))
+        return Stored(secret.metadata.resource_version, TrustedKeyPair(authorities, KeyPair(cert, key)))
 
-    async def write(self, version: str, trusted: Trusted) -> None:
+    async def write(self, version: str, trusted: TrustedKeyPair) -> None:
         """The Secret holds this. Raises ApiError, Conflict if it changed since `version`."""
         data = {"ca.crt": trusted.authorities, "tls.crt": trusted.pair.cert, "tls.key": trusted.pair.key}
         request = patch_secret(self._namespace, self._name, version=version, data=data)

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Upserted
-from scheduler.kube.client import LINES_AT_ONCE
-from scheduler.kube.watching import Due, LinesArrived, Publish, Watching
+from scheduler.kube.client import MAX_LINES_PER_BATCH
+from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import BindDone, CycleDue
-from scheduler.shell.informers import Watched, always_watched, watched_for_default_spreading
+from scheduler.shell.informers import WatchedKind, required_kinds, workload_kinds
 from scheduler.state.audit import differences
 from tests.bench import templates
 from tests.bench.checks import broken_rules
@@ -53,10 +53,10 @@ class FedMachine:
     def __init__(self, scene: Scene) -> None:
         self.loaded = LoadedMachine(scene)
         self.served = Served(SCHEDULER)
-        kinds = (*always_watched(), *watched_for_default_spreading())
+        kinds = (*required_kinds(), *workload_kinds())
         self._watched = {watched.kind: watched for watched in kinds}
-        self._watching: dict[str, Watching[Any]] = {
-            kind: Watching(watched.resource, watched.decode, chance=lambda: 0.5)
+        self._watching: dict[str, ListWatch[Any]] = {
+            kind: ListWatch(watched.resource, watched.decode, jitter=lambda: 0.5)
             for kind, watched in self._watched.items()
         }
         for watching in self._watching.values():
@@ -77,7 +77,7 @@ class FedMachine:
     def feed_all(self, kind: str, lines: Iterable[bytes]) -> tuple[int, int]:
         """Feed lines in the client's batches; return CPU nanoseconds and the number of lines."""
         total_ns = n_lines = 0
-        for batch in in_batches(lines, LINES_AT_ONCE):
+        for batch in in_batches(lines, MAX_LINES_PER_BATCH):
             total_ns += self.feed(kind, batch)
             n_lines += len(batch)
         return total_ns, n_lines
@@ -106,13 +106,13 @@ class FedMachine:
         return total_ns, n_events
 
 
-def _stimulus(watched: Watched[Any], change: object) -> Any:
+def _stimulus(watched: WatchedKind[Any], change: object) -> Any:
     """Return the stimulus that the informer makes of the change."""
     match change:
         case Upserted(object=seen):
-            return watched.seen(seen)
+            return watched.on_upsert(seen)
         case Deleted():
-            return watched.gone(change)
+            return watched.on_delete(change)
         case Malformed() | Interrupted():
             raise RuntimeError(f"{watched.kind}: {change}")
         case _:

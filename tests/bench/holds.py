@@ -24,9 +24,9 @@ from tests.bench.held import Hold
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server, started_with
-from tests.integration.waiting import until
 from tests.support import build
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 _ATTEMPTS: Final = re.compile(r'^scheduler_schedule_attempts_total\{.*result="(\w+)"\} (\S+)$', re.MULTILINE)
 _N_SCRAPES: Final = 5

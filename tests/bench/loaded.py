@@ -18,7 +18,7 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import built_profiles, queue_for
+from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.bench.scene import Planned, Scene
@@ -76,10 +76,10 @@ class LoadedMachine:
         self.scene = scene
         self.state = ClusterState()
         self.pods = NewPods()
-        self.profiles = built_profiles(settings, Snapshot(self.state))
+        self.profiles = build_profiles(settings, Snapshot(self.state))
         self.machine = Machine(
             state=self.state,
-            queue=queue_for(self.profiles, settings, max_in_unschedulable_s=300.0),
+            queue=build_queue(self.profiles, settings, max_in_unschedulable_s=300.0),
             profiles=self.profiles,
             rng=random.Random(_SEED),
             observer=observer(self.profiles) if observer is not None else None,

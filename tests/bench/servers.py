@@ -24,8 +24,8 @@ from tests.bench.measuring import children_of, cpu_s
 from tests.bench.scene import Scene, Size, build_scene
 from tests.bench.shapes import SHAPE_BY_NAME
 from tests.bench.templates import as_new
-from tests.integration.cluster import kubeconfig_text
 from tests.support.apiserver import RealApiServer, assets
+from tests.support.cluster import kubeconfig_text
 
 ServerName = Literal["devcluster", "kube-apiserver"]
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from scheduler.core.machine import Machine
-from scheduler.kube.calls import Answer
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
+from scheduler.kube.transport import Response
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.stimuli import (
     BindDone,
@@ -31,10 +31,10 @@ from scheduler.model.stimuli import (
 )
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
-from scheduler.serving.probes import Listening
+from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
-from scheduler.shell.leadership import ElectionSettings, Leadership
+from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from tests.chaos.journal import Decided, Journal, SeenVersions, Sent
 from tests.chaos.proxy import Wire
 
@@ -152,7 +152,7 @@ class Instance:
             settings=replace(settings, profiles=(profile,)),
             election=self._election if self.elected else None,
             master=None,
-            listening=Listening("127.0.0.1", 0),
+            serving=ServingOptions("127.0.0.1", 0),
             max_in_unschedulable_s=_NEVER_FLUSHED_S,
             seed=self._chance.getrandbits(32),
             verbosity=2,
@@ -166,8 +166,8 @@ class Instance:
             leadership = None
             if self.elected:
                 own = await stack.enter_async_context(KubeClient(credentials, user_agent=agent, now_s=now_s))
-                leadership = Leadership(
-                    own, self._election, agent, log=log, clock_s=clock_s, now_s=now_s, chance=chance.random
+                leadership = LeaderElector(
+                    own, self._election, agent, log=log, clock_s=clock_s, now_s=now_s, jitter=chance.random
                 )
             scheduler = Scheduler(options, client, metrics, log, leadership, clock_s=clock_s, now_s=now_s)
             self._listen(scheduler._machine, agent)
@@ -204,15 +204,15 @@ class Instance:
 
     def _hear_binds(self, client: KubeClient, agent: str) -> None:
         """Record every bind that it sends in the journal."""
-        calls = client._calls
-        ask = calls.ask
+        transport = client._transport
+        send = transport.send
 
-        async def listening(request: Request, authorization: str | None, timeout_s: float) -> Answer:
+        async def listening(request: Request, authorization: str | None, timeout_s: float) -> Response:
             if request.path.endswith("/binding"):
                 self._journal.sent.append(Sent(self._journal.now_s(), agent, request.path, self._holder()))
-            return await ask(request, authorization, timeout_s)
+            return await send(request, authorization, timeout_s)
 
-        calls.ask = listening  # type: ignore[method-assign]  # an ear, not a replacement
+        transport.send = listening  # type: ignore[method-assign]  # an ear, not a replacement
 
     def _listen(self, machine: Machine, agent: str) -> None:
         """Record the machine's stimuli and decisions in the journal."""

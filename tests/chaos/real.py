@@ -14,7 +14,7 @@ import msgspec
 from scheduler.devcluster.faults import Faults
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.status import StatusError
-from scheduler.shell.leadership import ElectionSettings
+from scheduler.shell.leader_election import ElectionSettings
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.instance import Instance
 from tests.chaos.journal import WATCHED, Journal, Written

@@ -10,12 +10,12 @@ from scheduler.core.machine import Machine
 from scheduler.framework.events import ClusterEvent
 from scheduler.kube import requests
 from scheduler.kube.changes import Change
-from scheduler.kube.known import Known
+from scheduler.kube.store import Store
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.shell.app import Scheduler
-from scheduler.shell.binder import Binder, PodGone
+from scheduler.shell.binder import Binder, PodNotFound
 from scheduler.state.cluster import ClusterState
 from scheduler.state.node_table import NodeTable, Usage
 from tests.chaos.run import Shape
@@ -41,9 +41,11 @@ class Sabotage:
         return mock.patch.object(self.owner, self.attribute, self.instead)
 
 
-async def _never_looked_up(_self: Binder, _namespace: str, _name: str, _uid: str, _node_name: str) -> PodGone:
+async def _never_looked_up(
+    _self: Binder, _namespace: str, _name: str, _uid: str, _node_name: str
+) -> PodNotFound:
     """Take a bind without an answer for failed, without reading the pod."""
-    return PodGone()
+    return PodNotFound()
 
 
 def _always_lead(self: Scheduler) -> bool:
@@ -79,10 +81,10 @@ def _forget_failures(
     """Drop a pod that found no node."""
 
 
-def _nothing_vanishes(self: Known[Any], _changes: list[Change[Any]]) -> None:
+def _nothing_vanishes(self: Store[Any], _changes: list[Change[Any]]) -> None:
     """Keep objects that a relist no longer has."""
-    for part in self._parts:
-        part.unmet = {}
+    for shard in self._shards:
+        shard.unlisted = {}
 
 
 def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
@@ -94,7 +96,7 @@ SABOTAGES = (
     Sabotage(
         "lost answers are not settled",
         Binder,
-        "_looked_up",
+        "_settle",
         _never_looked_up,
         Shape.ALONE,
         Verdict.STRANGE,
@@ -107,6 +109,6 @@ SABOTAGES = (
         "departures wake nobody", Machine, "_notify_queue", _tell_no_departures, Shape.ALONE, Verdict.LEFT, 2
     ),
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
-    Sabotage("lists end nothing", Known, "finish_listing", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
+    Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
     Sabotage("ports stay taken", NodeTable, "give_back", _keep_room, Shape.ALONE, Verdict.CRASH),
 )

@@ -12,7 +12,7 @@ from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD
 from scheduler.devcluster.server import DevCluster
 from scheduler.kube.changes import Key
-from scheduler.kube.known import Version
+from scheduler.kube.store import Version
 from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeGone, NodeSeen
 from scheduler.shell.app import Scheduler
@@ -143,12 +143,12 @@ def test_a_new_leader_does_not_pause_between_the_pages_that_it_waits_for() -> No
             for number in range(1_001):
                 cluster.store.create(POD, "default", build.pod(f"p{number}", node="node-0001"))
             await asyncio.sleep(1.0)
-            pods = scheduler._pods_informer()
+            pods = next(one for one in scheduler._informers if one.kind == "Pod")
             began_s = asyncio.get_running_loop().time()
             assert await pods.catch_up() == 0
             caught_up_s = asyncio.get_running_loop().time()
             assert caught_up_s - began_s < 0.1
-            assert await pods.audit() == 0
+            assert await pods.compare() == 0
             assert asyncio.get_running_loop().time() - caught_up_s >= 0.2
 
     run_virtually(play())
@@ -177,10 +177,10 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
     async def play() -> None:
         async with running() as (instance, scheduler, cluster):
             nodes = next(one for one in scheduler._informers if one.kind == "Node")
-            known = nodes._reflector._machine.known
+            store = nodes._reflector._list_watch.store
 
             def told_of(key: Key) -> dict[Key, Version]:
-                return known._parts[known.part_of(key)].told
+                return store._shards[store.shard_of(key)].listed
 
             machine = scheduler._machine
             # Drop three events.

@@ -13,12 +13,12 @@ from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
 from scheduler.shell.app import Scheduler
-from scheduler.shell.pressure import FLOOR
+from scheduler.shell.concurrency_limit import MIN_LIMIT
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
 from tests.chaos.virtual import run_virtually
-from tests.integration.waiting import until
 from tests.support import build
+from tests.support.waiting import until
 
 TEN_MINUTES_S = 600.0
 #: Longest pause of any retry, and the time of a relist and of the cycles after it.
@@ -181,7 +181,7 @@ def test_binds_that_are_throttled_slow_all_binds_down_and_silence_the_events() -
             assert instance.life is not None
             loop = instance.life.scheduler._loop
             assert loop is not None
-            assert loop._max_binding() == FLOOR
+            assert loop._max_binding() == MIN_LIMIT
             assert metric(instance, "affinity_scheduler_events_dropped_total") > 0
             cluster.faults.clear()
             await asyncio.sleep(AFTERWARDS_S)
@@ -189,7 +189,7 @@ def test_binds_that_are_throttled_slow_all_binds_down_and_silence_the_events() -
             create(cluster, "later", 100)
             await asyncio.sleep(AFTERWARDS_S)
             assert n_bound(cluster) == 110
-            assert loop._max_binding() > FLOOR
+            assert loop._max_binding() > MIN_LIMIT
 
     run_virtually(play())
 

@@ -22,9 +22,9 @@ from tests.chaos.happenings import AddNamespace, AddNode, AddPod
 from tests.chaos.journal import Journal, Sent, node_of
 from tests.chaos.judging import Judge
 from tests.chaos.stage import Embedded, Stage
-from tests.integration.cluster import NAME, kubeconfig_text
-from tests.integration.daemon import Daemon, started
-from tests.integration.waiting import until
+from tests.support.cluster import NAME, kubeconfig_text
+from tests.support.daemon import Daemon, started
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
 

@@ -13,8 +13,8 @@ import pytest
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD
 from scheduler.devcluster.server import DevCluster
-from scheduler.kube import known
-from scheduler.shell import upkeep
+from scheduler.kube import store
+from scheduler.shell import cache_comparison
 from scheduler.state.cluster import ClusterState
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Change
 from tests.chaos.instance import Instance
@@ -115,12 +115,12 @@ async def _know_already(*_: object) -> None:
     [
         pytest.param(
             test_a_new_leader_with_a_late_watch_knows_what_the_old_one_bound,
-            (upkeep, "catch_up", _know_already),
+            (cache_comparison, "catch_up", _know_already),
             id="catching up",
         ),
         pytest.param(
             test_late_lines_of_a_watch_do_not_undo_what_a_list_has_told,
-            (known, "is_older", lambda *_: False),
+            (store, "is_older", lambda *_: False),
             id="old news",
         ),
         pytest.param(

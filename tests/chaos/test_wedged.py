@@ -15,14 +15,14 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
-from scheduler.serving.probes import Listening
+from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from tests.chaos.proxy import Wire
 from tests.chaos.virtual import run_virtually
-from tests.integration.waiting import until
 from tests.support import build
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def serving() -> AsyncIterator[tuple[Scheduler, DevCluster, Wire, str]]:
             settings=default_settings(),
             election=None,
             master=None,
-            listening=Listening("127.0.0.1", port, insecure_http=True),
+            serving=ServingOptions("127.0.0.1", port, insecure_http=True),
             max_in_unschedulable_s=300.0,
             seed=1,
             verbosity=0,

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from scheduler.devcluster.kinds import LEASE, POD
 from scheduler.devcluster.server import DevCluster
-from scheduler.shell.leadership import ElectionSettings
+from scheduler.shell.leader_election import ElectionSettings
 from tests.chaos.instance import ELECTION, Instance
 from tests.chaos.journal import Journal
 from tests.chaos.stage import Embedded, Server

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.cluster import kubeconfig_text
 from tests.manifests.files import MANIFESTS
 from tests.manifests.kubectl import Kubectl
 from tests.support.apiserver import Address
 from tests.support.build import Json
+from tests.support.cluster import kubeconfig_text
 
 helm = pytest.importorskip(
     "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"

@@ -16,7 +16,7 @@ from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.shell.profiles import built_profiles, exempt_namespaces
+from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
@@ -82,7 +82,7 @@ class ProductSubject:
     def __init__(self, config: Json | None) -> None:
         settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
         self.cluster = LiveCluster(exempt_namespaces(settings))
-        profiles = built_profiles(settings, self.cluster.snapshot())
+        profiles = build_profiles(settings, self.cluster.snapshot())
         self.profile = profiles[settings.profiles[0].scheduler_name]
 
     def apply(self, obj: Json) -> None:

@@ -27,7 +27,7 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import built_profiles, queue_for
+from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.support import build
@@ -40,7 +40,7 @@ def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, Cl
     state = ClusterState()
     for node in nodes:
         state.upsert_node(decode_node(msgspec.json.encode(node)))
-    profile = built_profiles(default_settings(), Snapshot(state))[NAME]
+    profile = build_profiles(default_settings(), Snapshot(state))[NAME]
     decision = decide(decoded(pod), Snapshot(state), profile, random.Random(1), Unobserved())
     assert isinstance(decision, ScheduleResult)
     return decision, state
@@ -148,10 +148,10 @@ def test_an_annotation_that_is_none_of_ours_is_no_record(text: str) -> None:
 def test_binds_carry_the_record_where_it_is_wanted(records: bool) -> None:
     """The setting decides; the record is that of the decision just made."""
     state, settings = ClusterState(), default_settings()
-    profiles = built_profiles(settings, Snapshot(state))
+    profiles = build_profiles(settings, Snapshot(state))
     machine = Machine(
         state=state,
-        queue=queue_for(profiles, settings, max_in_unschedulable_s=300.0),
+        queue=build_queue(profiles, settings, max_in_unschedulable_s=300.0),
         profiles=profiles,
         rng=random.Random(1),
         records_decisions=records,

@@ -14,12 +14,12 @@ from typing import Any
 from scheduler.devcluster.server import DevCluster
 from scheduler.model.annotations import AFFINITY, GRACE
 from tests.devcluster.contract.client import Api
-from tests.integration.daemon import EXIT_TIMEOUT_S, Daemon, attended
-from tests.integration.waiting import until
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.build import ZONE, Json
+from tests.support.daemon import EXIT_TIMEOUT_S, Daemon, attended
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 
 class Shop:

@@ -11,9 +11,9 @@ import pytest_asyncio
 
 from tests.enforcing.driver import REQUIRED, rules
 from tests.enforcing.process import Shop, enforcing, output, shop, started
-from tests.integration.daemon import Daemon
-from tests.integration.waiting import until
 from tests.support.build import ZONE, Json, selector, term
+from tests.support.daemon import Daemon
+from tests.support.waiting import until
 
 WEB, DB = {"app": "web"}, {"app": "db"}
 APART = rules(far=[term(ZONE, selector("app=web"))])
@@ -186,7 +186,7 @@ async def test_a_rule_that_is_not_enforced_is_reported_and_nobody_goes(cluster: 
     async with enforcing(cluster.kubeconfig) as daemon:
         await cluster.pod("second", "a2", labels=WEB)
         (event,) = await until(lambda: cluster.events("first", "AffinityRuleBroken"), what="the event")
-        assert "does not hold (it is not enforced, so nobody is evicted)" in event["note"]
+        assert "does not hold (it is not enforced, so no pod is evicted)" in event["note"]
         assert "beside shop/second; a pod was placed here" in event["note"]
         assert await daemon.metric("affinity_scheduler_broken_rules", rule="anti-affinity") == 1
         assert await cluster.names() == {"first", "second"}

@@ -17,17 +17,17 @@ from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import JSON, Request
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.shell.evictor import evicted
+from scheduler.shell.evictor import evict
 from tests.devcluster.contract.client import Api
 from tests.enforcing.driver import rules
 from tests.enforcing.process import Shop, enforcing
-from tests.integration.cluster import kubeconfig_text
-from tests.integration.daemon import Daemon
-from tests.integration.waiting import until
 from tests.manifests.kubectl import Kubectl
 from tests.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE, all_requests
 from tests.support.apiserver import Address
 from tests.support.build import ZONE, Json, selector, term
+from tests.support.cluster import kubeconfig_text
+from tests.support.daemon import Daemon
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -219,13 +219,13 @@ async def test_a_pod_of_the_same_name_is_never_evicted_for_another(cluster: Shop
     old = await _pod(cluster, "p")
     async with await _client(cluster.kubeconfig) as client:
         await cluster.delete("p")
-        assert (await evicted(client, old)).ended is EvictionResult.GONE
+        assert (await evict(client, old)).ended is EvictionResult.GONE
         await cluster.pod("p", "a1")
-        assert (await evicted(client, old)).ended is EvictionResult.GONE
+        assert (await evict(client, old)).ended is EvictionResult.GONE
         assert await cluster.names() == {"p"}
-        assert (await evicted(client, await _pod(cluster, "p"))).ended is EvictionResult.EVICTED
+        assert (await evict(client, await _pod(cluster, "p"))).ended is EvictionResult.EVICTED
         # Terminating for want of a kubelet: asked once more, nothing is lost.
-        assert (await evicted(client, await _pod(cluster, "p"))).ended is EvictionResult.EVICTED
+        assert (await evict(client, await _pod(cluster, "p"))).ended is EvictionResult.EVICTED
         assert await cluster.names() == set()
 
 

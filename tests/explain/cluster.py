@@ -16,7 +16,7 @@ from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import built_profiles
+from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from tests.support import build
@@ -62,7 +62,7 @@ class Cluster:
         return ExplainRequest(
             pod=decoded(pod),
             state=state,
-            new_profile=lambda snapshot: built_profiles(SETTINGS, snapshot)[NAME],
+            new_profile=lambda snapshot: build_profiles(SETTINGS, snapshot)[NAME],
             rng=random.Random(1),
             pending_pods=[decoded(p) for p in self.pods if not p["spec"].get("nodeName")],
             **more,

@@ -22,7 +22,7 @@ from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.shell.profiles import built_profiles
+from scheduler.shell.profiles import build_profiles
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
@@ -107,7 +107,7 @@ def test_the_rules_found_refuse_exactly_the_nodes_that_the_plugins_refuse(block:
     for seed in range(1000 + block * 150, 1150 + block * 150):
         cluster, pod = random_cluster(seed)
         state = cluster.state()
-        profile = built_profiles(SETTINGS, Snapshot(state))[NAME]
+        profile = build_profiles(SETTINGS, Snapshot(state))[NAME]
         inspection = inspect_pod(decoded(pod), state, profile)
         assert isinstance(inspection, Inspection)
         rules = [
@@ -153,7 +153,7 @@ def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
     cluster, expected = LiveCluster(), iter(trace.expected)
 
     def new_profile(snapshot: Snapshot) -> Profile:
-        return built_profiles(settings, snapshot)[settings.profiles[0].scheduler_name]
+        return build_profiles(settings, snapshot)[settings.profiles[0].scheduler_name]
 
     for op in trace.ops:
         match op:

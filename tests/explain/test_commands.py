@@ -32,7 +32,7 @@ from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import built_profiles, queue_for
+from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.explain.cluster import decoded, encoded, zoned
@@ -280,8 +280,8 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
 def _bound_for_real(pods: list[Any], nodes: list[build.Json], seed: int) -> dict[str, str]:
     settings = default_settings()
     state = ClusterState()
-    profiles = built_profiles(settings, Snapshot(state))
-    queue = queue_for(profiles, settings, max_in_unschedulable_s=300.0)
+    profiles = build_profiles(settings, Snapshot(state))
+    queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0)
     machine = Machine(state=state, queue=queue, profiles=profiles, rng=random.Random(seed))
     for node in nodes:
         machine.handle(NodeSeen(decode_node(encoded(node))), 0.0)

@@ -13,10 +13,10 @@ import pytest
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, read_record
 from scheduler.devcluster.kinds import POD
 from scheduler.devcluster.server import DevCluster
-from tests.integration.daemon import running
-from tests.integration.waiting import until
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
+from tests.support.daemon import running
+from tests.support.waiting import until
 
 PLUGIN = f"#!{sys.executable}\nfrom scheduler.cli.main import main\nraise SystemExit(main())\n"
 

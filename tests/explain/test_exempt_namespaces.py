@@ -10,7 +10,7 @@ import pytest
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation
 from scheduler.settings.loading import parse_settings
-from scheduler.shell.profiles import built_profiles, exempt_namespaces, exempt_of
+from scheduler.shell.profiles import build_profiles, exempt_namespaces, exempt_namespaces_of
 from scheduler.state.cluster import ClusterState
 from tests.explain.cluster import Cluster, decoded, web, zoned
 from tests.support import build
@@ -30,10 +30,10 @@ def asked(cluster: Cluster, pod: build.Json) -> Explanation:
         ExplainRequest(
             pod=decoded(pod),
             state=state,
-            new_profile=lambda snapshot: built_profiles(settings, snapshot)[profile.scheduler_name],
+            new_profile=lambda snapshot: build_profiles(settings, snapshot)[profile.scheduler_name],
             rng=random.Random(1),
             new_state=lambda: ClusterState(exempt_namespaces(settings)),
-            exempt_namespaces=exempt_of(profile),
+            exempt_namespaces=exempt_namespaces_of(profile),
         )
     )
 

@@ -8,10 +8,10 @@ import pytest
 
 from scheduler.devcluster.access.rbac import Wish
 from tests.explain.test_commands import DEPLOYMENT, called, served
-from tests.integration.cluster import kubeconfig_text
 from tests.manifests.files import documents
 from tests.manifests.rights import granted
 from tests.support import accounts
+from tests.support.cluster import kubeconfig_text
 
 
 @pytest.mark.asyncio

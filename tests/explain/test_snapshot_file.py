@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.explain.snapshot_file import SECTIONS, scheduling_fields
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.shell.informers import always_watched, watched_for_default_spreading
+from scheduler.shell.informers import required_kinds, workload_kinds
 from tests.explain.cluster import decoded
 from tests.explain.random_clusters import random_cluster
 from tests.support import build
@@ -147,7 +147,7 @@ def test_every_kind_that_is_written_has_its_list_of_fields() -> None:
 
 def test_every_kind_that_the_scheduler_watches_is_in_a_snapshot() -> None:
     """A kind that is watched and not reduced would make a snapshot answer differently from the cluster."""
-    watched = {one.kind for one in (*always_watched(), *watched_for_default_spreading())}
+    watched = {one.kind for one in (*required_kinds(), *workload_kinds())}
     assert watched == set(SECTIONS)
 
 

@@ -1,1 +1,1 @@
-"""The daemon as its users run it: a process of its own, against an API server, from which all is read back."""
+"""The daemon as a process of its own against an API server; every result is read from the server."""

@@ -1,4 +1,4 @@
-"""A cluster for each module, on the embedded server and a real one where there is one, and a daemon at work in it."""
+"""A cluster for each module, on the embedded server and on a real one if available, and a daemon on it."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -11,12 +11,12 @@ import pytest_asyncio
 
 from scheduler.devcluster.server import DevCluster
 from tests.devcluster.contract.client import Api
-from tests.integration.cluster import NAME, Cluster, kubeconfig_text
-from tests.integration.daemon import Daemon, plugin_config, profiles, running
-from tests.integration.waiting import until
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.apiserver import Address
+from tests.support.cluster import NAME, Cluster, kubeconfig_text
+from tests.support.daemon import Daemon, plugin_config, profiles, running
+from tests.support.waiting import until
 
 #: A profile that only wants nodes with this label, and one that spreads the pods of each Service over the nodes.
 PICKY, PICKED_LABEL = "picky-scheduler", "picked"
@@ -43,14 +43,14 @@ PROFILES = profiles(
 
 @asynccontextmanager
 async def embedded(folder: Path, **settings: Any) -> AsyncIterator[Cluster]:
-    """A cluster of its own on the embedded server."""
+    """Yield an embedded server with an empty cluster."""
     async with DevCluster(write_log=True, **settings) as devcluster, Api(devcluster.url, {}) as api:
         yield Cluster(api, str(account_kubeconfig(devcluster, "scheduler", folder)), devcluster)
 
 
 @asynccontextmanager
 async def real(folder: Path, address: Address) -> AsyncIterator[Cluster]:
-    """The one real server, with nothing of earlier tests left in it."""
+    """Yield the one real server, emptied of earlier tests."""
     context = ssl.create_default_context(cafile=str(address.ca_file))
     kubeconfig = folder / "real.kubeconfig"
     kubeconfig.touch(mode=0o600)
@@ -72,7 +72,7 @@ async def real(folder: Path, address: Address) -> AsyncIterator[Cluster]:
 async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
-    """An empty cluster for all tests of the module."""
+    """Yield an empty cluster for all tests of the module."""
     folder = tmp_path_factory.mktemp("server")
     made = (
         embedded(folder, controllers=True)
@@ -85,7 +85,7 @@ async def server(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def daemon(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Daemon]:
-    """One daemon with three profiles for all tests of the module."""
+    """Yield one daemon with three profiles for all tests of the module."""
     config = tmp_path_factory.mktemp("config") / "scheduler.yaml"
     config.write_text(PROFILES)
     async with running(Path(server.kubeconfig), "--config", str(config), "--seed", "1") as daemon:
@@ -94,7 +94,10 @@ async def daemon(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def cluster(server: Cluster, daemon: Daemon) -> AsyncIterator[Cluster]:
-    """The module's cluster in a fresh namespace; afterwards it was sound, and the daemon forgets all that was in it."""
+    """
+    Yield the module's cluster in a new namespace; check afterwards that it is sound and the daemon has dropped its
+    objects.
+    """
     await server.api.enter_namespace()
     yield server
     await server.assert_sound()

@@ -1,4 +1,4 @@
-"""What is served over HTTP and written to the log."""
+"""HTTP endpoints and logs."""
 
 import asyncio
 import json
@@ -10,17 +10,17 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.faults import Action, Fault
-from tests.integration.cluster import NAME, Cluster
 from tests.integration.conftest import embedded
-from tests.integration.daemon import Daemon, running, started
-from tests.integration.waiting import until
+from tests.support.cluster import NAME, Cluster
+from tests.support.daemon import Daemon, running, started
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """An embedded cluster with a node."""
+    """Yield an embedded cluster with a node."""
     async with embedded(tmp_path_factory.mktemp("server"), nodes=1) as cluster:
         await cluster.api.enter_namespace()
         yield cluster
@@ -28,7 +28,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clus
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def busy(server: Cluster) -> AsyncIterator[Daemon]:
-    """A daemon that has placed a pod, refused another, and logs JSON."""
+    """Yield a daemon that has bound a pod, failed another, and logs JSON."""
     async with running(Path(server.kubeconfig), "--log-format", "json", "-v", "10") as daemon:
         await server.add_pod("fits")
         await server.add_pod("too-large", cpu="1k")
@@ -38,7 +38,7 @@ async def busy(server: Cluster) -> AsyncIterator[Daemon]:
 
 
 async def test_it_is_alive_before_it_is_ready(server: Cluster) -> None:
-    """/readyz is false until the first lists are in, and says so; then it is true. So long nothing is explained."""
+    """/readyz fails with a reason until the first lists are complete; nothing is explained before."""
     assert server.devcluster is not None
     server.devcluster.faults.add(Fault(action=Action.RESPOND, kind="nodes", code=503, times=-1))
     async with started(Path(server.kubeconfig)) as daemon:
@@ -60,7 +60,7 @@ async def _n_refused(daemon: Daemon) -> float:
 
 
 async def test_metrics_pass_promtool(busy: Daemon, tmp_path: Path) -> None:
-    """Prometheus' own linter has nothing to say of a scrape."""
+    """Prometheus' own linter accepts a scrape."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed")
@@ -101,8 +101,10 @@ async def test_metrics_pass_promtool(busy: Daemon, tmp_path: Path) -> None:
         ("rest_client_request_duration_seconds_count", {"verb": "POST"}, 2),
     ],
 )
-async def test_a_metric_has_moved(busy: Daemon, name: str, labels: dict[str, str], least: int) -> None:
-    """Each of upstream's series that the daemon feeds has counted what happened."""
+async def test_every_metric_of_upstream_has_counted(
+    busy: Daemon, name: str, labels: dict[str, str], least: int
+) -> None:
+    """Each series that the daemon feeds."""
     assert await busy.metric(name, **labels) >= least
 
 
@@ -125,8 +127,8 @@ async def test_log_lines_are_json(busy: Daemon) -> None:
     assert waiting["err"] == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-async def test_a_pending_pod_is_explained_while_it_runs(busy: Daemon, server: Cluster) -> None:
-    """The reason as its event has it; of a pod that is bound nothing."""
+async def test_the_running_daemon_explains_a_pending_pod(busy: Daemon, server: Cluster) -> None:
+    """With the reason in its event; a bound pod is not explained."""
     status, text = await busy.get(f"/debug/explain?namespace={server.api.namespace}&pod=too-large")
     answer = json.loads(text)
     assert status == 200

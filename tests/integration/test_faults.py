@@ -1,4 +1,4 @@
-"""An API server that misbehaves: no pod is lost, none is bound twice, no room is given away twice."""
+"""Faults of the API server: no pod is lost, none is bound twice, no node is over-committed."""
 
 import asyncio
 import random
@@ -11,11 +11,11 @@ import pytest_asyncio
 
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.server import DevCluster
-from tests.integration.cluster import Cluster
 from tests.integration.conftest import embedded
-from tests.integration.daemon import Daemon, running
-from tests.integration.waiting import until
 from tests.support import build
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon, running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -23,13 +23,13 @@ BINDINGS = "/binding$"
 STATUS = "/status$"
 EVENTS = "/events"
 WATCHED = ("pods", "nodes", "namespaces")
-#: Longer than any pause that follows a fault here, backoff of the pods included.
+#: Longer than any pause after a fault here, the pods' backoff included.
 LONG_S = 30.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """An embedded cluster that remembers little, so that old versions expire."""
+    """Yield an embedded cluster with a short history, so that old versions expire."""
     folder = tmp_path_factory.mktemp("server")
     async with embedded(folder, controllers=True, history_capacity=100, bookmark_interval_s=0.5) as cluster:
         yield cluster
@@ -37,14 +37,14 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clus
 
 @pytest.fixture
 def devcluster(cluster: Cluster) -> DevCluster:
-    """The server, to be told what to do wrong."""
+    """Return the server, to inject faults."""
     assert cluster.devcluster is not None
     return cluster.devcluster
 
 
 @pytest.fixture(autouse=True)
 def _bound_once(devcluster: DevCluster) -> Iterator[None]:
-    """Faults end with their test; no pod ever got two nodes."""
+    """Remove the faults after each test, and check that no pod ever got two nodes."""
     yield
     devcluster.faults.clear()
     assert devcluster.writes is not None
@@ -57,7 +57,7 @@ def _bound_once(devcluster: DevCluster) -> Iterator[None]:
 
 
 async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:
-    """So many pods, each of one CPU."""
+    """Create pods of one CPU each."""
     await asyncio.gather(*(cluster.add_pod(f"{prefix}{number}", cpu="1") for number in range(n_pods)))
 
 
@@ -71,7 +71,7 @@ async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:
     ],
 )
 async def test_a_broken_stream_loses_no_pod(cluster: Cluster, devcluster: DevCluster, fault: Fault) -> None:
-    """Watches break in the middle of a burst, of each kind one; everything is caught up with."""
+    """One watch of each kind breaks in the middle of a burst."""
     for number in range(4):
         await cluster.add_node(f"n{number}")
     broken = [Fault(action=fault.action, kind=k, after_events=3, delay_s=fault.delay_s) for k in WATCHED]
@@ -82,8 +82,10 @@ async def test_a_broken_stream_loses_no_pod(cluster: Cluster, devcluster: DevClu
     await cluster.all_bound(31, timeout_s=LONG_S)
 
 
-async def test_410_on_resume_lists_anew(cluster: Cluster, devcluster: DevCluster, daemon: Daemon) -> None:
-    """What went while nobody watched is forgotten, what came is seen."""
+async def test_410_on_resume_leads_to_a_list(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
+) -> None:
+    """Deletions and additions without a watch are found."""
     await cluster.add_node("a", allocatable={"cpu": "5"})
     await burst(cluster, 5, "old")
     await cluster.all_bound(5)
@@ -103,8 +105,8 @@ async def test_410_on_resume_lists_anew(cluster: Cluster, devcluster: DevCluster
     assert await daemon.metric("affinity_scheduler_watch_restarts_total", kind="Pod") > before
 
 
-async def test_410_as_a_status_lists_anew(cluster: Cluster, devcluster: DevCluster) -> None:
-    """Refused at once instead of inside the stream."""
+async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: DevCluster) -> None:
+    """At once instead of inside the stream."""
     await cluster.add_node("a")
     devcluster.faults.add(
         *(Fault(action=Action.RESPOND, kind=kind, verb="watch", code=410) for kind in WATCHED),
@@ -130,10 +132,10 @@ async def test_410_as_a_status_lists_anew(cluster: Cluster, devcluster: DevClust
         ),
     ],
 )
-async def test_a_bind_that_goes_wrong_is_settled(
+async def test_a_bind_with_a_fault_is_settled(
     cluster: Cluster, devcluster: DevCluster, daemon: Daemon, fault: Fault
 ) -> None:
-    """Exactly as many pods are placed as there is room for, and every one of them is announced as placed once."""
+    """Exactly as many pods are bound as there is room for, and each has one Scheduled event."""
     await cluster.add_node("a", allocatable={"cpu": "4"})
     await cluster.add_node("b", allocatable={"cpu": "4"})
     before = await _attempts(daemon, "scheduled")
@@ -149,7 +151,7 @@ async def test_a_bind_that_goes_wrong_is_settled(
 
     await until(n_bound, lambda n: n == 8, timeout_s=LONG_S, what="8 pods bound")
     await until(lambda: _attempts(daemon, "scheduled"), lambda n: n - before == 8, what="8 attempts")
-    if fault.code != 429:  # events are shed while the server asks for quiet
+    if fault.code != 429:  # events are dropped after a 429
         await until(n_announced, lambda n: n == 8, what="8 events")
     assert await daemon.metric("scheduler_cache_size", type="pods") == 8
 
@@ -161,7 +163,7 @@ async def _attempts(daemon: Daemon, result: str) -> float:
 async def test_a_refused_bind_gives_the_room_back(
     cluster: Cluster, devcluster: DevCluster, daemon: Daemon
 ) -> None:
-    """The pod is told why, retries after its backoff, and is placed."""
+    """The pod's condition has the reason; it retries after its backoff and is bound."""
     await cluster.add_node("a", allocatable={"cpu": "1"})
     devcluster.faults.add(Fault(action=Action.RESPOND, path=BINDINGS, code=403))
     await cluster.add_pod("p", cpu="1")
@@ -171,10 +173,10 @@ async def test_a_refused_bind_gives_the_room_back(
     assert await _attempts(daemon, "error") >= 1
 
 
-async def test_binds_in_doubt_without_the_right_to_read_pods_hold_up_nobody(
+async def test_binds_in_doubt_without_the_right_to_read_pods_delay_no_other(
     cluster: Cluster, devcluster: DevCluster, daemon: Daemon
 ) -> None:
-    """More of them than may be under way at once, some done and some not: all pods are placed, and it is told why."""
+    """More of them than may be in flight, some bound and some not: all pods are bound, and the log has the reason."""
     await cluster.add_node("a", allocatable={"cpu": "200", "pods": "200"})
     before = await daemon.metric("affinity_scheduler_unreadable_binds_total")
     devcluster.faults.add(
@@ -185,11 +187,10 @@ async def test_binds_in_doubt_without_the_right_to_read_pods_hold_up_nobody(
     await burst(cluster, 100)
     await cluster.all_bound(100, timeout_s=LONG_S)
     assert await daemon.metric("affinity_scheduler_unreadable_binds_total") - before == 80
-    assert daemon.logged("The pod of a bind without an answer may not be read", "a fault was asked for")
+    assert daemon.logged("No right to read the pod of a bind without an answer", "a fault was asked for")
 
 
-async def test_the_watch_lags_behind_the_binds(cluster: Cluster, devcluster: DevCluster) -> None:
-    """Pods whose bind was answered count although the watch does not show it yet."""
+async def test_bound_pods_count_before_the_watch_shows_them(cluster: Cluster, devcluster: DevCluster) -> None:
     for number in range(3):
         await cluster.add_node(f"n{number}", allocatable={"cpu": "3"})
     await burst(cluster, 4, "first")
@@ -203,10 +204,8 @@ async def test_the_watch_lags_behind_the_binds(cluster: Cluster, devcluster: Dev
     await cluster.assert_sound()
 
 
-async def test_conditions_and_events_that_fail_hold_up_nobody(
-    cluster: Cluster, devcluster: DevCluster
-) -> None:
-    """5xx on status and events: pods are placed, and the condition is there once the server is well again."""
+async def test_failing_conditions_and_events_delay_no_bind(cluster: Cluster, devcluster: DevCluster) -> None:
+    """5xx on status and events: pods are bound, and the condition is written once the server recovers."""
     await cluster.add_node("a", allocatable={"cpu": "1"})
     devcluster.faults.add(
         Fault(action=Action.RESPOND, path=STATUS, method="patch", code=500, times=3),
@@ -218,8 +217,8 @@ async def test_conditions_and_events_that_fail_hold_up_nobody(
     await cluster.condition("large", "0/1 nodes are available: 1 Insufficient cpu.")
 
 
-async def test_a_stranger_that_binds_first_wins(cluster: Cluster, devcluster: DevCluster) -> None:
-    """Somebody else binds the pod while our bind is on its way: the pod stays where it is, and its room is counted."""
+async def test_another_scheduler_that_binds_first_wins(cluster: Cluster, devcluster: DevCluster) -> None:
+    """Its bind precedes ours in flight: the pod stays there, and its room is counted."""
     await cluster.add_node("a", allocatable={"cpu": "1"})
     await cluster.add_node("b", allocatable={"cpu": "1"})
     devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5))
@@ -244,7 +243,7 @@ async def test_a_stranger_that_binds_first_wins(cluster: Cluster, devcluster: De
 async def test_the_server_goes_away_and_comes_back(
     cluster: Cluster, devcluster: DevCluster, daemon: Daemon
 ) -> None:
-    """The listener is closed until every watch has failed more than once; then all goes on, without a restart."""
+    """The port is closed until every watch has failed more than once; then scheduling continues without a restart."""
     await cluster.add_node("a", allocatable={"cpu": "10"})
     await burst(cluster, 5, "before")
     await cluster.all_bound(5)
@@ -284,7 +283,7 @@ async def test_the_server_goes_away_while_binds_are_in_flight(
 async def test_a_storm_of_faults_ends_in_a_sound_cluster(
     cluster: Cluster, devcluster: DevCluster, seed: int
 ) -> None:
-    """Everything at once, pods coming and going: when it is over every pod that fits has its node."""
+    """All faults at once while pods come and go: afterwards every pod that fits is bound."""
     chance = random.Random(seed)
     for number in range(5):
         await cluster.add_node(f"n{number}", labels={build.ZONE: str(number % 2)}, allocatable={"cpu": "8"})

@@ -1,4 +1,4 @@
-"""Objects that no server would store hurt themselves alone: counted, logged once, and everybody else is served."""
+"""Malformed objects are counted and logged once and affect no other object."""
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -9,18 +9,18 @@ import pytest_asyncio
 
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, SERVICE, JsonObject, Kind
 from scheduler.devcluster.store import Store
-from tests.integration.cluster import NAME, Cluster
 from tests.integration.conftest import PROFILES, SPREADING, embedded
-from tests.integration.daemon import Daemon, running
-from tests.integration.waiting import until
 from tests.support import build
+from tests.support.cluster import NAME, Cluster
+from tests.support.daemon import Daemon, running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """An embedded cluster that stores what it is told, with node a."""
+    """Yield an embedded cluster that stores anything, with node a."""
     async with embedded(tmp_path) as cluster:
         await cluster.api.enter_namespace()
         await cluster.add_node("a")
@@ -29,7 +29,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def daemon(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Daemon]:
-    """A daemon that reads every kind there is."""
+    """Yield a daemon that watches every kind."""
     config = tmp_path / "scheduler.yaml"
     config.write_text(PROFILES)
     async with running(Path(cluster.kubeconfig), "--config", str(config)) as daemon:
@@ -38,13 +38,13 @@ async def daemon(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Daemon]:
 
 @pytest.fixture
 def store(cluster: Cluster) -> Store:
-    """Where objects are put past all validation."""
+    """Return the store behind all validation."""
     assert cluster.devcluster is not None
     return cluster.devcluster.store
 
 
 def pod(name: str = "odd", *, is_running: bool = False, **settings: Any) -> JsonObject:
-    """A pod of ours, running on node a or pending."""
+    """Return a pod for our scheduler, running on node a or pending."""
     spec = {"schedulerName": NAME, **settings.pop("spec", {})}
     made = build.pod(name, node="a" if is_running else None, spec=spec, **settings)
     made["metadata"]["uid"] = f"uid-{name}"
@@ -52,12 +52,12 @@ def pod(name: str = "odd", *, is_running: bool = False, **settings: Any) -> Json
 
 
 def with_metadata(obj: JsonObject, **metadata: object) -> JsonObject:
-    """The object with other metadata."""
+    """Return the object with other metadata."""
     return {**obj, "metadata": {**obj["metadata"], **metadata}}
 
 
 def affinity_by(operator: str) -> build.Json:
-    """Anti-affinity whose selector has this operator."""
+    """Return anti-affinity whose selector has this operator."""
     selector = {"matchExpressions": [{"key": "app", "operator": operator, "values": ["x"]}]}
     return build.affinity(anti_required=[build.term(build.HOSTNAME, selector)])
 
@@ -99,10 +99,8 @@ AMOUNTS = (
 )
 
 
-async def test_malformed_objects_hurt_themselves_alone(
-    cluster: Cluster, daemon: Daemon, store: Store
-) -> None:
-    """Each is counted and logged once, however often it changes; others are placed as if they were not there."""
+async def test_malformed_objects_affect_no_other(cluster: Cluster, daemon: Daemon, store: Store) -> None:
+    """Each is counted and logged once, however often it changes; other pods are scheduled as if it did not exist."""
     for version in ("1", "2"):
         for number, (kind, odd) in enumerate(ODD.values()):
             store.inject(kind, with_metadata(odd, name=f"odd-{number}.", annotations={"version": version}))
@@ -119,10 +117,10 @@ async def test_malformed_objects_hurt_themselves_alone(
     assert await daemon.metric("affinity_scheduler_malformed_objects_total") == len(ODD)
 
 
-async def test_absurd_amounts_that_are_quantities_break_nothing(
+async def test_valid_but_absurd_quantities_break_nothing(
     cluster: Cluster, daemon: Daemon, store: Store
 ) -> None:
-    """On nodes, on running and on pending pods: whatever they come to, others are placed elsewhere."""
+    """On nodes, running pods and pending pods: other pods are bound elsewhere."""
     names = ("cpu", "memory", "ephemeral-storage", "pods", "example.com/thing")
     for number, amount in enumerate(AMOUNTS):
         requests: Any = dict.fromkeys(names, amount)
@@ -155,8 +153,8 @@ def _path(obj: JsonObject) -> str:
     return f"/api/v1{namespace}/{obj['kind'].lower()}s/{meta['name']}"
 
 
-async def test_a_pod_that_is_mended_is_placed(cluster: Cluster, daemon: Daemon, store: Store) -> None:
-    """The next version of the object is judged anew."""
+async def test_a_repaired_pod_is_scheduled(cluster: Cluster, daemon: Daemon, store: Store) -> None:
+    """The next version of the object is decoded again."""
     odd = pod(containers=[build.container(requests={"cpu": "lots"})])
     store.inject(POD, odd)
 

@@ -1,4 +1,4 @@
-"""From a pending pod to its node, or to the reason why not, as kubectl shows both."""
+"""From a pending pod to its node or its reason, as kubectl shows both."""
 
 import asyncio
 import time
@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.cluster import NAME, Cluster
 from tests.integration.conftest import PICKED_LABEL, PICKY, SPREADING
-from tests.integration.daemon import Daemon
-from tests.integration.waiting import until
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE
+from tests.support.cluster import NAME, Cluster
+from tests.support.daemon import Daemon
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,8 +20,8 @@ WEB = {"app": "web"}
 TIGHT = {"cpu": "1"}
 
 
-async def test_a_pod_that_fits_is_bound_and_announced(cluster: Cluster) -> None:
-    """Its node, the condition that the server writes, and the Scheduled event under the scheduler's name."""
+async def test_a_pod_that_fits_is_bound_and_has_an_event(cluster: Cluster) -> None:
+    """Its node, the condition that the server writes, and the Scheduled event of the scheduler."""
     await cluster.add_node("a")
     stored = await cluster.add_pod("p")
     assert await cluster.node_of("p") == "a"
@@ -42,8 +42,8 @@ async def test_a_pod_that_fits_is_bound_and_announced(cluster: Cluster) -> None:
     assert [one["status"] for one in conditions if one["type"] == "PodScheduled"] == ["True"]
 
 
-async def test_a_pod_that_fits_nowhere_says_why(cluster: Cluster) -> None:
-    """The exact message, the generation that was judged, and an event with the same words."""
+async def test_a_pod_that_fits_nowhere_has_the_reason(cluster: Cluster) -> None:
+    """The exact message, the observed generation, and an event with the same text."""
     await cluster.add_node("a", allocatable=TIGHT)
     await cluster.add_node("b", taints=["dedicated=x:NoSchedule"])
     await cluster.add_node("c", unschedulable=True)
@@ -87,13 +87,13 @@ async def test_repeated_failures_fold_into_one_event_series(cluster: Cluster, da
         return [event.get("series", {}).get("count", 1) for event in events]
 
     await until(counts, lambda found: found[-1] == 2, what="a series")
-    # The pod's version is part of what makes events alike, and the condition changed it.
+    # The pod's resourceVersion is part of the series' key, and the condition changed it.
     assert await counts() == [1, 2]
     assert await cluster.condition("p", text) == first
 
 
 async def test_another_reason_is_no_transition(cluster: Cluster) -> None:
-    """A new message leaves lastTransitionTime alone, since the status has not changed."""
+    """A new message keeps lastTransitionTime, since the status has not changed."""
     await cluster.add_node("a", allocatable=TIGHT)
     await cluster.add_pod("p", cpu="2")
     first = await cluster.condition("p", "0/1 nodes are available: 1 Insufficient cpu.")
@@ -111,7 +111,7 @@ async def test_another_reason_is_no_transition(cluster: Cluster) -> None:
 
 
 async def test_without_nodes_the_pod_waits_for_the_first(cluster: Cluster) -> None:
-    """The reason says that there are none; the first node that comes takes the pod."""
+    """Its reason says that there are none; the first node gets the pod."""
     await cluster.add_pod("p")
     await cluster.condition("p", "no nodes available to schedule pods")
     await cluster.add_node("a")
@@ -119,7 +119,7 @@ async def test_without_nodes_the_pod_waits_for_the_first(cluster: Cluster) -> No
 
 
 async def test_a_gated_pod_waits_until_its_gates_are_gone(cluster: Cluster, daemon: Daemon) -> None:
-    """The server says SchedulingGated, the scheduler is silent; then the pod is bound."""
+    """The server writes SchedulingGated, the scheduler nothing; then the pod is bound."""
     await cluster.add_node("a")
     await cluster.add_pod("p", spec={"schedulingGates": [{"name": "example.com/wait"}]})
     await until(lambda: daemon.metric("scheduler_pending_pods", queue="gated"), what="a gated pod")
@@ -135,7 +135,7 @@ async def test_a_gated_pod_waits_until_its_gates_are_gone(cluster: Cluster, daem
 
 
 async def test_a_deletion_frees_the_waiting_pod_at_once(cluster: Cluster) -> None:
-    """Required anti-affinity: the pod that waited has the node within two seconds of the other's end."""
+    """Required anti-affinity: the waiting pod is bound within two seconds of the deletion."""
     await cluster.add_node("a")
     await cluster.add_pod("first", labels=WEB, affinity=ALONE)
     await cluster.node_of("first")
@@ -166,7 +166,7 @@ async def test_a_deletion_frees_the_waiting_pod_at_once(cluster: Cluster) -> Non
 async def test_a_node_that_becomes_fit_takes_the_waiting_pod(
     cluster: Cluster, node: build.Json, change: build.Json
 ) -> None:
-    """The node event wakes the pod; nobody waits for the flush."""
+    """The node event wakes the pod before the flush."""
     await cluster.add_node("a", **node)
     await cluster.add_pod("p", node_selector={"disk": "ssd"})
     await until(lambda: cluster.events("p", "FailedScheduling"), what="a failed attempt")
@@ -175,7 +175,7 @@ async def test_a_node_that_becomes_fit_takes_the_waiting_pod(
 
 
 async def test_a_node_that_is_added_or_grows_takes_the_waiting_pod(cluster: Cluster) -> None:
-    """Two pods too large for what is there: a larger node comes, and the small one is resized."""
+    """Two pods too large for the cluster: a larger node is added, and the small one is resized."""
     await cluster.add_node("small", allocatable=TIGHT)
     await cluster.add_pod("p", cpu="2")
     await cluster.condition("p", "0/1 nodes are available: 1 Insufficient cpu.")
@@ -210,10 +210,9 @@ async def test_a_node_that_is_added_or_grows_takes_the_waiting_pod(cluster: Clus
         ),
     ],
 )
-async def test_a_pod_with_an_unsupported_volume_stays_pending_and_says_so(
+async def test_a_pod_with_an_unsupported_volume_stays_pending_with_the_reason(
     cluster: Cluster, volume: build.Json, named: str
 ) -> None:
-    """It is never placed wrongly."""
     await cluster.add_node("a")
     await cluster.add_pod("p", spec={"volumes": [{"name": "v", **volume}]})
     text = f"pod needs {named}, which {NAME} does not support yet"
@@ -221,7 +220,7 @@ async def test_a_pod_with_an_unsupported_volume_stays_pending_and_says_so(
 
 
 async def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster: Cluster) -> None:
-    """A foreign pending pod gets nothing from us; a foreign running one takes its room."""
+    """A pending one gets nothing from us; a running one takes its room."""
     await cluster.add_node("a", allocatable=TIGHT)
     await cluster.add_pod("foreign", scheduler="default-scheduler")
     await cluster.add_pod("running", scheduler="default-scheduler", cpu="600m", node="a")
@@ -232,10 +231,8 @@ async def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster: Clus
     assert not foreign["status"].get("conditions")
 
 
-async def test_a_deleted_pod_is_forgotten_and_its_successor_of_the_same_name_placed(
-    cluster: Cluster, daemon: Daemon
-) -> None:
-    """A pod goes while it waits; the next of its name is another pod, judged for itself."""
+async def test_a_recreated_pod_is_scheduled_as_a_new_pod(cluster: Cluster, daemon: Daemon) -> None:
+    """The first one is deleted while it waits."""
     await cluster.add_node("a", allocatable=TIGHT)
     old = await cluster.add_pod("p", cpu="2")
     await cluster.condition("p", "0/1 nodes are available: 1 Insufficient cpu.")
@@ -251,8 +248,8 @@ async def test_a_deleted_pod_is_forgotten_and_its_successor_of_the_same_name_pla
     assert event["regarding"]["uid"] == new["metadata"]["uid"] != old["metadata"]["uid"]
 
 
-async def test_pods_recreated_in_haste_all_end_up_bound_once(cluster: Cluster) -> None:
-    """Delete and create under one name faster than anybody can look: only the last one counts."""
+async def test_rapidly_recreated_pods_are_bound_once(cluster: Cluster) -> None:
+    """Deleted and created under one name faster than the watch: only the last one counts."""
     await cluster.add_node("a", allocatable=TIGHT)
     for _ in range(10):
         await cluster.add_pod("p", cpu="1")
@@ -270,7 +267,7 @@ async def test_pods_recreated_in_haste_all_end_up_bound_once(cluster: Cluster) -
 
 
 async def test_each_profile_decides_by_its_own_rules_under_its_own_name(cluster: Cluster) -> None:
-    """Two profiles in one process: added affinity holds for the pods of one only."""
+    """Two profiles in one process: added affinity applies to the pods of one only."""
     await cluster.add_node("plain")
     await cluster.add_pod("picky", scheduler=PICKY)
     text = "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity."
@@ -284,7 +281,7 @@ async def test_each_profile_decides_by_its_own_rules_under_its_own_name(cluster:
 
 
 async def test_default_constraints_spread_the_pods_of_a_service(cluster: Cluster) -> None:
-    """Pods without constraints of their own are kept apart by the selector of their Service."""
+    """Pods without constraints of their own are spread by the selector of their Service."""
     for name in ("a", "b", "c"):
         await cluster.add_node(name)
     service = build.service("web", WEB, namespace=cluster.api.namespace)
@@ -297,8 +294,8 @@ async def test_default_constraints_spread_the_pods_of_a_service(cluster: Cluster
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["a", "a", "b", "b", "c", "c"]
 
 
-async def test_pods_that_wait_for_others_follow_them(cluster: Cluster) -> None:
-    """Required affinity to a pod that comes later: the zone is known when it has its node."""
+async def test_pods_with_required_affinity_follow_the_pods_that_they_wait_for(cluster: Cluster) -> None:
+    """The zone is known when the other pod has its node."""
     await cluster.add_node("a", labels={ZONE: "1"})
     await cluster.add_node("b", labels={ZONE: "2"})
     near = build.affinity(required=[build.term(ZONE, build.selector("app=db"))])
@@ -309,7 +306,7 @@ async def test_pods_that_wait_for_others_follow_them(cluster: Cluster) -> None:
 
 
 async def test_namespace_labels_decide_from_the_next_cycle_on(cluster: Cluster) -> None:
-    """A namespaceSelector waits for a label of a namespace; the label comes and the pod goes."""
+    """A namespaceSelector waits for a label of a namespace; once it is set the pod is bound."""
     await cluster.add_node("a")
     namespace = cluster.api.namespace
     await cluster.add_pod("db", labels={"app": "db"}, node="a")
@@ -324,7 +321,7 @@ async def test_namespace_labels_decide_from_the_next_cycle_on(cluster: Cluster) 
 
 
 async def test_many_pods_at_once_fill_the_cluster_and_no_more(cluster: Cluster) -> None:
-    """40 pods for 30 places: 30 are bound, 10 wait with the exact reason, and places that come free are taken."""
+    """40 pods for 30 places: 30 are bound, 10 wait with the exact reason, and freed places are taken."""
     for number in range(10):
         await cluster.add_node(f"n{number}", allocatable={"cpu": "3"})
     await asyncio.gather(*(cluster.add_pod(f"p{number}", cpu="1") for number in range(40)))
@@ -341,7 +338,9 @@ async def test_many_pods_at_once_fill_the_cluster_and_no_more(cluster: Cluster) 
     await cluster.all_bound(30)
 
 
-async def test_a_node_whose_kubelet_refused_is_left_out_for_a_while(cluster: Cluster, daemon: Daemon) -> None:
+async def test_a_node_whose_kubelet_rejected_a_pod_is_excluded_for_a_while(
+    cluster: Cluster, daemon: Daemon
+) -> None:
     """The replacement goes elsewhere or waits with the reason, and is woken when the time is over."""
     await cluster.add_node("a", allocatable=TIGHT)
     before = await daemon.metric("affinity_scheduler_kubelet_refusals_total")
@@ -360,5 +359,5 @@ async def test_a_node_whose_kubelet_refused_is_left_out_for_a_while(cluster: Clu
         "second", "0/1 nodes are available: 1 node(s) refused such a pod shortly before (OutOfcpu)."
     )
     await cluster.node_of("second", timeout_s=20.0)
-    # It is over, but has its node still, and would count in the check that follows.
+    # The failed pod still has its node and would count in the check that follows.
     await cluster.delete_pod("first")

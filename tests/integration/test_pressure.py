@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.integration.cluster import Cluster
 from tests.integration.conftest import embedded
-from tests.integration.daemon import Daemon, profiles, running
-from tests.integration.waiting import until
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon, profiles, running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,4 +1,4 @@
-"""What a person can mend at the start is one line on standard error and exit code 2."""
+"""A mistake that the user can correct is one line on standard error and exit code 2."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -13,14 +13,14 @@ from aiohttp.test_utils import TestServer
 from scheduler.cli.main import main
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.server import DevCluster
-from tests.integration.cluster import kubeconfig_text
-from tests.integration.daemon import refused
 from tests.support.apiserver import Address
+from tests.support.cluster import kubeconfig_text
+from tests.support.daemon import refused
 from tests.support.ports import free_port
 
 
 def refused_at_once(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that the command writes before it returns exit code 2, in this process since no server is asked."""
+    """Return the one line that the command prints before exit code 2; runs in this process, since it asks no server."""
     try:
         code: str | int | None = main(arguments)
     except SystemExit as ended:
@@ -33,14 +33,14 @@ def refused_at_once(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def devcluster() -> AsyncIterator[DevCluster]:
-    """An embedded cluster that asks for a token."""
+    """Yield an embedded cluster that requires a token."""
     async with DevCluster(token="right") as devcluster:
         yield devcluster
 
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path, devcluster: DevCluster) -> Path:
-    """A kubeconfig that works."""
+    """Return a kubeconfig that works."""
     path = tmp_path / "kubeconfig"
     devcluster.write_kubeconfig(path)
     return path
@@ -92,7 +92,7 @@ def test_wrong_arguments_are_one_line(
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
-    """It names the address and why it can't be reached."""
+    """With the address and the reason."""
     url = f"http://127.0.0.1:{free_port()}"
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(url))
@@ -103,7 +103,7 @@ async def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_wrong_token_is_one_line(tmp_path: Path, devcluster: DevCluster) -> None:
-    """It says 401, and nothing of the token."""
+    """It says 401 and does not contain the token."""
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(devcluster.url, token="secret-but-wrong"))
     line = await refused("run", "--kubeconfig", str(path))
@@ -115,7 +115,7 @@ async def test_a_wrong_token_is_one_line(tmp_path: Path, devcluster: DevCluster)
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.real
 async def test_a_wrong_token_is_one_line_on_a_real_server(tmp_path: Path, real_server: Address) -> None:
-    """The same words as the embedded server's."""
+    """The same text as with the embedded server."""
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(real_server.url, token="wrong", ca_file=str(real_server.ca_file)))
     line = await refused("run", "--kubeconfig", str(path))
@@ -127,7 +127,7 @@ async def test_a_wrong_token_is_one_line_on_a_real_server(tmp_path: Path, real_s
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.real
 async def test_a_server_that_is_not_trusted_is_one_line(tmp_path: Path, real_server: Address) -> None:
-    """Its certificate is of nobody that we know."""
+    """Its certificate has an unknown issuer."""
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(real_server.url, token=real_server.token))
     line = await refused("run", "--kubeconfig", str(path))
@@ -144,7 +144,7 @@ async def test_a_missing_right_is_one_line(kubeconfig: Path, devcluster: DevClus
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> None:
-    """Something answers 200, but not with a list."""
+    """It answers 200 with something other than a list."""
 
     async def greet(_: web.Request) -> web.Response:
         return web.Response(text="<html>hello</html>", content_type="text/html")
@@ -172,7 +172,7 @@ async def test_a_context_that_is_missing_is_one_line(kubeconfig: Path) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_port_in_use_is_one_line(kubeconfig: Path) -> None:
-    """It is found before anything is logged."""
+    """Before anything is logged."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -198,7 +198,7 @@ async def test_a_port_in_use_is_one_line(kubeconfig: Path) -> None:
 def test_a_wrong_configuration_is_one_line(
     tmp_path: Path, text: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file and the field, before any server is asked."""
+    """File and field, before any request."""
     kind = "" if "kind:" in text else "kind: KubeSchedulerConfiguration\n"
     path = tmp_path / "scheduler.yaml"
     path.write_text(f"apiVersion: kubescheduler.config.k8s.io/v1\n{kind}{text}")
@@ -208,7 +208,7 @@ def test_a_wrong_configuration_is_one_line(
 
 
 def test_devcluster_names_the_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The embedded cluster's own command is as brief."""
+    """The command devcluster prints one line too."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

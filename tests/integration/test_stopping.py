@@ -1,4 +1,4 @@
-"""Signals and restarts: what was promised is kept, and a new process knows what the old one did."""
+"""Signals and restarts: binds in flight finish, and a new process learns what the old one did."""
 
 import asyncio
 import signal
@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.faults import Action, Fault
-from tests.integration.cluster import Cluster
 from tests.integration.conftest import embedded
-from tests.integration.daemon import Daemon, running, started
-from tests.integration.waiting import until
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon, running, started
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,7 +22,7 @@ BINDINGS = "/binding$"
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def empty(server: Cluster) -> AsyncIterator[Cluster]:
-    """The module's cluster in a fresh namespace and without a daemon; sound afterwards."""
+    """Yield the module's cluster in a new namespace without a daemon; check afterwards that it is sound."""
     await server.api.enter_namespace()
     yield server
     await server.assert_sound()
@@ -31,7 +31,7 @@ async def empty(server: Cluster) -> AsyncIterator[Cluster]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def faulty(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """An embedded cluster of three nodes that misbehaves on demand."""
+    """Yield an embedded cluster of three nodes with injectable faults."""
     async with embedded(tmp_path, nodes=3) as cluster:
         await cluster.api.enter_namespace()
         yield cluster
@@ -40,8 +40,8 @@ async def faulty(tmp_path: Path) -> AsyncIterator[Cluster]:
         await cluster.assert_sound()
 
 
-async def test_a_restart_learns_everything_anew(empty: Cluster) -> None:
-    """What the first process placed counts for the second; pods that came in between wait for it."""
+async def test_a_restart_reads_all_state_again(empty: Cluster) -> None:
+    """Pods bound by the first process count for the second; pods created in between wait for it."""
     for number in range(4):
         await empty.add_node(f"n{number}", allocatable={"cpu": "3"})
     kubeconfig = Path(empty.kubeconfig)
@@ -57,7 +57,7 @@ async def test_a_restart_learns_everything_anew(empty: Cluster) -> None:
 
 
 async def test_a_killed_daemon_loses_nothing(empty: Cluster) -> None:
-    """SIGKILL in the middle of a burst; the next process finishes the work, over-committing nothing."""
+    """SIGKILL in the middle of a burst; the next process finishes the work without over-committing."""
     for number in range(4):
         await empty.add_node(f"n{number}", allocatable={"cpu": "10"})
     kubeconfig = Path(empty.kubeconfig)
@@ -71,8 +71,8 @@ async def test_a_killed_daemon_loses_nothing(empty: Cluster) -> None:
         await empty.all_bound(40)
 
 
-async def test_at_the_start_the_most_important_pods_go_first(empty: Cluster) -> None:
-    """All pods are known before the first decision; the place goes to the highest priority, not to the oldest pod."""
+async def test_at_the_start_pods_of_higher_priority_go_first(empty: Cluster) -> None:
+    """All pods are known before the first decision, so that age does not matter."""
     await empty.add_node("a", allocatable={"cpu": "1"})
     name = f"{empty.api.namespace}-high"
     cls = {
@@ -93,7 +93,7 @@ async def test_at_the_start_the_most_important_pods_go_first(empty: Cluster) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
 async def test_a_signal_lets_binds_in_flight_finish(faulty: Cluster, number: signal.Signals) -> None:
-    """Slow answers are waited for and announced; no further pod is taken up; exit code 0."""
+    """Slow answers are awaited and their events written; no further cycle begins; exit code 0."""
     assert faulty.devcluster is not None
     faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5, times=-1))
     async with started(Path(faulty.kubeconfig)) as daemon:
@@ -115,7 +115,7 @@ async def test_a_signal_lets_binds_in_flight_finish(faulty: Cluster, number: sig
 
 
 async def test_a_second_signal_ends_at_once(faulty: Cluster) -> None:
-    """Whoever sends it has no time left: exit code 1, whatever is in flight."""
+    """Exit code 1, whatever is in flight."""
     assert faulty.devcluster is not None
     faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=9.0))
     async with started(Path(faulty.kubeconfig)) as daemon:
@@ -131,7 +131,7 @@ async def test_a_second_signal_ends_at_once(faulty: Cluster) -> None:
 
 
 async def test_an_idle_daemon_stops_at_once(faulty: Cluster) -> None:
-    """Open watches do not hold it up."""
+    """Open watches do not delay it."""
     async with started(Path(faulty.kubeconfig)) as daemon:
         await until(daemon.is_ready, what="readiness")
         began_s = time.monotonic()
@@ -140,7 +140,7 @@ async def test_an_idle_daemon_stops_at_once(faulty: Cluster) -> None:
 
 
 async def test_a_signal_ends_it_while_it_cannot_sync(faulty: Cluster) -> None:
-    """Lists fail for ever, so it never gets ready; it stops all the same."""
+    """Lists fail for ever, so that it is never ready; it stops nevertheless."""
     assert faulty.devcluster is not None
     faulty.devcluster.faults.add(Fault(action=Action.RESPOND, kind="nodes", code=500, times=-1))
     async with started(Path(faulty.kubeconfig)) as daemon:

@@ -1,11 +1,16 @@
-"""Plays the list-watch protocol: what happens in, what is done about it out."""
+"""Plays the list-watch protocol: inputs in, actions out."""
+
+import asyncio
+from contextlib import aclosing
 
 import msgspec
 
 from scheduler.kube.changes import Deleted, Key, Upserted
+from scheduler.kube.list_watch import Due, FetchPage, ListWatch, OpenStream, PageArrived, Pause, Publish
+from scheduler.kube.reflector import Reflector
 from scheduler.kube.requests import Resource
-from scheduler.kube.watching import Ask, Due, Follow, PageArrived, Pause, Publish, Watching
-from tests.kube.build import page
+from tests.support.api_bodies import page
+from tests.support.scripted_server import FakeSleep, client_of
 
 PODS = Resource("/api/v1/pods")
 
@@ -22,8 +27,8 @@ def decode(raw):
     return msgspec.json.decode(raw)["metadata"]["resourceVersion"]
 
 
-def watching(*, watch_list=False, chance=0.5, resource=PODS):
-    return Watching(resource, decode, chance=lambda: chance, watch_list=watch_list)
+def list_watch(*, watch_list=False, jitter=0.5, resource=PODS):
+    return ListWatch(resource, decode, jitter=lambda: jitter, watch_list=watch_list)
 
 
 def up(name, rv, uid=None):
@@ -35,15 +40,15 @@ def down(name, uid=None):
 
 
 def play(machine, *events):
-    """All actions in order; requests as (action, what matters of the query)."""
-    return [_told(action) for event in events for action in machine.handle(event)]
+    """Feed the inputs and return all actions in order; requests as (action, the relevant part of the query)."""
+    return [_summary(action) for event in events for action in machine.handle(event)]
 
 
-def _told(action):
+def _summary(action):
     match action:
-        case Ask(request=request):
+        case FetchPage(request=request):
             return ("ask", dict(request.query).get("continue", ""))
-        case Follow(request=request):
+        case OpenStream(request=request):
             query = dict(request.query)
             return ("stream list",) if "sendInitialEvents" in query else ("watch", query["resourceVersion"])
         case Pause(seconds=seconds):
@@ -53,9 +58,30 @@ def _told(action):
 
 
 def synced(machine, *pods, rv=10):
-    """Bring a machine to its first watch, whatever it said on the way."""
+    """Bring a list-watch to its first watch and return it."""
     machine.handle(Due())
     actions = machine.handle(PageArrived(page(*pods, rv=rv)))
     while actions[-1] == Pause(0.0):
         actions = machine.handle(Due())
     return machine
+
+
+async def published(script, until, *, watch_list=False, silent_s=30.0):
+    """Return all changes up to and including the first that `until` accepts, and the pauses taken."""
+    sleep = FakeSleep()
+    changes = []
+    async with client_of(script) as client:
+        reflector = Reflector(
+            client, PODS, decode, sleep=sleep, jitter=lambda: 0.5, watch_list=watch_list, silent_s=silent_s
+        )
+        async with asyncio.timeout(10), aclosing(reflector.batches()) as batches:
+            async for batch in batches:
+                for change in batch:
+                    changes.append(change)
+                    if until(change):
+                        return changes, sleep.slept_s
+    raise AssertionError("batches ended")
+
+
+def queries(script, *names):
+    return [tuple(asked.query.get(name) for name in names) for asked in script.received]

@@ -1,4 +1,4 @@
-"""The transport against a server that follows a script."""
+"""The client against a server that follows a script."""
 
 import asyncio
 import gc
@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 
 from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
-from scheduler.kube import calls as calls_module
-from scheduler.kube.client import BYTES_AT_ONCE, LINES_AT_ONCE, KubeClient, product_version
+from scheduler.kube import transport as transport_module
+from scheduler.kube.client import MAX_LINES_PER_BATCH, READ_BYTES, KubeClient, product_version
 from scheduler.kube.credentials import Credentials, Endpoint, Identity
 from scheduler.kube.requests import JSON, Request, Resource, bind, get_pod, list_page, watch
-from tests.kube.build import body
-from tests.kube.scripted import Naps, client_of, lost, reply, scripted, silence, stream
+from tests.support.api_bodies import body
+from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, silence, stream
 
 GET = get_pod("d", "p")
 POST = bind(namespace="d", name="p", uid="u", node_name="n")
@@ -34,13 +34,13 @@ async def lines_of(client, **options):
 
 
 @pytest.mark.asyncio
-async def test_requests_leave_as_they_were_built():
-    """Method, path, query, body and headers; no compression; our own name."""
+async def test_requests_are_sent_as_built():
+    """Method, path, query, body and headers; no compression; our User-Agent."""
     listing = list_page(Resource("/api/v1/pods", field_selector="a!=b,c=d"), continue_token="t/+=")
     async with scripted(reply(b"one"), reply(b"two")) as script, client_of(script) as client:
         assert await client.request(POST, timeout_s=5) == b"one"
         assert await client.request(listing, timeout_s=5) == b"two"
-    posted, listed = script.asked
+    posted, listed = script.received
     assert (posted.method, posted.path, posted.body) == ("POST", POST.path, POST.body)
     sent = {
         name: posted.headers.get(name) for name in ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
@@ -57,17 +57,17 @@ async def test_requests_leave_as_they_were_built():
 
 @pytest.mark.asyncio
 async def test_a_server_below_a_path_keeps_its_prefix():
-    """As Rancher and kcp have it."""
+    """Rancher and kcp serve the API below a path."""
     async with scripted(reply()) as script:
         credentials = Credentials(Endpoint(f"{script.url}/clusters/one"), Identity())
         async with KubeClient(credentials) as client:
             await client.request(GET, timeout_s=5)
-    assert script.asked[0].path == f"/clusters/one{GET.path}"
+    assert script.received[0].path == f"/clusters/one{GET.path}"
 
 
 @pytest.mark.asyncio
-async def test_answers_below_200_to_299_are_errors_of_their_class():
-    """Redirects are not followed: credentials stay with their server."""
+async def test_a_status_other_than_2xx_raises_the_error_of_its_class():
+    """Redirects are not followed, since they would carry the credentials to another server."""
     elsewhere = reply(status=307, headers={"Location": "http://127.0.0.1:1/"})
     async with (
         scripted(reply(body(404, "NotFound"), status=404), elsewhere) as script,
@@ -88,7 +88,7 @@ async def test_answers_below_200_to_299_are_errors_of_their_class():
     ],
 )
 async def test_a_write_without_an_answer_may_have_taken_effect(request_: Request, answers, reason, unknown):
-    """A read may not."""
+    """A read has no effect."""
     async with scripted(*answers) as script, client_of(script) as client:
         error = await failure(client, request_, timeout_s=0.1)
     assert isinstance(error, Unreachable)
@@ -108,7 +108,7 @@ async def test_a_refused_connection_took_no_effect():
 
 @pytest.mark.asyncio
 async def test_every_answer_is_reported_to_the_hook():
-    """Verb, method, code, host and seconds; of a stream once, when it begins."""
+    """Verb, method, code, host and seconds; for a watch once, when it opens."""
     told = []
     answers = [reply(), reply(status=404), lost(), stream(b"{}")]
 
@@ -131,18 +131,18 @@ async def test_every_answer_is_reported_to_the_hook():
 
 
 @pytest.mark.asyncio
-async def test_requests_wait_for_their_turn():
+async def test_requests_wait_for_the_rate_limit():
     """Two at once, then ten a second; the clock stands still."""
-    naps = Naps()
-    paced = {"qps": 10.0, "burst": 2, "sleep": naps, "now_s": lambda: 0.0}
+    sleep = FakeSleep()
+    paced = {"qps": 10.0, "burst": 2, "sleep": sleep, "now_s": lambda: 0.0}
     async with scripted(*[reply()] * 4) as script, client_of(script, **paced) as client:
         for _ in range(4):
             await client.request(GET, timeout_s=5)
-    assert naps.taken_s == pytest.approx([0.1, 0.2])
+    assert sleep.slept_s == pytest.approx([0.1, 0.2])
 
 
 class Renewing(Credentials):
-    """Credentials with a counter for a token; the last renewal fails."""
+    """Credentials whose token is a counter; the last renewal fails."""
 
     def __init__(self, url, *, last):
         super().__init__(Endpoint(url), Identity("Bearer 1"))
@@ -163,19 +163,19 @@ REFUSED = reply(body(401, "Unauthorized", "expired"), status=401)
 
 
 @pytest.mark.asyncio
-async def test_a_refused_identity_is_renewed_and_tried_once_more():
-    """Calls and watches."""
+async def test_after_a_401_credentials_are_renewed_and_the_request_sent_again():
+    """Requests and watches."""
     answers = [REFUSED, reply(b"in"), REFUSED, stream(b"line")]
     async with scripted(*answers) as script, KubeClient(Renewing(script.url, last=3)) as client:
         assert await client.request(GET, timeout_s=5) == b"in"
         assert await lines_of(client) == [b"line"]
-    shown = [asked.headers["Authorization"] for asked in script.asked]
+    shown = [asked.headers["Authorization"] for asked in script.received]
     assert shown == ["Bearer 1", "Bearer 2", "Bearer 2", "Bearer 3"]
 
 
 @pytest.mark.asyncio
-async def test_a_renewal_that_fails_says_why():
-    """Not just 401."""
+async def test_a_failed_renewal_raises_its_reason():
+    """The error says more than 401."""
     async with (
         scripted(REFUSED, REFUSED, REFUSED) as script,
         KubeClient(Renewing(script.url, last=2)) as client,
@@ -197,42 +197,42 @@ async def test_a_line_without_end_is_refused():
 @pytest.mark.asyncio
 async def test_a_body_without_end_is_refused(monkeypatch):
     """Memory is bounded here too."""
-    monkeypatch.setattr(calls_module, "BODY_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(transport_module, "BODY_LIMIT_BYTES", 1000)
     async with scripted(reply(b"x" * 2000)) as script, client_of(script) as client:
         assert isinstance(await failure(client, GET), Invalid)
 
 
 @pytest.mark.asyncio
 async def test_lines_are_whole_and_never_empty():
-    """Keep-alive newlines are dropped, a large object is one line."""
+    """Keep-alive newlines are dropped; a large object is one line."""
     large = b"y" * (9 << 20)
     async with scripted(stream(b"a", b"", large, b"b")) as script, client_of(script) as client:
         assert await lines_of(client) == [b"a", large, b"b"]
 
 
 @pytest.mark.asyncio
-async def test_a_stream_that_ends_inside_a_line_is_lost():
-    """Although the server ended it in good order."""
+async def test_a_stream_that_ends_inside_a_line_raises_unreachable():
+    """Even if the server ended it normally."""
     async with scripted(stream(b"a\nb", end=b"")) as script, client_of(script) as client:
         with pytest.raises(Unreachable, match="inside a line"):
             await lines_of(client)
 
 
 @pytest.mark.asyncio
-async def test_a_hundred_calls_in_flight_leave_room_for_a_watch():
-    """Separate pools."""
+async def test_requests_in_flight_leave_connections_for_a_watch():
+    """The pools are separate."""
     answers = [silence()] * 2 + [stream(b"line")]
     async with scripted(*answers) as script, client_of(script, max_connections=2) as client:
-        calls = [asyncio.create_task(failure(client, GET, timeout_s=30)) for _ in range(3)]
-        await script.until_asked(2)
+        requests = [asyncio.create_task(failure(client, GET, timeout_s=30)) for _ in range(3)]
+        await script.until_received(2)
         assert await lines_of(client) == [b"line"]
         script.stopping.set()
-        assert [type(error) for error in await asyncio.gather(*calls)] == [ServerFault] * 3
+        assert [type(error) for error in await asyncio.gather(*requests)] == [ServerFault] * 3
 
 
 @pytest.mark.asyncio
 async def test_a_stream_can_be_broken_from_outside():
-    """The reader, which would wait for minutes, is told so at once; breaking it later harms nobody."""
+    """The reader gets Unreachable at once; breaking the stream again is harmless."""
     breaks: list[Callable[[], None]] = []
     async with scripted(stream(b"a", then="silent")) as script, client_of(script) as client:
         async with aclosing(client.stream(WATCH, on_open=breaks.append)) as batches:
@@ -246,8 +246,8 @@ async def test_a_stream_can_be_broken_from_outside():
 
 @pytest.mark.asyncio
 @pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system's kernel asks in its own time")
-async def test_the_kernel_asks_the_other_side_of_a_silent_stream():
-    """A connection that leads nowhere ends within 30 s, long before the silence itself tells."""
+async def test_tcp_keepalive_is_enabled_on_streams():
+    """A connection to a dead host ends within 30 s."""
     async with (
         scripted(stream(b"a", then="silent")) as script,
         client_of(script) as client,
@@ -277,7 +277,7 @@ def _leads_to(one, port):
 
 @pytest.mark.asyncio
 async def test_closing_the_client_ends_its_streams():
-    """Nobody waits for a connection that is gone."""
+    """The reader does not wait for a closed connection."""
     async with scripted(stream(b"a", then="silent")) as script, client_of(script) as client:
         batches = client.stream(WATCH)
         assert await anext(batches) == [b"a"]
@@ -289,10 +289,10 @@ async def test_closing_the_client_ends_its_streams():
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("line_bytes", "at_most"),
-    [pytest.param(10, LINES_AT_ONCE, id="many lines"), pytest.param(50_000, 8, id="long lines")],
+    [pytest.param(10, MAX_LINES_PER_BATCH, id="many lines"), pytest.param(50_000, 8, id="long lines")],
 )
-async def test_lines_that_arrived_together_are_handed_over_in_pieces(line_bytes, at_most):
-    """Another task has its turn between any two of them."""
+async def test_lines_that_arrive_together_are_yielded_in_batches(line_bytes, at_most):
+    """Another task runs between two batches."""
     turns = 0
 
     async def count_turns():
@@ -318,8 +318,8 @@ async def test_lines_that_arrived_together_are_handed_over_in_pieces(line_bytes,
 @pytest.mark.parametrize(
     "line_bytes", [7, 3_001, 400_000], ids=["many lines", "as pods", "longer than a piece"]
 )
-async def test_what_has_arrived_before_it_is_looked_at_is_looked_at_in_pieces(line_bytes):
-    """As while 3 MB of a list wait for a busy reader: no line is lost or changes places, and others have turns."""
+async def test_buffered_bytes_are_yielded_in_batches(line_bytes):
+    """With 3 MB of a list in the buffer, no line is lost or reordered, and other tasks run."""
     expected = [f"{number:06}".encode().ljust(line_bytes, b"x") for number in range(3_000_000 // line_bytes)]
     sent = asyncio.Event()
 
@@ -345,7 +345,7 @@ async def test_what_has_arrived_before_it_is_looked_at_is_looked_at_in_pieces(li
         async for lines in client.stream(WATCH):
             before.append(turns)
             found += lines
-            assert sum(map(len, lines[1:])) < BYTES_AT_ONCE
+            assert sum(map(len, lines[1:])) < READ_BYTES
             await sent.wait()
             while turns < 200:  # noqa: ASYNC110 - turns in which the rest arrives
                 await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Real kubeconfig files against real TLS servers: who is let in, and who stays in when identities are renewed."""
+"""Real kubeconfig files against real TLS servers: authentication, and renewal of identities."""
 
 import asyncio
 import base64
@@ -16,7 +16,7 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import REREAD_S, Credentials, Endpoint, Identity, load_credentials
 from scheduler.kube.requests import get_pod
 from tests.kube.certificates import authority_in
-from tests.kube.test_kubeconfig import changed, written
+from tests.kube.kubeconfigs import changed, written
 
 GET = get_pod("d", "p")
 
@@ -28,7 +28,7 @@ def authority(tmp_path_factory):
 
 @asynccontextmanager
 async def guarded(authority=None, *, host="IP:127.0.0.1", accepts=lambda _: True):
-    """A server that answers who it believes to talk to: header and certificate; 401 unless `accepts` the header."""
+    """Start a server that returns the header and certificate that it got; 401 unless `accepts` the header."""
 
     async def answer(request):
         header = request.headers.get("Authorization", "")
@@ -55,7 +55,7 @@ async def guarded(authority=None, *, host="IP:127.0.0.1", accepts=lambda _: True
 
 
 async def seen(path, **options):
-    """What the server answers to whom this kubeconfig says we are."""
+    """Return the server's response to a client of this kubeconfig."""
     credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, **options)
     async with KubeClient(credentials) as client:
         return (await client.request(GET, timeout_s=5)).decode()
@@ -69,17 +69,19 @@ def encoded(path):
 @pytest.mark.parametrize(
     ("user", "shown"),
     [
-        pytest.param({}, "|", id="nobody"),
+        pytest.param({}, "|", id="no user"),
         pytest.param({"token": "t"}, "Bearer t|", id="token"),
         pytest.param({"tokenFile": "beside"}, "Bearer of-file|", id="token file beside the kubeconfig"),
         pytest.param(
-            {"token": "t", "tokenFile": "beside"}, "Bearer of-file|", id="the file goes before the token"
+            {"token": "t", "tokenFile": "beside"},
+            "Bearer of-file|",
+            id="the file has precedence over the token",
         ),
         pytest.param({"username": "a", "password": "b"}, "Basic YTpi|", id="name and password"),
     ],
 )
-async def test_users_are_who_their_kubeconfig_says(tmp_path, user, shown):
-    """Over plain http."""
+async def test_the_kubeconfigs_user_is_authenticated(tmp_path, user, shown):
+    """Over plain HTTP."""
     written(tmp_path / "beside", "of-file\n")
     async with guarded() as url:
         path = written(tmp_path / "config", changed(cluster={"server": url + "/"}, user=user))
@@ -88,8 +90,8 @@ async def test_users_are_who_their_kubeconfig_says(tmp_path, user, shown):
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("inline", [False, True], ids=["files", "data"])
-async def test_a_client_certificate_is_shown_to_a_trusted_server(tmp_path, authority, inline):
-    """CA, certificate and key as files relative to the kubeconfig or inline."""
+async def test_a_client_certificate_is_sent_to_a_trusted_server(tmp_path, authority, inline):
+    """CA, certificate and key as relative files or inline."""
     pair = authority.issue("alice", subject="/O=team/CN=alice")
     if inline:
         trust = {"certificate-authority-data": encoded(authority.pair.cert)}
@@ -104,7 +106,7 @@ async def test_a_client_certificate_is_shown_to_a_trusted_server(tmp_path, autho
 
 
 @pytest.mark.asyncio
-async def test_a_user_may_be_absent_from_a_context_with_tls(tmp_path, authority):
+async def test_a_context_with_tls_needs_no_user(tmp_path, authority):
     """Anonymous access."""
     cluster = {"certificate-authority": str(authority.pair.cert)}
     async with guarded(authority) as url:
@@ -113,8 +115,8 @@ async def test_a_user_may_be_absent_from_a_context_with_tls(tmp_path, authority)
 
 
 @pytest.mark.asyncio
-async def test_an_unknown_authority_is_not_trusted_unless_told_so(tmp_path, authority):
-    """The system's authorities don't know ours; insecure-skip-tls-verify asks for trouble and gets it."""
+async def test_an_unknown_authority_is_trusted_only_with_insecure_skip_tls_verify(tmp_path, authority):
+    """The system's CAs do not include ours."""
     async with guarded(authority) as url:
         path = written(tmp_path / "config", changed(cluster={"server": url}))
         with pytest.raises(Unreachable) as caught:
@@ -125,8 +127,8 @@ async def test_an_unknown_authority_is_not_trusted_unless_told_so(tmp_path, auth
 
 
 @pytest.mark.asyncio
-async def test_the_name_on_the_servers_certificate_may_be_given(tmp_path, authority):
-    """tls-server-name, for servers behind tunnels."""
+async def test_tls_server_name_replaces_the_expected_name(tmp_path, authority):
+    """For servers behind tunnels."""
     cluster = {"certificate-authority": str(authority.pair.cert)}
     async with guarded(authority, host="DNS:api.example") as url:
         path = written(tmp_path / "config", changed(cluster={"server": url} | cluster))
@@ -138,7 +140,7 @@ async def test_the_name_on_the_servers_certificate_may_be_given(tmp_path, author
 
 @pytest.mark.asyncio
 async def test_master_replaces_the_server_and_nothing_else(tmp_path):
-    """With a kubeconfig its user stays; without one nobody is sent."""
+    """The kubeconfig's user stays; without a kubeconfig there is no user."""
     path = written(tmp_path / "config", changed(cluster={"server": "http://127.0.0.1:1"}))
     async with guarded() as url:
         for kubeconfig, shown in ((str(path), "Bearer t|"), (None, "|")):
@@ -148,7 +150,7 @@ async def test_master_replaces_the_server_and_nothing_else(tmp_path):
 
 
 def plugin(folder, body):
-    """An exec plugin: a Python script that counts its runs in a file beside it."""
+    """Write an exec plugin: a Python script that counts its runs in a file beside it."""
     count = folder / "count"
     count.write_text("0")
     script = folder / "plugin"
@@ -172,7 +174,7 @@ def plugin(folder, body):
 
 @pytest.mark.asyncio
 async def test_an_exec_plugin_gives_a_token(tmp_path):
-    """Found beside the kubeconfig, with its arguments and environment."""
+    """It is found beside the kubeconfig and gets its arguments and environment."""
     user = plugin(tmp_path, "give(token='-'.join([sys.argv[1], os.environ['FROM_CONFIG'], str(run)]))")
     async with guarded() as url:
         path = written(tmp_path / "config", changed(cluster={"server": url}, user=user))
@@ -202,7 +204,7 @@ async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
     ],
 )
 async def test_an_exec_plugin_that_fails_is_one_line(tmp_path, caplog, body, found):
-    """With what it said, and nothing beside it in the log."""
+    """With its error output, and nothing else in the log."""
     path = written(tmp_path / "config", changed(user=plugin(tmp_path, body)))
     with pytest.raises(SettingsError) as caught:
         await load_credentials(kubeconfig=str(path), master=None, environ={})
@@ -220,8 +222,8 @@ class Clock:
 
 
 @pytest.mark.asyncio
-async def test_an_exec_plugin_runs_again_after_a_refusal_but_not_too_often(tmp_path):
-    """One run heals one expired token; a server that refuses everything does not start a plugin per request."""
+async def test_an_exec_plugin_runs_again_after_a_401_but_not_too_often(tmp_path):
+    """One run renews an expired token; a server that always answers 401 does not start a plugin per request."""
     clock = Clock()
     user = plugin(tmp_path, "give(token=f't{run}')")
     async with guarded(accepts=lambda header: header == "Bearer t2") as url:
@@ -252,7 +254,7 @@ async def test_an_exec_plugin_runs_again_before_its_token_expires(tmp_path):
 
 @pytest.mark.asyncio
 async def test_a_failed_renewal_keeps_the_old_token_until_the_server_refuses_it(tmp_path):
-    """Then the plugin's own words are told."""
+    """Then the plugin's own error is raised."""
     clock = Clock()
     expiry = (datetime.now(UTC) + timedelta(seconds=100)).isoformat()
     failing = f"give(token='t1', expirationTimestamp={expiry!r}) if run == 1 else sys.exit('login needed')"
@@ -271,7 +273,7 @@ async def test_a_failed_renewal_keeps_the_old_token_until_the_server_refuses_it(
 
 @pytest.mark.asyncio
 async def test_a_rotated_token_file_is_read_again(tmp_path):
-    """After a minute; a broken or missing file leaves the last token; a refusal reads at once."""
+    """After a minute; a broken or missing file keeps the last token; a 401 reads at once."""
     clock = Clock()
     file = written(tmp_path / "token", "one")
     path = written(tmp_path / "config", changed(user={"tokenFile": "token"}))
@@ -291,8 +293,8 @@ async def test_a_rotated_token_file_is_read_again(tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_a_rotated_client_certificate_is_shown_on_new_connections(tmp_path, authority):
-    """And half a rotation does no harm."""
+async def test_a_rotated_client_certificate_is_used_for_new_connections(tmp_path, authority):
+    """A half finished rotation does no harm."""
     clock = Clock()
     old, new = authority.issue("old", subject="/CN=old"), authority.issue("new", subject="/CN=new")
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
@@ -353,7 +355,7 @@ async def test_in_a_cluster_the_service_account_is_used_and_its_token_read_again
     ],
 )
 async def test_a_broken_service_account_is_one_line(service_account, name, content, message):
-    """Naming the folder."""
+    """It names the folder."""
     (service_account / name).unlink()
     if content is not None:
         (service_account / name).write_text(content)
@@ -363,8 +365,8 @@ async def test_a_broken_service_account_is_one_line(service_account, name, conte
     assert str(service_account) in str(caught.value)
 
 
-def test_secrets_do_not_show_in_representations():
-    """Logs and assertion messages are no place for tokens."""
+def test_repr_contains_no_secret():
+    """Logs and assertion messages show it."""
     assert "secret" not in repr(Identity("Bearer secret"))
 
 
@@ -372,14 +374,14 @@ def test_kubernetes_asyncio_is_not_imported_before_it_is_needed():
     """It costs 0.4 s and 66 MB."""
     import subprocess
 
-    code = "import sys, scheduler.kube.client, scheduler.kube.reflecting; print('kubernetes_asyncio' in sys.modules)"
+    code = "import sys, scheduler.kube.client, scheduler.kube.reflector; print('kubernetes_asyncio' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "False"
 
 
 @pytest.mark.asyncio
 async def test_the_loop_is_free_while_kubernetes_asyncio_is_imported(tmp_path):
-    """In a fresh interpreter: what else the process does goes on, a hundred turns of it at least."""
+    """In a new interpreter, another task runs at least a hundred times meanwhile."""
     path = written(tmp_path / "config", changed(user={"token": "t"}))
     code = """
 import asyncio, sys

@@ -1,39 +1,11 @@
-"""Which kubeconfig is read, and what is said of one that is wrong."""
-
-import copy
-from typing import Any
+"""Which kubeconfig is read, and the message for a wrong one."""
 
 import pytest
-import yaml
 
 from scheduler.errors import SettingsError
 from scheduler.kube.credentials import load_credentials
-from scheduler.kube.kubeconfig import choose, kubeconfig_paths
-
-GOOD = {
-    "current-context": "dev",
-    "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u"}}],
-    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:8080"}}],
-    "users": [{"name": "u", "user": {"token": "t"}}],
-}
-
-
-def written(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-    return path
-
-
-def changed(**parts):
-    """The good file with the cluster, user or context entry replaced, or a top-level field."""
-    content: dict[str, Any] = copy.deepcopy(GOOD)
-    for name, value in parts.items():
-        if name in {"cluster", "user", "context"}:
-            content[f"{name}s"][0][name] = value
-        else:
-            content[name.replace("_", "-")] = value
-    return content
-
+from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
+from tests.kube.kubeconfigs import GOOD, changed, written
 
 TLS = {"server": "https://127.0.0.1:1"}
 CERT = "users[u].user.client-certificate"
@@ -136,7 +108,7 @@ CASES = [
         "users[u].user.tokenFile",
         "a token with characters that no header may have",
         "a file with a bearer token",
-        id="token file of something else",
+        id="token file without a token",
     ),
     pytest.param(
         changed(user={"token": "a\nb"}),
@@ -165,7 +137,7 @@ CASES = [
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("content", "field", "found", "expected"), CASES)
 async def test_a_wrong_kubeconfig_is_one_line_with_file_and_field(tmp_path, content, field, found, expected):
-    """Never a traceback, never a secret."""
+    """Without a traceback or a secret."""
     path = written(tmp_path / "config", content)
     with pytest.raises(SettingsError) as caught:
         await load_credentials(kubeconfig=str(path), master=None, environ={})
@@ -192,16 +164,16 @@ async def test_a_wrong_kubeconfig_is_one_line_with_file_and_field(tmp_path, cont
         ),
     ],
 )
-async def test_flags_that_lead_nowhere_are_one_line(tmp_path, options, message):
-    """The flag or the file is named."""
+async def test_flags_without_a_target_are_one_line(tmp_path, options, message):
+    """It names the flag or the file."""
     filled = {name: text.format(folder=tmp_path) for name, text in options.items()}
     with pytest.raises(SettingsError) as caught:
         await load_credentials(**{"kubeconfig": None, "master": None, "environ": {}} | filled)
     assert str(caught.value).startswith(message.format(folder=tmp_path))
 
 
-def test_the_given_file_goes_before_the_variable_and_that_before_the_home(tmp_path):
-    """As kubectl looks; files of the variable may be missing."""
+def test_the_flag_has_precedence_over_the_variable_and_the_variable_over_the_home(tmp_path):
+    """As in kubectl; files of the variable may be missing."""
     home = written(tmp_path / "home/.kube/config", GOOD)
     one, two = written(tmp_path / "one", GOOD), written(tmp_path / "two", GOOD)
     environ = {"HOME": str(tmp_path / "home"), "KUBECONFIG": f"{one}:{tmp_path}/none::{two}"}
@@ -213,7 +185,7 @@ def test_the_given_file_goes_before_the_variable_and_that_before_the_home(tmp_pa
 
 
 def test_of_several_files_the_first_entry_of_a_name_wins(tmp_path):
-    """And the first current-context; entries may refer to other files'."""
+    """And the first current-context; entries may refer to other files."""
     first = {
         "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u"}}],
         "users": [{"name": "u", "user": {"token": "first", "tokenFile": "beside"}}],
@@ -222,7 +194,7 @@ def test_of_several_files_the_first_entry_of_a_name_wins(tmp_path):
     written(tmp_path / "a/beside", "secret")
     two = written(tmp_path / "b/two", GOOD)
     three = written(tmp_path / "c/three", changed(current_context="prod", cluster={"server": "http://three"}))
-    chosen = choose([one, two, three])
+    chosen = resolve_context([one, two, three])
     assert (chosen.user.token, chosen.cluster.server) == ("first", "http://127.0.0.1:8080")
     assert chosen.user.token_file == str(tmp_path / "a/beside")
     assert (chosen.user_file, chosen.cluster_file) == (str(one), str(two))
@@ -232,4 +204,4 @@ def test_a_huge_file_is_not_read(tmp_path):
     """A kubeconfig is small."""
     path = written(tmp_path / "config", "#" * (5 << 20))
     with pytest.raises(SettingsError, match="bytes"):
-        choose([path])
+        resolve_context([path])

@@ -1,4 +1,4 @@
-"""The whole room against the embedded cluster: what it keeps up with, writes, and survives."""
+"""The whole room against the embedded cluster: list-watch, writes, faults."""
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager
@@ -15,16 +15,16 @@ from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upse
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import Credentials, Endpoint, Identity, load_credentials
 from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
-from scheduler.kube.reflecting import Reflector
+from scheduler.kube.reflector import Reflector
 from scheduler.kube.requests import LIVE_PODS, LeaseSpec, PodCondition
 from scheduler.kube.responses import decode_lease
-from scheduler.shell.binder import Binder, Bound, BoundElsewhere, Patched, PodGone, Refused
-from tests.kube.scripted import Naps
+from scheduler.shell.binder import Binder, Bound, BoundElsewhere, Patched, PodNotFound, WriteFailed
+from tests.support.scripted_server import FakeSleep
 
 
 @asynccontextmanager
 async def cluster(tmp_path):
-    """A cluster, and a client of its kubeconfig."""
+    """Yield a cluster, and a client of its kubeconfig."""
     async with DevCluster(token="t") as served:
         served.write_kubeconfig(tmp_path / "config")
         credentials = await load_credentials(kubeconfig=str(tmp_path / "config"), master=None, environ={})
@@ -33,7 +33,7 @@ async def cluster(tmp_path):
 
 
 def put(served, name):
-    """A pod in the cluster; its uid."""
+    """Create or update a pod in the cluster and return its uid."""
     spec = {"containers": [{"name": "c", "image": "i"}]}
     return served.store.create(POD, "default", {"metadata": {"name": name}, "spec": spec})["metadata"]["uid"]
 
@@ -51,7 +51,7 @@ class _Pod(msgspec.Struct):
 
 
 class Mirror:
-    """What a reflector told, kept as a shell would: pods by uid."""
+    """The state that a reflector has published: pods by uid."""
 
     def __init__(self, client, *, watch_list):
         decoder = msgspec.json.Decoder(_Pod)
@@ -60,7 +60,7 @@ class Mirror:
             LIVE_PODS,
             lambda raw: decoder.decode(raw).metadata.name,
             watch_list=watch_list,
-            sleep=Naps(),
+            sleep=FakeSleep(),
         )
         self.changes = []
         self.names = {}
@@ -88,19 +88,19 @@ class Mirror:
                 self._moved.set()
 
     async def until(self, names):
-        """It equals the cluster."""
+        """Wait until it equals the cluster."""
         async with asyncio.timeout(10):
-            while set(self.names.values()) != set(names) or not self.told(Synced):
+            while set(self.names.values()) != set(names) or not self.published(Synced):
                 self._moved.clear()
                 await self._moved.wait()
 
     async def until_told(self, kind, count=1):
         async with asyncio.timeout(10):
-            while len(self.told(kind)) < count:
+            while len(self.published(kind)) < count:
                 self._moved.clear()
                 await self._moved.wait()
 
-    def told(self, kind):
+    def published(self, kind):
         return [change for change in self.changes if isinstance(change, kind)]
 
 
@@ -109,8 +109,8 @@ BOTH_WAYS = pytest.mark.parametrize("watch_list", [True, False], ids=["streamed 
 
 @pytest.mark.asyncio
 @BOTH_WAYS
-async def test_a_collection_larger_than_a_page_is_kept_up_with(tmp_path, watch_list):
-    """Adds, deletes, and a pod recreated under its name."""
+async def test_a_collection_larger_than_a_page_is_mirrored(tmp_path, watch_list):
+    """Adds, deletes, and a recreated pod."""
     async with cluster(tmp_path) as (served, client):
         names = [f"p{number}" for number in range(1201)]
         uids = [put(served, name) for name in names]
@@ -121,7 +121,7 @@ async def test_a_collection_larger_than_a_page_is_kept_up_with(tmp_path, watch_l
             put(served, "p7")
             await mirror.until(names)
         assert uids[7] not in mirror.names
-        assert mirror.told(Interrupted) == []
+        assert mirror.published(Interrupted) == []
 
 
 @pytest.mark.asyncio
@@ -135,7 +135,7 @@ async def test_a_collection_larger_than_a_page_is_kept_up_with(tmp_path, watch_l
     ],
 )
 async def test_no_change_is_missed_when_a_watch_breaks(tmp_path, watch_list, fault):
-    """Not even deletions that happened meanwhile."""
+    """Not even deletions in between."""
     async with cluster(tmp_path) as (served, client):
         for name in ("a", "b"):
             put(served, name)
@@ -151,8 +151,8 @@ async def test_no_change_is_missed_when_a_watch_breaks(tmp_path, watch_list, fau
 
 @pytest.mark.asyncio
 @BOTH_WAYS
-async def test_history_compacted_while_away_is_made_up_for_by_a_relist(tmp_path, watch_list):
-    """The watch is refused with 410 as a status; the difference is told with its deletions."""
+async def test_a_relist_makes_up_for_compacted_history(tmp_path, watch_list):
+    """The watch gets 410 as a status; the difference includes deletions."""
     async with cluster(tmp_path) as (served, client):
         for name in ("a", "b"):
             put(served, name)
@@ -165,12 +165,12 @@ async def test_history_compacted_while_away_is_made_up_for_by_a_relist(tmp_path,
             put(served, "c")
             await mirror.until({"b", "c"})
             await mirror.until_told(Synced, 2)
-        assert len(mirror.told(Upserted)) == 3, "b is not told twice"
+        assert len(mirror.published(Upserted)) == 3, "b is not published twice"
 
 
 @pytest.mark.asyncio
 @BOTH_WAYS
-async def test_a_server_that_throttles_and_fails_is_waited_for(tmp_path, watch_list):
+async def test_throttling_and_failures_are_retried(tmp_path, watch_list):
     """429, 503 and a dropped connection, one after the other."""
     async with cluster(tmp_path) as (served, client):
         put(served, "a")
@@ -181,13 +181,13 @@ async def test_a_server_that_throttles_and_fails_is_waited_for(tmp_path, watch_l
         )
         async with Mirror(client, watch_list=watch_list) as mirror:
             await mirror.until({"a"})
-        assert [change.error.status for change in mirror.told(Interrupted)] == [429, 503, 0]
+        assert [change.error.status for change in mirror.published(Interrupted)] == [429, 503, 0]
 
 
 @pytest.mark.asyncio
 @BOTH_WAYS
-async def test_a_malformed_pod_hurts_itself_alone(tmp_path, watch_list):
-    """A label of the wrong type, which no API server should have let in."""
+async def test_a_malformed_pod_affects_no_other(tmp_path, watch_list):
+    """A label of the wrong type, which API servers normally refuse."""
     async with cluster(tmp_path) as (served, client):
         put(served, "a")
         meta = {"name": "bad", "namespace": "default", "uid": "bad", "labels": {"app": 7}}
@@ -196,12 +196,12 @@ async def test_a_malformed_pod_hurts_itself_alone(tmp_path, watch_list):
             await mirror.until({"a"})
             put(served, "b")
             await mirror.until({"a", "b"})
-        assert [str(change.key) for change in mirror.told(Malformed)] == ["default/bad"]
+        assert [str(change.key) for change in mirror.published(Malformed)] == ["default/bad"]
 
 
 @pytest.mark.asyncio
 async def test_a_wrong_token_is_unauthorized():
-    """At once and for everything."""
+    """For every kind of request."""
     async with DevCluster(token="t") as served:
         stranger = Credentials(Endpoint(served.url), Identity("Bearer other"))
         async with KubeClient(stranger) as client:
@@ -210,7 +210,7 @@ async def test_a_wrong_token_is_unauthorized():
 
 
 async def bound(client, name, uid, node_name="n1"):
-    binder = Binder(client, sleep=Naps())
+    binder = Binder(client, sleep=FakeSleep())
     return await binder.bind(
         namespace="default", name=name, uid=uid, node_name=node_name, annotations={"why": "because"}
     )
@@ -234,7 +234,7 @@ LOST = Fault(Action.LOSE_ANSWER, method="post", path="/binding$")
     ],
 )
 async def test_a_bind_happens_exactly_once_whatever_goes_wrong(tmp_path, faults):
-    """The pod is on our node, with our annotations, and we know it."""
+    """The pod is on our node with our annotations, and the outcome says so."""
     async with cluster(tmp_path) as (served, client):
         uid = put(served, "a")
         served.faults.add(*faults)
@@ -249,15 +249,15 @@ async def test_binds_that_cannot_happen_say_why(tmp_path):
     """Another node, another uid, no pod, gates."""
     async with cluster(tmp_path) as (served, client):
         uid = put(served, "a")
-        assert await bound(client, "a", "other-uid") == PodGone()
+        assert await bound(client, "a", "other-uid") == PodNotFound()
         assert await bound(client, "a", uid) == Bound()
         assert await bound(client, "a", uid) == Bound(), "our own earlier bind is no conflict"
         assert await bound(client, "a", uid, "n2") == BoundElsewhere("n1")
-        assert await bound(client, "gone", "u") == PodGone()
+        assert await bound(client, "gone", "u") == PodNotFound()
         spec = {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "g"}]}
         gated = served.store.create(POD, "default", {"metadata": {"name": "g"}, "spec": spec})
         refused = await bound(client, "g", gated["metadata"]["uid"])
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, WriteFailed)
     assert (refused.status, "has non-empty .spec.schedulingGates" in refused.message) == (409, True)
 
 
@@ -285,12 +285,12 @@ async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path)
         other = await binder.patch_condition(namespace="default", name="a", uid="other", condition=condition)
     [scheduled] = [one for one in status["conditions"] if one["type"] == "PodScheduled"]
     assert (scheduled["reason"], scheduled["message"]) == ("Unschedulable", "second")
-    assert (missing, other) == (PodGone(), PodGone())
+    assert (missing, other) == (PodNotFound(), PodNotFound())
 
 
 @pytest.mark.asyncio
 async def test_events_are_created_and_patched_into_series(tmp_path):
-    """As events.k8s.io/v1 wants them."""
+    """As events.k8s.io/v1 requires."""
     async with cluster(tmp_path) as (served, client):
         uid = put(served, "a")
         key = EventKey(
@@ -320,7 +320,7 @@ async def test_events_are_created_and_patched_into_series(tmp_path):
 
 @pytest.mark.asyncio
 async def test_a_lease_is_taken_by_one_and_updated_only_as_it_was_read(tmp_path):
-    """What leader election stands on."""
+    """Leader election relies on it."""
     async with cluster(tmp_path) as (_, client):
 
         async def asked(request):

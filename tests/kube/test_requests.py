@@ -1,4 +1,4 @@
-"""Requests as they go over the wire, and answers as they are understood."""
+"""Requests as they are sent, and responses as they are decoded."""
 
 import json
 
@@ -7,8 +7,8 @@ import pytest
 
 from scheduler import errors
 from scheduler.kube import requests, responses
-from scheduler.kube.pacing import TokenBucket
-from tests.kube.build import body, page, pod
+from scheduler.kube.rate_limit import TokenBucket
+from tests.support.api_bodies import body, page, pod
 
 
 def sent(request):
@@ -71,7 +71,7 @@ CONDITION_SENT = {
     ],
 )
 def test_a_status_patch_merges_one_condition_and_the_nomination(condition, nominated, status):
-    """Strategic merge on pods/status of the pod of this uid and no other."""
+    """Strategic merge on pods/status of the pod with this uid."""
     request = requests.patch_pod_status(
         namespace="d", name="p", uid="u", condition=condition, nominated_node_name=nominated
     )
@@ -85,7 +85,7 @@ def test_a_status_patch_merges_one_condition_and_the_nomination(condition, nomin
 
 
 def test_leases_are_created_and_replaced_with_their_metadata_as_read():
-    """The resourceVersion in it is the precondition; labels of others survive."""
+    """The resourceVersion in it is the precondition; labels survive."""
     spec = requests.LeaseSpec("me", 15, requests.micro_time(0), requests.micro_time(1.5), 2)
     shown = {
         "holderIdentity": "me",
@@ -109,7 +109,7 @@ def test_leases_are_created_and_replaced_with_their_metadata_as_read():
 
 
 def test_names_are_escaped():
-    """A name is never able to change the path."""
+    """A name cannot change the path."""
     assert requests.get_pod("a/b", "..?x").path == "/api/v1/namespaces/a%2Fb/pods/..%3Fx"
 
 
@@ -136,8 +136,8 @@ def test_times_are_rfc_3339_in_utc():
     ],
 )
 def test_each_status_has_its_error(status, reason, kind, unknown):
-    """With the server's words; only after a 5xx is the outcome of a write unknown."""
-    error = responses.error_of(status, body(status, reason, "why"))
+    """With the server's message; the outcome of a write is unknown only after a 5xx."""
+    error = responses.api_error(status, body(status, reason, "why"))
     assert (type(error), error.took_effect_unknown) == (kind, unknown)
     assert str(error) == f"{status} {reason}: why"
 
@@ -150,9 +150,9 @@ def test_each_status_has_its_error(status, reason, kind, unknown):
         pytest.param(b"\xff", "�", id="not even text"),
     ],
 )
-def test_an_error_without_a_status_object_keeps_what_was_said(text, message):
-    """Load balancers answer in their own words."""
-    error = responses.error_of(503, text)
+def test_an_error_without_a_status_object_keeps_the_body(text, message):
+    """Load balancers send other formats."""
+    error = responses.api_error(503, text)
     assert (error.reason, error.message) == ("ServiceUnavailable", message)
 
 
@@ -167,9 +167,9 @@ def test_an_error_without_a_status_object_keeps_what_was_said(text, message):
         pytest.param(None, {}, None, id="neither"),
     ],
 )
-def test_the_wished_pause_is_kept(header, details, seconds):
+def test_the_requested_pause_is_read(header, details, seconds):
     """From the header, else from the Status."""
-    error = responses.error_of(429, body(429, "TooManyRequests", **details), retry_after=header)
+    error = responses.api_error(429, body(429, "TooManyRequests", **details), retry_after=header)
     assert error.retry_after_s == seconds
 
 
@@ -179,23 +179,23 @@ def test_identity_is_read_from_objects_that_are_otherwise_broken():
     assert (str(meta.key), meta.uid, meta.resource_version) == ("default/a", "uid-a", "7")
 
 
-def test_a_page_hands_its_items_over_undecoded():
+def test_a_page_returns_its_items_undecoded():
     """Raw, in order."""
     listed = responses.decode_page(page(pod("a", 1), pod("b", 2), token="t"))
     assert listed.metadata.continue_token == "t"
     assert [responses.decode_meta(raw).name for raw in listed.items or []] == ["a", "b"]
 
 
-def test_a_pods_place_is_empty_until_it_is_bound():
-    """What settles a lost bind."""
-    assert responses.decode_place(json.dumps(pod("a", 1)).encode()).spec.node_name == ""
+def test_a_pods_node_is_empty_until_it_is_bound():
+    """It settles a lost bind."""
+    assert responses.decode_assignment(json.dumps(pod("a", 1)).encode()).spec.node_name == ""
     bound = pod("a", 1) | {"spec": {"nodeName": "n"}}
-    assert responses.decode_place(json.dumps(bound).encode()).spec.node_name == "n"
+    assert responses.decode_assignment(json.dumps(bound).encode()).spec.node_name == "n"
     with pytest.raises(errors.ServerFault, match="not a Pod"):
-        responses.decode_place(b"<html>")
+        responses.decode_assignment(b"<html>")
 
 
-def test_a_bucket_lets_a_burst_through_and_then_one_at_a_time():
+def test_a_token_bucket_allows_a_burst_and_then_its_rate():
     """Two at once, then ten a second, first come first served."""
     bucket = TokenBucket(qps=10.0, burst=2, now_s=0.0)
     assert [bucket.reserve(0.0) for _ in range(4)] == pytest.approx([0.0, 0.0, 0.1, 0.2])
@@ -212,5 +212,5 @@ def test_errors_are_one_line():
 
 
 def test_status_in_a_stream_without_a_code_counts_as_a_server_fault():
-    """Better a pause than a crash."""
-    assert isinstance(responses.error_in_stream(msgspec.Raw(b"{}")), errors.ServerFault)
+    """It leads to a pause."""
+    assert isinstance(responses.watch_error(msgspec.Raw(b"{}")), errors.ServerFault)

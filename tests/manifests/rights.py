@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from scheduler.kube import requests
+from scheduler.kube.access_reviews import UserInfo
 from scheduler.kube.requests import LeaseSpec, PodCondition, Request, Resource
-from scheduler.kube.reviewing import User
-from scheduler.shell.informers import always_watched, watched_for_default_spreading
+from scheduler.shell.informers import required_kinds, workload_kinds
 from tests.support.build import Json
 
 #: The Lease that the requests below are about; other names are what they are about else.
@@ -27,7 +27,7 @@ _ARGUMENTS: dict[str, Any] = {
     "body": b"{}",
     "timeout_s": 1,
     "token": "nobody's",
-    "user": User("nobody"),
+    "user": UserInfo("nobody"),
     "path": "/metrics",
     "verb": "get",
     "spec": LeaseSpec(),  # a Lease that nobody holds
@@ -47,7 +47,7 @@ class Right(NamedTuple):
 
 def all_requests() -> list[Request]:
     """One request of every kind that the program can make: each builder, on each resource that is watched."""
-    kinds = (*always_watched(), *watched_for_default_spreading())
+    kinds = (*required_kinds(), *workload_kinds())
     watched = {requests.LIVE_PODS, *(kind.resource for kind in kinds)}
     return [request for build in _builders() for request in _built(build, watched)]
 

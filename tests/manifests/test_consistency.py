@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from scheduler.cli import run
-from scheduler.serving import listener, probes
+from scheduler.serving import listener, status_server
 from scheduler.settings.loading import load_settings
 from scheduler.shell import app
 from tests.manifests.files import (
@@ -109,13 +109,13 @@ def test_the_arguments_are_the_programs_and_name_the_mounted_configuration():
     assert (mount["name"], mount["readOnly"]) == (volume["name"], True)
     assert volume["configMap"]["name"] == generated["name"]
     assert [parsed.config] == [f"{mount['mountPath']}/{name}" for name in generated["files"]]
-    # Probes and Prometheus come from outside of the pod.
+    # StatusServer and Prometheus come from outside of the pod.
     assert parsed.bind_address == "0.0.0.0"
     assert [parsed.port] == [port["containerPort"] for port in CONTAINER["ports"]]
 
 
 def test_probes_and_the_service_reach_what_the_program_serves():
-    served = probes.application(render=lambda: b"", configz=lambda: "", ready={})
+    served = status_server.application(render=lambda: b"", configz=lambda: "", ready={})
     paths = {resource.canonical for resource in served.router.resources()}
     (port,) = CONTAINER["ports"]
     asked = {name: probe["httpGet"] for name, probe in CONTAINER.items() if name.endswith("Probe")}

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from scheduler.cli import enforce
-from scheduler.kube import evicting, requests, reviewing
+from scheduler.kube import access_reviews, enforcer_requests, requests
 from scheduler.kube.requests import LIVE_PODS, LeaseSpec, Resource
 from scheduler.serving import listener
 from scheduler.settings.loading import load_settings
 from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
-from scheduler.shell.informers import always_watched
+from scheduler.shell.informers import required_kinds
 from tests.manifests.files import BASE, MANIFESTS, container, kustomization, named, one, resources
 from tests.manifests.kubectl import Kubectl
 from tests.manifests.rights import Right, granted
@@ -42,7 +42,7 @@ def right(request: requests.Request) -> Right:
 
 def all_requests() -> list[requests.Request]:
     lease = LeaseSpec(holder_identity="a test")
-    watched: set[Resource] = {LIVE_PODS, *(each.resource for each in always_watched())}
+    watched: set[Resource] = {LIVE_PODS, *(each.resource for each in required_kinds())}
     return [
         *(requests.list_page(each) for each in watched),
         *(requests.watch(each, resource_version="1", timeout_s=1) for each in watched),
@@ -53,12 +53,12 @@ def all_requests() -> list[requests.Request]:
         requests.get_lease(NAMESPACE, NAME),
         requests.create_lease(NAMESPACE, NAME, lease),
         requests.update_lease(NAMESPACE, NAME, lease, metadata=enforce_metadata()),
-        reviewing.review_token("t"),
-        reviewing.review_access(reviewing.User("u"), "/metrics", "get"),
-        evicting.evict("n", "p", "u"),
-        evicting.get_config_map(NAMESPACE, NAME),
-        evicting.create_config_map(NAMESPACE, NAME, {}),
-        evicting.update_config_map(NAMESPACE, NAME, {}, resource_version="1"),
+        access_reviews.review_token("t"),
+        access_reviews.review_access(access_reviews.UserInfo("u"), "/metrics", "get"),
+        enforcer_requests.evict_pod("n", "p", "u"),
+        enforcer_requests.get_config_map(NAMESPACE, NAME),
+        enforcer_requests.create_config_map(NAMESPACE, NAME, {}),
+        enforcer_requests.update_config_map(NAMESPACE, NAME, {}, resource_version="1"),
     ]
 
 
@@ -76,14 +76,16 @@ def test_the_roles_grant_what_is_asked_for_and_nothing_else() -> None:
 def test_every_request_of_its_own_is_compared() -> None:
     public = [
         name
-        for name, each in vars(evicting).items()
-        if inspect.isfunction(each) and each.__module__ == evicting.__name__ and not name.startswith("_")
+        for name, each in vars(enforcer_requests).items()
+        if inspect.isfunction(each)
+        and each.__module__ == enforcer_requests.__name__
+        and not name.startswith("_")
     ]
     assert sorted(public) == [
         "create_config_map",
-        "evict",
+        "evict_pod",
         "get_config_map",
-        "is_leaving",
+        "is_terminating",
         "update_config_map",
     ]
 

@@ -11,9 +11,9 @@ from tests.devcluster.contract.client import Api
 from tests.enforcing.driver import REQUIRED, rules
 from tests.enforcing.process import enforcing, shop
 from tests.integration.conftest import embedded
-from tests.integration.daemon import running
-from tests.integration.waiting import until
 from tests.support import build
+from tests.support.daemon import running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio
 

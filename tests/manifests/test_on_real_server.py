@@ -16,10 +16,7 @@ from scheduler.errors import ApiError, Forbidden
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
-from tests.integration.cluster import Cluster, kubeconfig_text
 from tests.integration.conftest import real
-from tests.integration.daemon import Daemon, refused, running
-from tests.integration.waiting import until
 from tests.manifests.files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
 from tests.manifests.kubectl import Kubectl
 from tests.manifests.operator import definitions
@@ -27,6 +24,9 @@ from tests.manifests.rights import all_requests, needed
 from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
+from tests.support.cluster import Cluster, kubeconfig_text
+from tests.support.daemon import Daemon, refused, running
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.kube.evicting import is_leaving
-from scheduler.kube.responses import decode_event, decode_lease, decode_meta, decode_page, decode_place
+from scheduler.kube.enforcer_requests import is_terminating
+from scheduler.kube.responses import decode_assignment, decode_event, decode_lease, decode_meta, decode_page
 from scheduler.model.nesting import KEPT_LEVELS, shallow
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
@@ -42,8 +42,8 @@ READERS: dict[str, tuple[Callable[[bytes], Any], build.Json]] = {
         build.replica_set("r", build.selector("app=a")),
     ),
     "identity": (decode_meta, POD),
-    "place": (decode_place, POD),
-    "leaving": (lambda raw: is_leaving(raw, "other"), POD),
+    "place": (decode_assignment, POD),
+    "leaving": (lambda raw: is_terminating(raw, "other"), POD),
     "lease": (
         lambda raw: decode_lease(raw).spec,
         {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}},

@@ -1,4 +1,4 @@
-"""Every query of the dashboard and the alerts, and what they are made of."""
+"""Every query of the dashboard and the alerts, and its parts."""
 
 import json
 import re
@@ -22,26 +22,26 @@ _THRESHOLD = re.compile(r"\s(?:>|<|>=|<=|==|!=)\s*-?[\d.]+\s*$")
 
 
 class Query(NamedTuple):
-    """An expression, and where it stands."""
+    """An expression, and where it is used."""
 
     where: str
     expression: str
 
 
 class Selection(NamedTuple):
-    """A series' name and the labels that are asked of it."""
+    """The name of a series and the labels that are matched."""
 
     metric: str
     labels: frozenset[str]
 
 
 def panels() -> list[dict[str, Any]]:
-    """The panels that show something."""
+    """Return the panels that have queries."""
     return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
 def of_dashboard() -> list[Query]:
-    """Every query of a panel."""
+    """Return every query of a panel."""
     return [
         Query(f"{panel['title']} {target['refId']}", target["expr"])
         for panel in panels()
@@ -50,13 +50,13 @@ def of_dashboard() -> list[Query]:
 
 
 def of_alerts() -> list[Query]:
-    """Every alert's expression."""
+    """Return every alert's expression."""
     return [Query(rule["alert"], rule["expr"]) for rule in ALERTS]
 
 
 def selections(expression: str) -> list[Selection]:
-    """What an expression selects, by the grammar of PromQL as far as ours use it."""
-    # Texts can hold anything, so they go first.
+    """Return the selections of an expression, by the part of PromQL's grammar that ours use."""
+    # String literals can contain anything, so they are removed first.
     bare = _STRING.sub('""', expression)
     found = [
         Selection(name, frozenset(re.split("[=!]", part)[0].strip() for part in inner.split(",") if part))
@@ -68,7 +68,7 @@ def selections(expression: str) -> list[Selection]:
 
 
 def groupings(expression: str) -> set[str]:
-    """The labels by which an expression groups and matches."""
+    """Return the labels by which an expression groups and matches."""
     found = _GROUPING.findall(_STRING.sub('""', expression))
     return {label.strip() for labels in found for label in labels.split(",")}
 
@@ -85,7 +85,7 @@ def without_thresholds(expression: str) -> Iterator[str]:
 
 
 def _operands(expression: str) -> list[str]:
-    """The operands of `and` and `unless` outside of parentheses and braces."""
+    """Return the operands of `and` and `unless` outside of parentheses and braces."""
     depth, start, operands = 0, 0, []
     for token in re.finditer(
         r'"(?:[^"\\]|\\.)*"|[({\[]|[)}\]]|\b(?:and|unless)\b(?: on \([^)]*\))?', expression

@@ -1,4 +1,4 @@
-"""Each alert fires where it should, alone, and stays silent next to there; judged by Prometheus' own promtool."""
+"""Each alert fires in its case, alone, and not in similar ones; evaluated by Prometheus' promtool."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ import yaml
 from tests.monitoring.queries import ALERTS, RULES
 
 _TIMEOUT_S = 30.0
-#: Minutes of every story; the alerts are looked at in the last one.
+#: Minutes of every case; the alerts are evaluated in the last one.
 _MINUTES = 90
 
 Series = Mapping[str, str]
@@ -53,10 +53,10 @@ GRACE = 'affinity_scheduler_enforcement_waiting{reason="grace"}'
 BROKEN = 'affinity_scheduler_enforced_rules_broken{rule="affinity"}'
 EXPIRY = "affinity_scheduler_webhook_certificate_expiry_timestamp_seconds"
 
-#: Beginnings of names of series that are not the scheduler's, and whose they are.
+#: Prefixes of series that are not the scheduler's, and the command that exports them.
 _OTHERS = {"enforce": "-enforcer", "webhook": "-webhook"}
 
-#: A day on which all is well: 10 pods a second, 1 % of the binds refused, a bad watch now and then; and a standby, to
+#: Normal operation: 10 pods a second, 1 % of the binds refused, a watch restart now and then; and a standby, to
 #: which every pod is active.
 WELL = {
     UP: "1x90",
@@ -101,7 +101,7 @@ FIRES = [
         "TwoLeaders", {f"STANDBY {LEADS}": "0x50 1x39", f"STANDBY {ACTIVE}": "0x90"}, id="TwoLeaders"
     ),
     pytest.param("Restarting", {STARTED: "1000x70 2000x5 3000x5 4000x9"}, id="Restarting: three starts"),
-    pytest.param("Stuck", {PLACED: "0+600x70 42000x19", FAILED: "0x90"}, id="Stuck: pods due, no attempt"),
+    pytest.param("Stuck", {PLACED: "0+600x70 42000x19", FAILED: "0x90"}, id="Stuck: active pods, no attempt"),
     pytest.param("Stuck", {PLACED: "_x90", FAILED: "_x90"}, id="Stuck: never an attempt since the start"),
     pytest.param("Errors", {FAILED: "0+60x90"}, id="Errors: one attempt of eleven"),
     pytest.param("PendingPodsGrowing", {ACTIVE: "0+10x90"}, id="PendingPodsGrowing: ten more a minute"),
@@ -114,9 +114,7 @@ FIRES = [
         id="PluginSlow: half of all filters over 100 ms, most of them this plugin's",
     ),
     pytest.param("WatchRestarts", {RESTARTS: "0+1x90"}, id="WatchRestarts: one a minute"),
-    pytest.param(
-        "MalformedObjects", {MALFORMED: "_x80 1x9"}, id="MalformedObjects: the first there ever was"
-    ),
+    pytest.param("MalformedObjects", {MALFORMED: "_x80 1x9"}, id="MalformedObjects: the first one"),
     pytest.param("MalformedObjects", {MALFORMED: "1x80 2x9"}, id="MalformedObjects: one more"),
     pytest.param("EventsDropped", {DROPPED: "0+1x90"}, id="EventsDropped: one a minute"),
     pytest.param("ApiErrors", {THROTTLED: "0+120x90"}, id="ApiErrors: 9 % throttled"),
@@ -132,7 +130,7 @@ FIRES = [
 ]
 
 SILENT = [
-    pytest.param({}, id="all is well"),
+    pytest.param({}, id="normal operation"),
     pytest.param({UP: "1x87 0x2"}, id="Down: for two minutes"),
     pytest.param({LEADS: "1x88 0x1"}, id="NoLeader: for a minute"),
     pytest.param(
@@ -160,7 +158,7 @@ SILENT = [
         {POINT_51MS: "0+200x90", POINT_102MS: "0+300x90"}, id="PluginSlow: a slow filter, but other plugins"
     ),
     pytest.param({RESTARTS: "0x85 1+1x4"}, id="WatchRestarts: four"),
-    pytest.param({MALFORMED: "1x90"}, id="MalformedObjects: known for long"),
+    pytest.param({MALFORMED: "1x90"}, id="MalformedObjects: long ago"),
     pytest.param({DROPPED: "0x40 7x49"}, id="EventsDropped: long ago"),
     pytest.param({THROTTLED: "0+60x90"}, id="ApiErrors: just under 5 %"),
     pytest.param({FORBIDDEN: "7x90"}, id="Forbidden: long ago"),
@@ -185,7 +183,7 @@ def promtool() -> str:
 
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The rules as a file of Prometheus' own form."""
+    """Write the rules in Prometheus' own format."""
     path = tmp_path_factory.mktemp("rules") / "rules.yaml"
     path.write_text(yaml.safe_dump(RULES["spec"]))
     return path
@@ -210,11 +208,11 @@ def test_no_alert_fires(promtool, rules, series):
 def test_every_alert_is_tested_both_ways():
     names = {rule["alert"].removeprefix("AffinityScheduler") for rule in ALERTS}
     assert {str(case.values[0]) for case in FIRES} == names
-    assert {str(case.id).split(":")[0] for case in SILENT} == names | {"all is well"}
+    assert {str(case.id).split(":")[0] for case in SILENT} == names | {"normal operation"}
 
 
 def _assert_firing(promtool: str, rules: Path, series: Series, alerts: set[str]) -> None:
-    """In a world that is well but for `series`, these alerts fire at the end, and only these."""
+    """Evaluate normal operation with `series` replaced: exactly these alerts fire at the end."""
     story = {
         "interval": "1m",
         "input_series": [
@@ -239,7 +237,7 @@ def _assert_firing(promtool: str, rules: Path, series: Series, alerts: set[str])
 
 
 def _of_target(series: str) -> str:
-    """The series as scraped from the leader, or from the standby."""
+    """Return the series as scraped from the leader, or from the standby."""
     instance = "standby" if series.startswith("STANDBY ") else "leader"
     name, _, labels = series.removeprefix("STANDBY ").rstrip("}").partition("{")
     suffix = next((of for part, of in _OTHERS.items() if name.startswith(f"affinity_scheduler_{part}")), "")

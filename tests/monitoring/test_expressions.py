@@ -1,4 +1,4 @@
-"""Every query names series, and labels of them, that the program exports; the dashboard is as Grafana wants it."""
+"""Every query names exported series and labels; the dashboard is valid for Grafana."""
 
 import re
 from itertools import combinations
@@ -23,13 +23,13 @@ from tests.monitoring.queries import (
     without_thresholds,
 )
 
-#: What Prometheus adds to every sample.
+#: Labels that Prometheus adds to every sample.
 TARGET = {"job", "instance"}
 QUERIES = [*of_dashboard(), *of_alerts()]
 
 
 def exported() -> dict[str, set[str]]:
-    """The labels of every series by name: ours as they are declared, the process's own as they are written."""
+    """Return the labels of every series by name: ours as declared, the process's as written."""
     labels = {"up": set(TARGET)}
     modules = (metrics, process, enforcement, webhook_metrics)
     for family in (each for module in modules for each in vars(module).values()):
@@ -69,8 +69,8 @@ def test_a_query_names_series_and_labels_that_are_exported(query: Query):
         pytest.param("a > 1 and on (k) b < 0.5", {("a", ()), ("b", ())}, id="matching"),
     ],
 )
-def test_what_an_expression_selects_is_found(expression, expected):
-    """Else the test above would pass over what it does not see."""
+def test_the_selections_of_an_expression_are_found(expression, expected):
+    """The test above would not see others."""
     assert {(name, tuple(sorted(labels))) for name, labels in selections(expression)} == expected
 
 
@@ -83,19 +83,19 @@ def test_what_an_expression_selects_is_found(expression, expected):
         pytest.param("a > 0 unless b > 0", ["a", "b"], id="unless"),
     ],
 )
-def test_thresholds_are_taken_off(expression, parts):
+def test_thresholds_are_removed(expression, parts):
     assert list(without_thresholds(expression)) == parts
 
 
 @pytest.mark.parametrize("query", of_alerts(), ids=lambda query: query.where)
-def test_alerts_look_at_this_program_alone(query):
-    """Most names are kube-scheduler's too."""
+def test_alerts_select_this_program_only(query):
+    """kube-scheduler exports most of these names too."""
     jobs = re.findall(r'job="affinity-scheduler(?:-enforcer|-webhook)?"', query.expression)
     assert len(jobs) == len(selections(query.expression))
 
 
 @pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
-def test_panels_look_at_the_chosen_job_and_instances(query):
+def test_panels_select_the_chosen_job_and_instances(query):
     chosen = 'job="$job",instance=~"$instance"'
     assert query.expression.count(chosen) == len(selections(query.expression))
     assert "[" not in query.expression.replace("[$__rate_interval]", "").replace('"0[.]', "")
@@ -110,7 +110,7 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(rule):
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
 
 
-def test_a_log_line_that_a_runbook_sends_to_is_one_that_is_written():
+def test_log_lines_named_in_a_runbook_exist():
     source = "".join(path.read_text() for path in (MANIFESTS.parent / "scheduler").rglob("*.py"))
     runbooks = " ".join(rule["annotations"]["runbook"] for rule in ALERTS)
     named = re.findall(r"log line `([^`]+)`", runbooks)
@@ -118,7 +118,7 @@ def test_a_log_line_that_a_runbook_sends_to_is_one_that_is_written():
     assert [line for line in named if f'"{line}' not in source] == []
 
 
-def test_alerts_have_names_of_their_own():
+def test_alert_names_are_unique():
     assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
 
 
@@ -126,7 +126,7 @@ def test_the_dashboard_is_found_and_fits_any_grafana():
     (generated,) = kustomization(FOLDER)["configMapGenerator"]
     assert generated["options"]["labels"]["grafana_dashboard"] == "1"
     assert DASHBOARD["uid"] == "affinity-scheduler"
-    # Inputs would be asked of whoever imports it by hand, and never be answered by the sidecar.
+    # Grafana asks for inputs on a manual import; its sidecar cannot answer them.
     assert {"__inputs", "__requires", "id"}.isdisjoint(DASHBOARD)
     variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
     assert list(variables) == ["datasource", "job", "instance"]
@@ -141,7 +141,7 @@ def test_the_dashboard_is_found_and_fits_any_grafana():
         )
 
 
-def test_panels_have_their_own_place_number_and_queries():
+def test_panels_have_unique_places_and_numbers_and_queries():
     numbers = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(numbers)) == len(numbers)
     for panel in DASHBOARD["panels"]:

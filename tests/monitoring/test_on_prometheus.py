@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real run: every panel shows something, and every alert has something to look at."""
+"""A real Prometheus scrapes a real run: every panel has data, and every alert has a value to evaluate."""
 
 import asyncio
 import contextlib
@@ -17,18 +17,18 @@ import yaml
 
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, JsonObject
-from tests.integration.cluster import Cluster
 from tests.integration.conftest import embedded
-from tests.integration.daemon import Daemon, running
-from tests.integration.waiting import until
 from tests.manifests.files import MANIFESTS, documents
 from tests.monitoring.queries import ALERTS, RULES, Query, of_alerts, of_dashboard, without_thresholds
 from tests.support import accounts, build
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon, running
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
-#: As Grafana fills in its variables; the interval is several scrapes long.
+#: Values of Grafana's variables; the interval is several scrapes long.
 VARIABLES = {"$__rate_interval": "10s", "$job": "affinity-scheduler", "$instance": ".*"}
 _ZONES = ("a", "b", "c")
 #: At one a second. The loop's lag is measured every five seconds, and a rate needs two of them within its interval.
@@ -36,14 +36,14 @@ _N_SCRAPES = 12
 
 
 class Prometheus:
-    """A running server, asked over its HTTP API."""
+    """A running server and its HTTP API."""
 
     def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
         self._session = session
         self._url = f"http://127.0.0.1:{port}"
 
     async def is_ready(self) -> bool:
-        """Whether it listens and says so."""
+        """Return True once it is ready."""
         try:
             async with self._session.get(f"{self._url}/-/ready") as answer:
                 return answer.status == 200
@@ -51,14 +51,14 @@ class Prometheus:
             return False
 
     async def get(self, path: str, **parameters: str) -> Any:
-        """The data of an answer that must be a success."""
+        """Return the data of a successful response."""
         async with self._session.get(f"{self._url}/api/v1/{path}", params=parameters) as answer:
             body = await answer.json()
         assert body["status"] == "success", body
         return body["data"]
 
     async def numbers(self, expression: str) -> list[float]:
-        """The values of an expression now, one for each series; what is not a number is left out."""
+        """Return the current values of an expression, one per series, without NaN."""
         for name, value in VARIABLES.items():
             expression = expression.replace(name, value)
         found = (await self.get("query", query=expression))["result"]
@@ -68,7 +68,7 @@ class Prometheus:
 
 @asynccontextmanager
 async def scraping(folder: Path, daemon: Daemon) -> AsyncIterator[Prometheus]:
-    """A Prometheus with our rules that scrapes the daemon every second, as the ServiceMonitor says."""
+    """Run a Prometheus with our rules that scrapes the daemon every second, as the ServiceMonitor says."""
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("prometheus is not installed (Debian's package prometheus has it)")
@@ -111,7 +111,7 @@ async def scraping(folder: Path, daemon: Daemon) -> AsyncIterator[Prometheus]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def scraped(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prometheus]:
-    """A day of a scheduler in a quarter of a minute, pods good and bad, and every trouble there can be."""
+    """Run a scheduler for 15 s with scheduled and failing pods and every kind of trouble."""
     folder = tmp_path_factory.mktemp("scraped")
     async with (
         embedded(folder, bookmark_interval_s=0.5) as cluster,
@@ -140,7 +140,7 @@ async def scraped(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
 
 
 async def _pods_come(cluster: Cluster) -> None:
-    """Twenty pods a second, with affinity and spread; every tenth finds no node."""
+    """Create twenty pods a second, with affinity and spread; every tenth fits no node."""
     apart = build.affinity(anti_preferred=[(1, build.term(build.HOSTNAME, build.selector("app=web")))])
     even = [build.spread(build.ZONE, build.selector("app=web"))]
     nowhere = build.affinity(required=[build.term(build.ZONE, build.selector("app=nobody"))])
@@ -155,7 +155,7 @@ async def _pods_come(cluster: Cluster) -> None:
 
 
 async def _trouble(cluster: Cluster, daemon: Daemon) -> None:
-    """Each kind of trouble once: refused and failed requests, a broken watch, an object that cannot be read."""
+    """Cause each kind of trouble once: refused and failed requests, a broken watch, a malformed object."""
     devcluster = cluster.devcluster
     assert devcluster is not None
     devcluster.faults.add(Fault(Action.RESPOND, method="POST", path="/binding$", code=403))
@@ -170,7 +170,7 @@ async def _trouble(cluster: Cluster, daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
-async def test_a_panel_shows_something(scraped: Prometheus, query: Query):
+async def test_a_panel_has_data(scraped: Prometheus, query: Query):
     assert await scraped.numbers(query.expression)
 
 
@@ -179,8 +179,8 @@ async def test_a_panel_shows_something(scraped: Prometheus, query: Query):
     [query for query in of_alerts() if 'job="affinity-scheduler"' in query.expression],
     ids=lambda query: query.where,
 )
-async def test_an_alert_has_something_to_look_at(scraped: Prometheus, query: Query):
-    """Those of the scheduler, which alone runs here."""
+async def test_an_alert_has_a_value_to_evaluate(scraped: Prometheus, query: Query):
+    """Only the scheduler's alerts, since only it runs here."""
     for part in without_thresholds(query.expression):
         assert await scraped.numbers(part), part
 
@@ -191,8 +191,8 @@ async def test_prometheus_evaluates_every_rule_without_an_error(scraped: Prometh
     assert {rule["health"] for rule in rules} == {"ok"}, json.dumps(rules)
 
 
-async def test_nothing_that_is_scraped_is_left_out_or_read_twice(scraped: Prometheus):
-    """A sample whose series stands twice in a scrape would be dropped."""
+async def test_no_sample_is_missing_or_repeated(scraped: Prometheus):
+    """Prometheus drops a sample whose series is in a scrape twice."""
     assert await scraped.numbers("min_over_time(up[10s])") == [1.0]
     scraped_, kept = "scrape_samples_scraped", "scrape_samples_post_metric_relabeling"
     assert await scraped.numbers(f"{scraped_} - {kept}") == [0.0]

@@ -11,7 +11,7 @@ from scheduler.model.instructions import Attempted, Instruction
 from scheduler.model.stimuli import CycleDue
 from scheduler.observe.metrics import Metrics
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import built_profiles
+from scheduler.shell.profiles import build_profiles
 from scheduler.state.snapshot import Snapshot
 from tests.support.driving import Driver
 
@@ -20,12 +20,12 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class Observed:
-    """A driver whose instructions feed the metrics as the shell does it."""
+    """A driver whose instructions feed the metrics as the shell does."""
 
     def __init__(self, *, sampled: float = 0.1, seed: int = 1) -> None:
         self.metrics = Metrics(version="1.2.3")
         self.driver = Driver()
-        profiles = built_profiles(default_settings(), Snapshot(self.driver.state))
+        profiles = build_profiles(default_settings(), Snapshot(self.driver.state))
         self.observer = self.metrics.cycle_observer(profiles, seed=seed, sampled=sampled)
         self.driver.machine = Machine(
             state=self.driver.state,
@@ -34,8 +34,8 @@ class Observed:
             rng=random.Random(1),
             observer=self.observer,
         )
-        self.metrics.watch_state(self.driver.queue, self.driver.state)
-        self.metrics.watch_leadership("affinity-scheduler", lambda: True)
+        self.metrics.register_state(self.driver.queue, self.driver.state)
+        self.metrics.register_leader("affinity-scheduler", lambda: True)
 
     def cycle(self) -> list[Instruction]:
         told = self.driver.handle(CycleDue())

@@ -1,4 +1,4 @@
-"""Timing plugins from outside: what is sampled, what is recorded, and that decisions stay the same."""
+"""Timing plugins from outside: sampling, recording, and unchanged decisions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from scheduler.framework.status import Code
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import built_profiles
+from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.observe.scheduling import Observed
 from tests.support.build import ZONE, Json, affinity, node_affinity, node_term, selector, spread, term
 from tests.support.driving import NAME, bind_of
 
-_PROFILE = built_profiles(default_settings(), Snapshot(ClusterState()))[NAME]
+_PROFILE = build_profiles(default_settings(), Snapshot(ClusterState()))[NAME]
 _PLUGIN = "scheduler_plugin_execution_duration_seconds_count"
 
 
@@ -29,12 +29,12 @@ def _observer(
     step_s: float = 0.001,
     algorithm: HistogramSeries | None = None,
 ) -> tuple[CycleObserver, Histogram]:
-    """An observer whose clock goes on by `step_s` whenever it is read, and its extension points."""
+    """Return an observer whose clock advances by `step_s` at every read, and its extension points."""
     ticks: Iterator[int] = count()
     points = Histogram(Family("points", "help", ("extension_point", "status", "profile"), (0.5, 1.5)))
     observer = CycleObserver(
         [_PROFILE],
-        algorithm=algorithm or Histogram(Family("algorithm", "help", bounds=(1.0,))).of(),
+        algorithm=algorithm or Histogram(Family("algorithm", "help", bounds=(1.0,))).labels(),
         points=points,
         plugins=Histogram(Family("plugins", "help", ("plugin", "extension_point", "status"), (1.0,))),
         sampled=sampled,
@@ -50,7 +50,7 @@ def _sampled_cycles(seed: int, n: int = 1000, sampled: float = 0.1) -> list[int]
 
 
 def test_the_same_seed_samples_the_same_cycles() -> None:
-    """A run can be repeated; another seed samples other cycles."""
+    """Another seed samples other cycles."""
     assert _sampled_cycles(seed=7) == _sampled_cycles(seed=7) != _sampled_cycles(seed=8)
 
 
@@ -62,12 +62,11 @@ def test_the_same_seed_samples_the_same_cycles() -> None:
         pytest.param(1.0, 1000, 1000, id="always"),
     ],
 )
-def test_so_many_cycles_are_sampled(sampled: float, at_least: int, at_most: int) -> None:
-    """The fraction is an argument."""
+def test_the_given_fraction_of_cycles_is_sampled(sampled: float, at_least: int, at_most: int) -> None:
     assert at_least <= len(_sampled_cycles(seed=3, sampled=sampled)) <= at_most
 
 
-def test_the_timed_profile_is_made_once() -> None:
+def test_the_timed_profile_is_built_once() -> None:
     """Wrapping a dozen plugins in every tenth cycle would cost more than the timing."""
     observer, _ = _observer(sampled=1.0)
     assert observer.begin(_PROFILE) is observer.begin(_PROFILE)
@@ -80,13 +79,13 @@ def test_an_extension_point_is_timed_under_its_status(code: Code) -> None:
     observer.begin(_PROFILE)
     observer.enter("PreFilter")
     observer.leave("PreFilter", code)
-    series = points.of("PreFilter", code.value, NAME)
+    series = points.labels("PreFilter", code.value, NAME)
     assert (series.n_by_bucket, series.sum) == ([0, 1, 0], 1.0)
 
 
 def test_the_algorithm_is_timed_from_begin_to_end() -> None:
-    """Once per cycle; `end` without a cycle, as after an empty queue, is nothing."""
-    algorithm = Histogram(Family("algorithm", "help", bounds=(10.0,))).of()
+    """Once per cycle; `end` without a cycle, as after an empty queue, does nothing."""
+    algorithm = Histogram(Family("algorithm", "help", bounds=(10.0,))).labels()
     observer, _ = _observer(algorithm=algorithm, step_s=1.0)
     observer.end()
     observer.begin(_PROFILE)
@@ -97,8 +96,8 @@ def test_the_algorithm_is_timed_from_begin_to_end() -> None:
     assert (sum(algorithm.n_by_bucket), algorithm.sum) == (1, 3.0)
 
 
-def _story(observed: Observed) -> dict[str, str]:
-    """Pods of every kind of constraint on nine nodes of three zones, each bound where it was decided: name to node."""
+def _bind_pods(observed: Observed) -> dict[str, str]:
+    """Bind pods of every kind of constraint to nine nodes of three zones. Returns: node by pod name."""
     driver = observed.driver
     for index in range(9):
         driver.node(f"n{index}", labels={ZONE: f"z{index % 3}"})
@@ -118,17 +117,17 @@ def _story(observed: Observed) -> dict[str, str]:
 
 
 def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
-    """Twelve pods through wrapped plugins and through bare ones are bound to the same nodes."""
-    timed, bare = _story(Observed(sampled=1.0)), _story(Observed(sampled=0.0))
+    """Twelve pods are bound to the same nodes with and without wrapped plugins."""
+    timed, bare = _bind_pods(Observed(sampled=1.0)), _bind_pods(Observed(sampled=0.0))
     assert len(bare) == 12
     assert timed == bare
 
 
 @pytest.fixture(scope="module")
 def calls() -> dict[tuple[str, str, str], float]:
-    """Sampled calls of the story by plugin, extension point and status."""
+    """Return the sampled calls by plugin, extension point and status."""
     observed = Observed(sampled=1.0)
-    _story(observed)
+    _bind_pods(observed)
     found = {}
     for (name, labels), n in observed.samples().items():
         if name == _PLUGIN:
@@ -160,12 +159,12 @@ def test_a_plugin_that_does_not_normalise_has_no_such_series(calls) -> None:
     assert ("NodeResourcesFit", "ScoreExtensionNormalize", "Success") not in calls
 
 
-def test_evaluations_count_what_did_not_skip_in_every_cycle() -> None:
-    """Counted without sampling; every plugin of the profile is there from the start."""
+def test_evaluations_are_counted_in_every_cycle_unless_skipped() -> None:
+    """Without sampling; every plugin of the profile has a series from the start."""
     observed = Observed(sampled=0.0)
     before = observed.observer.evaluations()
     assert before["InterPodAffinity", "Filter", NAME] == before["ImageLocality", "Score", NAME] == 0
-    _story(observed)
+    _bind_pods(observed)
     after = observed.observer.evaluations()
     assert (after["NodeAffinity", "PreFilter", NAME], after["NodeAffinity", "Filter", NAME]) == (4, 4)
     assert after["PodTopologySpread", "Filter", NAME] == 4

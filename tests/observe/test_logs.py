@@ -1,4 +1,4 @@
-"""Log lines: klog's form, one record a line whatever the values hold, and nothing above the verbosity."""
+"""Log lines: klog's form, one line per record, nothing above the verbosity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEAD = re.compile(r"([IWEC])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \S+\.py:\d+\] (.*)
 
 @dataclass
 class Log:
-    """A logger of its own, and the lines it wrote."""
+    """A logger and the lines that it wrote."""
 
     formatter: logging.Formatter
     verbosity: int = 0
@@ -85,13 +85,13 @@ def _json(write: Callable[[Logger], None]) -> dict[str, object]:
         ),
     ],
 )
-def test_a_text_line_is_klogs(write: Callable[[Logger], None], line: str) -> None:
-    """Severity, time, process, place, quoted message, pairs."""
+def test_a_text_line_has_klogs_form(write: Callable[[Logger], None], line: str) -> None:
+    """Severity, time, process, caller, quoted message, pairs."""
     assert _text(write) == line
 
 
-def test_a_line_names_the_place_that_wrote_it() -> None:
-    """Not this room's own file."""
+def test_a_line_names_its_caller() -> None:
+    """Not `logs.py`."""
     log = Log(TextLines())
     log.logger.error("m")
     log.logger.info(0, "m")
@@ -99,7 +99,7 @@ def test_a_line_names_the_place_that_wrote_it() -> None:
 
 
 def test_a_json_line_has_the_keys_of_kubernetes_components() -> None:
-    """`ts` in milliseconds; `v` for information only; pairs beside them."""
+    """`ts` in milliseconds; `v` for information only; then the pairs."""
     info = _json(lambda log: log.info(2, "Bound", pod="a/b", n=3, nodes=["x"]))
     assert {key: info[key] for key in ("level", "v", "msg", "pod", "n", "nodes")} == {
         "level": "info",
@@ -116,7 +116,7 @@ def test_a_json_line_has_the_keys_of_kubernetes_components() -> None:
     assert (error["level"], error["err"], error["seconds"], "v" in error) == ("error", "gone", "inf", False)
 
 
-def test_a_pair_cannot_pass_for_the_message() -> None:
+def test_a_pair_cannot_replace_the_message() -> None:
     """The record's own keys win."""
     assert _json(lambda log: log.info(0, "real", msg="forged", level="error", ts=0))["msg"] == "real"
 
@@ -125,8 +125,8 @@ def test_a_pair_cannot_pass_for_the_message() -> None:
 @given(st.text())
 @example('x"\nE1121 09:33:57.123456    4242 app.py:1] "forged" pod="a/b')
 @example("\x1b[2J\x07\x85\u2028\u202e\ud800\x7f\\")
-def test_whatever_a_value_holds_the_record_is_one_printable_line(text: str) -> None:
-    """Names and errors come from others: no line is broken or forged, and the terminal gets no control characters."""
+def test_any_value_is_written_on_one_printable_line(text: str) -> None:
+    """Names and errors come from outside: they must not break or forge a line or control the terminal."""
     line = _text(lambda log: log.info(0, "m", name=text, err=ValueError(text), list=[text]))
     assert line.isprintable()
     line.encode()
@@ -136,7 +136,7 @@ def test_whatever_a_value_holds_the_record_is_one_printable_line(text: str) -> N
 @settings(deadline=None)
 @given(st.text(max_size=200))
 def test_quoting_loses_nothing(text: str) -> None:
-    """Two values that differ are written differently, and Python reads the escapes back."""
+    """Different values are written differently, and Python reads the escapes back."""
     shown = quoted(text)
     escapes_read = re.sub(
         r"\\(x..|u....|U........|[nrt\"\\])",
@@ -148,7 +148,7 @@ def test_quoting_loses_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("formatter", [TextLines(), JsonLines()], ids=["text", "json"])
 def test_a_long_value_is_cut(formatter: logging.Formatter) -> None:
-    """An error message of a megabyte makes a line of a few kilobytes."""
+    """A message of a megabyte makes a line of a few kilobytes."""
     log = Log(formatter)
     log.logger.error("m", err="x" * 1_000_000)
     assert MAX_VALUE_CHARS < len(log.lines[0]) < MAX_VALUE_CHARS + 200
@@ -159,7 +159,7 @@ def test_a_long_value_is_cut(formatter: logging.Formatter) -> None:
     ("verbosity", "shown"),
     [(0, ["e", "0"]), (2, ["e", "0", "1", "2"]), (10, ["e", "0", "1", "2", "3", "4", "5", "10"])],
 )
-def test_lines_above_the_verbosity_are_not_shown_and_errors_always(verbosity: int, shown: list[str]) -> None:
+def test_lines_above_the_verbosity_are_hidden_except_errors(verbosity: int, shown: list[str]) -> None:
     """As klog's -v."""
     log = Log(TextLines(), verbosity=verbosity)
     log.logger.error("e")
@@ -169,21 +169,21 @@ def test_lines_above_the_verbosity_are_not_shown_and_errors_always(verbosity: in
     assert [line.rsplit("] ", 1)[1].strip('"') for line in log.lines] == shown
 
 
-class _Dear:
+class _Expensive:
     def __str__(self) -> str:
         raise AssertionError("rendered although nobody reads it")
 
 
-def test_a_line_that_is_not_shown_renders_nothing() -> None:
-    """Values are turned into text only for a line that is written."""
+def test_a_hidden_line_renders_nothing() -> None:
+    """Values become text only in a shown line."""
     log = Log(TextLines(), verbosity=2)
-    log.logger.info(3, "m", value=_Dear())
+    log.logger.info(3, "m", value=_Expensive())
     assert log.lines == []
 
 
 @pytest.mark.parametrize("formatter", [TextLines(), JsonLines()], ids=["text", "json"])
 def test_a_librarys_exception_is_one_line_with_its_trace(formatter: logging.Formatter) -> None:
-    """Logged by others, such as asyncio about a task that died."""
+    """For example asyncio's, about a task that raised."""
     log = Log(formatter)
     try:
         json.loads("first\nsecond")
@@ -202,7 +202,7 @@ def test_a_librarys_exception_is_one_line_with_its_trace(formatter: logging.Form
     ],
 )
 def test_the_whole_process_logs_in_one_form(form: str, expected: list[str]) -> None:
-    """Ours, libraries' warnings and Python's warnings on standard error; libraries' chatter is left out."""
+    """Our lines, libraries' warnings and Python's warnings on standard error; libraries' information is hidden."""
     program = f"""
 import logging, warnings
 from scheduler.observe.logs import configure

@@ -1,4 +1,4 @@
-"""The series that operators see: names, labels and buckets of kube-scheduler 1.36, fed by real cycles."""
+"""The metrics: names, labels and buckets of kube-scheduler 1.36, with values from real cycles."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_series_of_upstream_have_its_names_labels_and_buckets(name, kind, labels
         assert family.bounds[-1] == pytest.approx(last, rel=1e-4)
 
 
-def test_what_is_not_upstreams_is_named_as_ours() -> None:
-    """No name that another component could mean something else by."""
+def test_our_own_series_have_our_prefix() -> None:
+    """No other component exports the same names."""
     ours = set(_declared()) - {name for name, *_ in _UPSTREAM}
     assert {name.removeprefix("affinity_scheduler_") for name in ours} == {
         "malformed_objects_total",
@@ -86,7 +86,10 @@ def test_what_is_not_upstreams_is_named_as_ours() -> None:
 
 @pytest.fixture(scope="module")
 def scraped() -> Observed:
-    """A scheduler that has bound a pod at once, one after a refusal, refused one and gated one; every cycle sampled."""
+    """
+    A scheduler that has bound a pod at once, bound one after a failure, failed one and gated one; every cycle is
+    sampled.
+    """
     observed = Observed(sampled=1.0)
     driver = observed.driver
     driver.node("a", allocatable={"cpu": "1"})
@@ -176,13 +179,13 @@ def scraped() -> Observed:
         ("affinity_scheduler_loop_lag_seconds_count", {}, 1),
     ],
 )
-def test_a_scrape_tells_what_the_cycles_did(scraped: Observed, name, labels, expected) -> None:
-    """Counted by hand from the fixture's story."""
+def test_a_scrape_shows_what_the_cycles_did(scraped: Observed, name, labels, expected) -> None:
+    """Counted by hand from the fixture."""
     assert value(scraped.samples(), name, **labels) == pytest.approx(expected)
 
 
 def test_a_watch_is_a_request_without_latency(scraped: Observed) -> None:
-    """It is open for minutes: its answer's time says nothing about the server."""
+    """It stays open for minutes, which says nothing about the server."""
     found = scraped.samples()
     assert (
         "rest_client_request_duration_seconds_count",
@@ -199,8 +202,8 @@ def test_the_process_and_the_build_are_described(scraped: Observed) -> None:
     )
 
 
-def test_a_scrape_is_what_the_registry_holds(scraped: Observed) -> None:
-    """`render` and prometheus_client's encoder give the same series and, but for the process's own, values."""
+def test_render_agrees_with_prometheus_clients_encoder(scraped: Observed) -> None:
+    """The same series and, except for the process's own, the same values."""
     rendered, encoded = samples(scraped.metrics.render()), samples(generate_latest(scraped.metrics.registry))
     assert rendered.keys() == encoded.keys()
     ours = [key for key in rendered if key[0].startswith(("scheduler_", "rest_", "affinity_"))]
@@ -209,13 +212,13 @@ def test_a_scrape_is_what_the_registry_holds(scraped: Observed) -> None:
 
 
 def test_every_family_is_rendered_once(scraped: Observed) -> None:
-    """Nothing declared is forgotten, nothing registered twice."""
+    """No declared family is missing or registered twice."""
     told = re.findall(r"^# TYPE (\S+) (\S+)$", scraped.metrics.render().decode(), re.MULTILINE)
     assert len(told) == len({name for name, _ in told})
     assert {(name, family.type) for name, family in _declared().items()} <= set(told)
 
 
-def test_promtool_finds_nothing_to_say_about_a_scrape(scraped: Observed) -> None:
+def test_promtool_accepts_a_scrape(scraped: Observed) -> None:
     """Names, units, help texts and format pass Prometheus' own linter."""
     promtool = shutil.which("promtool")
     if promtool is None:
@@ -230,7 +233,7 @@ def test_promtool_finds_nothing_to_say_about_a_scrape(scraped: Observed) -> None
     ("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (16, "15+"), (4000, "15+")]
 )
 def test_attempts_have_sixteen_labels_at_most(attempts: int, label: str) -> None:
-    """A pod that is tried for weeks makes no new series."""
+    """A pod that is retried for weeks adds no series."""
     observed = Observed()
     observed.driver.node("a")
     pod = observed.driver.pod("p")
@@ -244,7 +247,7 @@ def test_attempts_have_sixteen_labels_at_most(attempts: int, label: str) -> None
 
 @pytest.mark.parametrize(("after_flush", "counted"), [(True, 1), (False, 0)])
 def test_pods_bound_after_the_flush_are_counted(after_flush: bool, counted: int) -> None:
-    """They hint at an event that should have woken them and did not."""
+    """They hint at a missing queueing hint."""
     observed = Observed()
     observed.driver.node("a")
     pod = observed.driver.pod("p")

@@ -1,4 +1,4 @@
-"""Series as plain numbers: what they hold, how they are written, and that there are never too many."""
+"""Series as plain numbers: their values, their text format, and their limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from scheduler.observe.series import Counts, Family, Histogram, Reading, exponential, go_number
+from scheduler.observe.series import CallbackMetric, Counter, Family, Histogram, exponential_bounds, go_number
 from tests.observe.scheduling import samples
 
 # As kube-scheduler 1.36 prints them.
@@ -28,15 +28,19 @@ _FACTOR_1_5 = [
 @pytest.mark.parametrize(
     ("bounds", "printed"),
     [
-        pytest.param(exponential(0.00001, 1.5, 20)[:7], _FACTOR_1_5, id="rounded at each step"),
-        pytest.param(exponential(0.0001, 2, 3), ["0.0001", "0.0002", "0.0004"], id="fixed down to 1e-4"),
-        pytest.param(exponential(0.001, 2, 15)[-2:], ["8.192", "16.384"], id="doubled"),
-        pytest.param(exponential(1, 2, 5), ["1", "2", "4", "8", "16"], id="whole numbers without a point"),
-        pytest.param(exponential(0.01, 2, 20)[-1:], ["5242.88"], id="hours"),
+        pytest.param(exponential_bounds(0.00001, 1.5, 20)[:7], _FACTOR_1_5, id="rounded at each step"),
+        pytest.param(
+            exponential_bounds(0.0001, 2, 3), ["0.0001", "0.0002", "0.0004"], id="fixed down to 1e-4"
+        ),
+        pytest.param(exponential_bounds(0.001, 2, 15)[-2:], ["8.192", "16.384"], id="doubled"),
+        pytest.param(
+            exponential_bounds(1, 2, 5), ["1", "2", "4", "8", "16"], id="whole numbers without a point"
+        ),
+        pytest.param(exponential_bounds(0.01, 2, 20)[-1:], ["5242.88"], id="hours"),
     ],
 )
 def test_bounds_are_printed_as_go_prints_them(bounds: tuple[float, ...], printed: list[str]) -> None:
-    """Prometheus takes `1` and `1.0` for different buckets before version 3, and a last digit always counts."""
+    """Prometheus before version 3 takes `1` and `1.0` for different buckets."""
     assert [go_number(bound) for bound in bounds] == printed
 
 
@@ -46,7 +50,7 @@ def test_bounds_are_printed_as_go_prints_them(bounds: tuple[float, ...], printed
 )
 def test_an_observation_counts_in_the_first_bucket_that_is_not_below_it(amount: float, bucket: int) -> None:
     """Bounds belong to their bucket, as Prometheus defines `le`."""
-    series = Histogram(Family("h", "help", bounds=(1.0, 2.0, 4.0))).of()
+    series = Histogram(Family("h", "help", bounds=(1.0, 2.0, 4.0))).labels()
     series.observe(amount)
     assert [index for index, n in enumerate(series.n_by_bucket) if n] == [bucket]
 
@@ -56,23 +60,23 @@ _TEXT = st.text(max_size=8)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(_TEXT, _TEXT, st.floats(0, 1e6)), max_size=12))
-def test_a_histogram_says_what_prometheus_client_would_say(
+def test_a_histogram_is_written_as_by_prometheus_client(
     observed: list[tuple[str, str, float]],
 ) -> None:
-    """Whatever the label values and amounts: the same samples from `text` as through the library's encoder."""
+    """For any label values and amounts, `text` has the same samples as the library's encoder."""
     histogram = Histogram(Family("h_seconds", "help", ("plugin", "status"), (0.1, 1.0, 10.0)))
     for plugin, status, amount in observed:
-        histogram.of(plugin, status).observe(amount)
+        histogram.labels(plugin, status).observe(amount)
     registry = CollectorRegistry()
     registry.register(histogram)
     assert samples(histogram.text().encode()) == samples(generate_latest(registry))
 
 
 def test_a_full_histogram_observes_the_rest_under_other() -> None:
-    """No input can make more series than the limit and one."""
+    """No input can create more series than the limit and one."""
     histogram = Histogram(Family("h", "help", ("event",), (1.0,)), max_series=2)
     for event in ("a", "b", "c", "d", "a"):
-        histogram.of(event).observe(0.5)
+        histogram.labels(event).observe(0.5)
     counts = {
         labels: n for (name, labels), n in samples(histogram.text().encode()).items() if name == "h_count"
     }
@@ -81,7 +85,7 @@ def test_a_full_histogram_observes_the_rest_under_other() -> None:
 
 def test_a_full_counter_counts_the_rest_under_other() -> None:
     """As for histograms."""
-    counts = Counts(Family("c_total", "help", ("code", "host")), max_series=1)
+    counts = Counter(Family("c_total", "help", ("code", "host")), max_series=1)
     for code in ("200", "404", "200", "500"):
         counts.add(code, "h")
     registry = CollectorRegistry()
@@ -91,9 +95,9 @@ def test_a_full_counter_counts_the_rest_under_other() -> None:
     assert ("c_total", (("code", "other"), ("host", "other"))) in found
 
 
-def test_series_without_labels_exist_before_anything_happened() -> None:
+def test_series_without_labels_exist_from_the_start() -> None:
     """A rate over a series that appears at 1 would miss the first event."""
-    histogram, counts = Histogram(Family("h", "help", bounds=(1.0,))), Counts(Family("c_total", "help"))
+    histogram, counts = Histogram(Family("h", "help", bounds=(1.0,))), Counter(Family("c_total", "help"))
     registry = CollectorRegistry()
     registry.register(histogram)
     registry.register(counts)
@@ -118,21 +122,20 @@ def test_series_without_labels_exist_before_anything_happened() -> None:
         ),
     ],
 )
-def test_a_reading_gives_the_numbers_of_the_moment(family: Family, numbers, expected) -> None:
-    """Data that is kept elsewhere is asked for at every scrape."""
+def test_a_callback_metric_is_read_at_every_scrape(family: Family, numbers, expected) -> None:
     current: dict[str, int] = {}
     registry = CollectorRegistry()
-    registry.register(Reading(family, lambda: current))
+    registry.register(CallbackMetric(family, lambda: current))
     assert samples(generate_latest(registry)) == {}
     current.update(numbers)
     assert samples(generate_latest(registry)) == expected
 
 
 def test_histograms_are_written_several_times_faster_than_by_the_library() -> None:
-    """The reason to have them: a scrape of a busy scheduler must not hold the event loop for 10 ms."""
-    histogram = Histogram(Family("h", "help", ("plugin",), exponential(0.00001, 1.5, 20)))
+    """Otherwise a scrape of a busy scheduler would block the event loop for 10 ms."""
+    histogram = Histogram(Family("h", "help", ("plugin",), exponential_bounds(0.00001, 1.5, 20)))
     for index in range(120):
-        histogram.of(str(index)).observe(0.001)
+        histogram.labels(str(index)).observe(0.001)
     registry = CollectorRegistry()
     registry.register(histogram)
     assert _fastest_s(histogram.text) * 4 < _fastest_s(lambda: generate_latest(registry))

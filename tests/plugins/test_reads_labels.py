@@ -12,7 +12,7 @@ import pytest
 from scheduler.framework.events import ClusterEventWithHint, Resource
 from scheduler.model.pods import Pod, PodDecoder
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import built_profiles
+from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.support.build import HOSTNAME, ZONE, affinity, container, pod, selector, spread, term
@@ -35,7 +35,7 @@ def _decoded(name: str, **settings: object) -> Pod:
 
 
 def _events() -> list[ClusterEventWithHint]:
-    profiles = built_profiles(default_settings(), Snapshot(ClusterState()))
+    profiles = build_profiles(default_settings(), Snapshot(ClusterState()))
     return [
         registered
         for profile in profiles.values()

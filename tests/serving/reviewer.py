@@ -1,4 +1,4 @@
-"""An API server that answers reviews as the test says, and counts what it is asked."""
+"""An API server that answers TokenReviews and SubjectAccessReviews from tables and counts them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 @dataclass
 class Reviewer:
-    """`users` by token; `rights` are (user, verb, path). Reviews wait for `open` where it is not set."""
+    """`users` by token; `rights` are (user, verb, path). While `open` is not set, reviews wait."""
 
     users: dict[str, dict[str, Any]] = field(default_factory=dict)
     rights: set[tuple[str, str, str]] = field(default_factory=set)
-    #: Answers to give in place of the right ones, one after another: a status, and 0 for none at all.
+    #: Statuses to answer with instead, one after the other; 0 for no answer.
     faults: list[int] = field(default_factory=list)
     asked: list[tuple[str, Any]] = field(default_factory=list)
     url: str = ""
@@ -34,7 +34,7 @@ class Reviewer:
         self.open.set()
 
     def knows(self, token: str, name: str, *paths: str, **more: Any) -> None:
-        """Whoever holds the token may get these paths."""
+        """Let the holder of the token get these paths."""
         self.users[token] = {"username": name, "groups": ["system:authenticated"], **more}
         self.rights |= {(name, "get", path) for path in paths}
 

@@ -1,4 +1,4 @@
-"""Connections: bounded in number and in time, whatever the peers do."""
+"""Connections are bounded in number and time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiohttp import web
 from scheduler.serving.certificates import issue
 from scheduler.serving.listener import Listener
 from scheduler.serving.tls import load_pair, server_context
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -30,7 +30,7 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @asynccontextmanager
 async def listening(*, tls: bool = False, **bounds: float) -> AsyncIterator[int]:
-    """A server of one path that answers `ok`; its port."""
+    """Run a server of one path that answers `ok`, and yield its port."""
     app = web.Application()
 
     async def answer(_: web.Request) -> web.Response:
@@ -51,7 +51,7 @@ async def listening(*, tls: bool = False, **bounds: float) -> AsyncIterator[int]
 
 @pytest_asyncio.fixture
 async def opened() -> AsyncIterator[Opening]:
-    """Opens connections, and ends them with the test."""
+    """Open connections and close them after the test."""
     writers: list[asyncio.StreamWriter] = []
 
     async def connect(port: int, context: ssl.SSLContext | None = None) -> Connection:
@@ -67,7 +67,7 @@ async def opened() -> AsyncIterator[Opening]:
 
 
 async def asked(port: int, request: bytes = GET, context: ssl.SSLContext | None = None) -> bytes:
-    """The whole answer to raw bytes, up to the end of the connection, or for as long as there comes more."""
+    """Return the complete response to raw bytes, until the connection is closed or nothing more arrives."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     writer.write(request)
     answer = b""
@@ -93,8 +93,10 @@ def trusting() -> ssl.SSLContext:
         pytest.param(b"GET /", id="half a line"),
     ],
 )
-async def test_a_connection_that_brings_no_request_is_ended(opened: Opening, tls: bool, drip: bytes) -> None:
-    """Though it drips on: what counts is a whole request."""
+async def test_a_connection_without_a_complete_request_is_closed(
+    opened: Opening, tls: bool, drip: bytes
+) -> None:
+    """Even if it sends a byte now and then."""
     async with listening(tls=tls, first_request_s=0.4) as port:
         reader, writer = await opened(port, trusting() if tls else None)
         writer.write(drip)
@@ -113,7 +115,7 @@ async def test_a_connection_that_brings_no_request_is_ended(opened: Opening, tls
         task.cancel()
 
 
-async def test_a_handshake_that_never_begins_is_ended(opened: Opening) -> None:
+async def test_a_connection_without_a_tls_handshake_is_closed(opened: Opening) -> None:
     async with listening(tls=True, first_request_s=0.4) as port:
         reader, _ = await opened(port)
         with suppress(ConnectionError):
@@ -121,8 +123,8 @@ async def test_a_handshake_that_never_begins_is_ended(opened: Opening) -> None:
                 assert await reader.read() == b""
 
 
-async def test_a_newcomer_is_served_however_many_wait(opened: Opening) -> None:
-    """The connection that has been without a request for longest goes."""
+async def test_a_new_connection_is_served_at_the_limit(opened: Opening) -> None:
+    """The connection that has been idle for longest is closed."""
     async with listening(max_connections=8, first_request_s=30) as port:
         idle = [await opened(port) for _ in range(24)]
         assert b"200 OK" in await asked(port)
@@ -133,8 +135,8 @@ async def test_a_newcomer_is_served_however_many_wait(opened: Opening) -> None:
                     assert await reader.read() == b""
 
 
-async def test_a_connection_at_work_is_left_alone(opened: Opening) -> None:
-    """A scraper that keeps its connection and comes back outlives those that never ask."""
+async def test_a_connection_in_use_is_not_closed(opened: Opening) -> None:
+    """A scraper's connection outlives those without requests."""
     async with listening(max_connections=4, first_request_s=30) as port:
         reader, writer = await opened(port)
         for _ in range(6):
@@ -145,8 +147,8 @@ async def test_a_connection_at_work_is_left_alone(opened: Opening) -> None:
                 assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
 
 
-async def test_a_flood_leaves_nothing_behind_for_the_garbage_collector(opened: Opening) -> None:
-    """The TLS buffers of one connection are 0.3 MB: those of thousands must not wait for a collection."""
+async def test_a_flood_leaves_no_garbage_to_the_collector(opened: Opening) -> None:
+    """The TLS buffers of one connection are 0.3 MB."""
     gc.collect()
     gc.disable()
     try:
@@ -162,7 +164,7 @@ async def _n_handshakes() -> int:
     return sum(isinstance(each, sslproto.SSLProtocol) for each in gc.get_objects())
 
 
-async def test_requests_that_come_together_are_answered_one_after_another() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     async with listening() as port:
         assert (await asked(port, GET * 5)).count(b"200 OK") == 5
 
@@ -184,17 +186,17 @@ async def test_requests_that_come_together_are_answered_one_after_another() -> N
         pytest.param(
             b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", id="two numbers"
         ),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", id="less than nothing"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", id="a negative length"),
         pytest.param(b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", id="space before the colon"),
         pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n", id="a folded line"),
         pytest.param(
             b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", id="an odd coding"
         ),
-        pytest.param(b"\x16\x03\x01 rubbish\r\n\r\n", id="rubbish"),
+        pytest.param(b"\x16\x03\x01 rubbish\r\n\r\n", id="not HTTP"),
     ],
 )
-async def test_what_is_no_proper_request_is_refused_and_the_connection_ends(request_: bytes) -> None:
-    """Nothing that follows on it is taken for a second request."""
+async def test_a_malformed_request_is_refused_and_the_connection_closed(request_: bytes) -> None:
+    """Nothing that follows is taken for a second request."""
     async with listening() as port:
         answer = await asked(port, request_)
         assert answer.count(b"HTTP/1.") <= 1
@@ -202,7 +204,7 @@ async def test_what_is_no_proper_request_is_refused_and_the_connection_ends(requ
         assert b"200 OK" in await asked(port)
 
 
-async def test_a_body_that_never_comes_holds_nobody_up() -> None:
+async def test_a_body_that_never_arrives_delays_no_other_request() -> None:
     async with listening() as port:
         request = b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n"
         assert b"200 OK" in await asked(port, request)
@@ -212,25 +214,25 @@ async def test_a_body_that_never_comes_holds_nobody_up() -> None:
     ("low", "high"),
     [(ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2), (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3)],
 )
-async def test_tls_1_2_and_1_3_are_spoken(low: ssl.TLSVersion, high: ssl.TLSVersion) -> None:
+async def test_tls_1_2_and_1_3_are_supported(low: ssl.TLSVersion, high: ssl.TLSVersion) -> None:
     context = trusting()
     context.minimum_version, context.maximum_version = low, high
     async with listening(tls=True) as port:
         assert b"200 OK" in await asked(port, GET, context)
 
 
-async def test_nothing_older_is_spoken() -> None:
+async def test_older_tls_is_refused() -> None:
     assert server_context().minimum_version is ssl.TLSVersion.TLSv1_2
 
 
-async def test_plain_http_to_an_https_port_is_no_request() -> None:
+async def test_plain_http_on_an_https_port_is_refused() -> None:
     async with listening(tls=True) as port:
         assert b"200" not in await asked(port)
         assert b"200 OK" in await asked(port, GET, trusting())
 
 
-async def test_it_stops_though_connections_are_open(opened: Opening) -> None:
-    """At once for those at rest; nothing is left listening."""
+async def test_it_stops_with_open_connections(opened: Opening) -> None:
+    """Idle ones are closed at once; the port is closed."""
     async with listening(tls=True) as port:
         for _ in range(5):
             await opened(port, trusting())
@@ -241,7 +243,7 @@ async def test_it_stops_though_connections_are_open(opened: Opening) -> None:
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])
-async def test_both_families_are_listened_on(family: socket.AddressFamily) -> None:
+async def test_it_listens_on_ipv4_and_ipv6(family: socket.AddressFamily) -> None:
     app = web.Application()
     listener = Listener(app)
     address = "127.0.0.1" if family == socket.AF_INET else "::1"

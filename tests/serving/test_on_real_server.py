@@ -1,4 +1,4 @@
-"""The port of the scheduler on a real API server: its own account asks, and the server's word counts."""
+"""The scheduler's port with a real API server, which authenticates and authorizes its clients."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.integration.cluster import kubeconfig_text
-from tests.integration.daemon import Daemon, running
-from tests.integration.waiting import until
 from tests.manifests.files import MANIFESTS
 from tests.manifests.kubectl import Kubectl
 from tests.support.apiserver import Address
+from tests.support.cluster import kubeconfig_text
+from tests.support.daemon import Daemon, running
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -23,7 +23,7 @@ READER = MANIFESTS / "monitoring" / "metrics-reader.yaml"
 
 @dataclass
 class Outside:
-    """The scheduler on all addresses, and tokens by whose they are."""
+    """The scheduler on all addresses, and a token for each account."""
 
     daemon: Daemon
     kubectl: Kubectl
@@ -88,15 +88,15 @@ async def outside(real_server: Address, tmp_path_factory: pytest.TempPathFactory
         ("nobody", "/healthz", 200),
     ],
 )
-async def test_the_servers_word_counts(outside: Outside, who: str, path: str, status: int) -> None:
+async def test_the_servers_answer_decides(outside: Outside, who: str, path: str, status: int) -> None:
     async def asked() -> int:
         return await outside.status(path, who)
 
-    # A binding is not in force everywhere at once.
+    # A RoleBinding takes a moment to take effect.
     await until(asked, lambda found: found == status, what=f"{status} for {who or 'nobody'}", timeout_s=12)
 
 
-async def test_a_right_that_is_taken_away_ends_within_ten_seconds(outside: Outside) -> None:
+async def test_a_removed_right_ends_within_ten_seconds(outside: Outside) -> None:
     async def scraping() -> int:
         return await outside.status("/metrics", "scraper")
 
@@ -110,7 +110,7 @@ async def test_a_right_that_is_taken_away_ends_within_ten_seconds(outside: Outsi
     await until(scraping, lambda found: found == 200, what="the right, given back", timeout_s=15)
 
 
-async def test_its_account_may_ask_all_that(outside: Outside) -> None:
+async def test_its_account_has_the_rights_to_review(outside: Outside) -> None:
     outside.daemon.token = outside.tokens["scraper"]
     assert await outside.daemon.metric("rest_client_requests_total", code="403") == 0
     assert not outside.daemon.logged("Unable to"), outside.daemon.log()

@@ -1,4 +1,4 @@
-"""The port of every program of the product where it leaves the pod, each as a process under its own account."""
+"""The port of every command when it is reachable from outside; each command is a process with its own account."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from scheduler.devcluster.kinds import SERVICE_ACCOUNT
 from scheduler.devcluster.server import DevCluster
 from scheduler.serving.certificates import issue
 from tests.enforcing import process as enforcing
-from tests.integration import daemon as scheduling
-from tests.integration.daemon import Daemon, refused
-from tests.integration.waiting import until
 from tests.manifests.files import MANIFESTS, documents
 from tests.support import accounts
+from tests.support import daemon as scheduling
+from tests.support.daemon import Daemon, refused
+from tests.support.waiting import until
 from tests.webhook.process import webhook
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,7 +35,7 @@ METRIC = {"scheduler": "scheduler_pending_pods", "enforcer": "affinity_scheduler
 
 @dataclass
 class Outside:
-    """A program that listens on all addresses, its cluster, and tokens by whose they are."""
+    """A command that listens on all addresses, its cluster, and a token for each account."""
 
     component: str
     cluster: DevCluster
@@ -43,9 +43,9 @@ class Outside:
     tokens: dict[str, str]
 
     async def get(self, path: str, who: str = "", *, method: str = "GET") -> tuple[int, str]:
-        """Status and body of the answer to somebody."""
+        """Return status and body of the response to an account."""
         self.daemon.token = self.tokens[who] if who else ""
-        async with self.daemon.asked(path, method=method) as answer:
+        async with self.daemon.requested(path, method=method) as answer:
             return answer.status, await answer.text()
 
 
@@ -95,45 +95,45 @@ async def port(
 @pytest.mark.parametrize(
     ("who", "path", "method", "status"),
     [
-        pytest.param("prometheus", "/metrics", "GET", 200, id="who may"),
-        pytest.param("prometheus", "/configz", "GET", 403, id="who may, elsewhere"),
-        pytest.param("prometheus", "/metrics", "HEAD", 403, id="who may, by another verb"),
-        pytest.param("prometheus", "/livez/ping", "GET", 403, id="who may, one check"),
-        pytest.param("stranger", "/metrics", "GET", 403, id="who may not"),
+        pytest.param("prometheus", "/metrics", "GET", 200, id="allowed"),
+        pytest.param("prometheus", "/configz", "GET", 403, id="allowed, another path"),
+        pytest.param("prometheus", "/metrics", "HEAD", 403, id="allowed, another verb"),
+        pytest.param("prometheus", "/livez/ping", "GET", 403, id="allowed, one check"),
+        pytest.param("stranger", "/metrics", "GET", 403, id="not allowed"),
         pytest.param("", "/metrics", "GET", 403, id="no token"),
-        pytest.param("", "/configz", "GET", 403, id="no token, elsewhere"),
-        pytest.param("gone", "/metrics", "GET", 401, id="a token of nobody any more"),
-        pytest.param("nobody", "/metrics", "GET", 401, id="nobody's token"),
+        pytest.param("", "/configz", "GET", 403, id="no token, another path"),
+        pytest.param("gone", "/metrics", "GET", 401, id="a token of a deleted account"),
+        pytest.param("nobody", "/metrics", "GET", 401, id="an unknown token"),
         pytest.param("", "/livez", "GET", 200, id="a probe"),
-        pytest.param("", "/readyz?verbose", "GET", 200, id="a probe that wants to know more"),
-        pytest.param("nobody", "/healthz", "GET", 200, id="health, whatever comes along"),
+        pytest.param("", "/readyz?verbose", "GET", 200, id="a verbose probe"),
+        pytest.param("nobody", "/healthz", "GET", 200, id="health with an unknown token"),
         pytest.param("", "/healthz", "HEAD", 200, id="health by HEAD"),
         pytest.param("prometheus", "//metrics", "GET", 404, id="two slashes"),
         pytest.param("prometheus", "/metrics/", "GET", 404, id="a slash at the end"),
         pytest.param("prometheus", "/metrics/x", "GET", 404, id="below"),
-        pytest.param("", "/healthz/..%2fmetrics", "GET", 404, id="up from where all may"),
-        pytest.param("", "/healthz%2f..%2fmetrics", "GET", 404, id="up, in one segment"),
-        pytest.param("", "/%6detrics", "GET", 403, id="the same path in other letters"),
-        pytest.param("", "/metrics%00/healthz", "GET", 404, id="what C would not see"),
+        pytest.param("", "/healthz/..%2fmetrics", "GET", 404, id="dot segments from an allowed path"),
+        pytest.param("", "/healthz%2f..%2fmetrics", "GET", 404, id="encoded dot segments"),
+        pytest.param("", "/%6detrics", "GET", 403, id="percent-encoded letters"),
+        pytest.param("", "/metrics%00/healthz", "GET", 404, id="a NUL byte"),
         pytest.param("", "/metrics;/healthz", "GET", 404, id="parameters of a path"),
         pytest.param("", "/metrics?path=/healthz", "GET", 403, id="parameters"),
-        pytest.param("", "/METRICS", "GET", 404, id="capitals"),
-        pytest.param("", "/debug/pprof", "GET", 404, id="what is not served"),
+        pytest.param("", "/METRICS", "GET", 404, id="upper case"),
+        pytest.param("", "/debug/pprof", "GET", 404, id="a path that is not served"),
         pytest.param("", "/metrics", "POST", 405, id="a method that is not served"),
-        pytest.param("", "/healthz", "POST", 405, id="the same of health"),
+        pytest.param("", "/healthz", "POST", 405, id="a method that is not served on health"),
         pytest.param("", "/metrics", "OPTIONS", 405, id="options"),
         pytest.param("", "/metrics", "TRACE", 405, id="trace"),
     ],
 )
-async def test_a_request_is_answered_by_who_asks_for_what(
+async def test_a_request_is_answered_by_account_and_path(
     port: Outside, who: str, path: str, method: str, status: int
 ) -> None:
-    """404 and 405 tell nothing that is not in the source."""
+    """404 and 405 reveal nothing that is not in the source."""
     assert (await port.get(path, who, method=method))[0] == status
 
 
-async def test_refusals_read_as_kube_schedulers(port: Outside) -> None:
-    """Byte for byte, as Kubernetes 1.36 has them."""
+async def test_rejections_equal_kube_schedulers(port: Outside) -> None:
+    """Byte for byte, as Kubernetes 1.36."""
     head = '{\n  "kind": "Status",\n  "apiVersion": "v1",\n  "metadata": {},\n  "status": "Failure",\n'
     assert await port.get("/metrics", "nobody") == (
         401,
@@ -145,14 +145,14 @@ async def test_refusals_read_as_kube_schedulers(port: Outside) -> None:
     assert await port.get("/metrics", "stranger") == (403, head + message + rest)
 
 
-async def test_an_answer_says_not_what_serves_it(port: Outside) -> None:
+async def test_no_header_names_the_server(port: Outside) -> None:
     for path in ("/healthz", "/metrics", "/nothing"):
-        async with port.daemon.asked(path) as answer:
+        async with port.daemon.requested(path) as answer:
             assert "Server" not in answer.headers
 
 
-async def test_a_connection_lends_its_next_request_nothing(port: Outside) -> None:
-    """Who may and who may not, one after another on one connection: each is judged by what it brings."""
+async def test_each_request_of_a_connection_is_authorized(port: Outside) -> None:
+    """Allowed and not allowed requests, one after the other on one connection."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     reader, writer = await asyncio.open_connection("127.0.0.1", port.daemon.port, ssl=context)
@@ -169,19 +169,19 @@ async def test_a_connection_lends_its_next_request_nothing(port: Outside) -> Non
     assert statuses[::2] == [403, 403, 403, 403, 401, 200]
 
 
-async def test_an_explanation_is_for_those_who_may_list_the_cluster(port: Outside) -> None:
-    """The scheduler's alone; the others have none."""
+async def test_debug_explain_needs_its_right(port: Outside) -> None:
+    """Only the scheduler serves it."""
     served = port.component == "scheduler"
     for who, status in {"person": 200, "prometheus": 403, "": 403}.items():
         assert (await port.get("/debug/explain", who))[0] == (status if served else 404)
 
 
-async def test_metrics_are_those_of_the_program(port: Outside) -> None:
+async def test_each_command_serves_its_own_metrics(port: Outside) -> None:
     _, text = await port.get("/metrics", "prometheus")
     assert METRIC.get(port.component, "affinity_scheduler_webhook_requests_total") in text
 
 
-async def test_plain_http_gets_nothing(port: Outside) -> None:
+async def test_plain_http_is_not_answered(port: Outside) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port.daemon.port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     async with asyncio.timeout(5):
@@ -189,8 +189,8 @@ async def test_plain_http_gets_nothing(port: Outside) -> None:
     writer.transport.abort()
 
 
-async def test_tls_before_1_2_is_not_spoken(port: Outside) -> None:
-    """Nor is anything sent without a handshake."""
+async def test_tls_before_1_2_is_refused(port: Outside) -> None:
+    """And nothing is sent without a handshake."""
     hello = bytes.fromhex("160301002f0100002b0301") + bytes(32) + bytes.fromhex("000004002f00ff0100")
     reader, writer = await asyncio.open_connection("127.0.0.1", port.daemon.port)
     writer.write(hello)
@@ -207,8 +207,8 @@ async def test_no_token_and_no_key_is_in_the_log(port: Outside) -> None:
         assert secret not in port.daemon.log()
 
 
-async def test_an_api_server_that_cannot_be_asked_refuses_and_the_process_lives(tmp_path: Path) -> None:
-    """401 for tokens, 500 for rights, whatever was granted ten seconds before; probes need nobody."""
+async def test_without_the_api_server_requests_are_rejected_and_the_process_lives(tmp_path: Path) -> None:
+    """401 for tokens, 500 for rights, whatever was granted ten seconds before; probes need no authentication."""
     async with outside("scheduler", tmp_path) as port:
         assert (await port.get("/metrics", "prometheus"))[0] == 200
         down = Fault(Action.RESPOND, path="reviews$", code=503, times=-1)
@@ -227,7 +227,7 @@ async def test_an_api_server_that_cannot_be_asked_refuses_and_the_process_lives(
 
 
 def _pair(folder: Path) -> tuple[str, str]:
-    """A fresh pair in two files; the certificate, and their flags."""
+    """Write a new pair to two files. Returns: the certificate, and the flags."""
     pair = issue(["localhost"], time.time()).pair
     (folder / "tls.key").touch(mode=0o600)
     for name, content in (("tls.crt", pair.cert), ("tls.key", pair.key)):
@@ -241,7 +241,7 @@ def _served(port: int) -> str:
 
 
 async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: Path) -> None:
-    """New connections get the new one, within ten seconds and without a restart; half a pair changes nothing."""
+    """Within ten seconds and without a restart; half a pair changes nothing."""
     first, _ = _pair(tmp_path)
     flags = (
         "--tls-cert-file",
@@ -273,8 +273,7 @@ def _logged(daemon: Daemon, words: str):
     return ask
 
 
-async def test_plain_http_off_loopback_is_asked_for_and_said(tmp_path: Path) -> None:
-    """To whoever asks, and the log says so."""
+async def test_plain_http_outside_loopback_needs_a_flag_and_is_logged(tmp_path: Path) -> None:
     async with DevCluster(nodes=1) as cluster:
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
         async with scheduling.started(kubeconfig, *OUTSIDE, "--insecure-http") as daemon:
@@ -285,8 +284,8 @@ async def test_plain_http_off_loopback_is_asked_for_and_said(tmp_path: Path) -> 
             assert await daemon.stop() == 0
 
 
-async def test_loopback_is_plain_and_is_not_said(tmp_path: Path) -> None:
-    """As before: no certificate, no token, no review."""
+async def test_loopback_is_plain_http_and_is_not_logged(tmp_path: Path) -> None:
+    """Without certificate, token or review."""
     async with DevCluster(nodes=1) as cluster:
         asked: list[str] = []
         cluster.arrivals.append(lambda _agent, _method, path: asked.append(path))
@@ -297,7 +296,7 @@ async def test_loopback_is_plain_and_is_not_said(tmp_path: Path) -> None:
         assert not [path for path in asked if "review" in path]
 
 
-async def test_it_is_not_reached_from_outside_on_loopback(tmp_path: Path) -> None:
+async def test_a_loopback_port_is_not_reachable_from_outside(tmp_path: Path) -> None:
     async with DevCluster(nodes=1) as cluster:
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
         async with scheduling.running(kubeconfig) as daemon:
@@ -330,11 +329,11 @@ async def test_it_is_not_reached_from_outside_on_loopback(tmp_path: Path) -> Non
         pytest.param(
             ("--authorization-always-allow-paths", "/a*b"),
             "--authorization-always-allow-paths: found /a*b, expected paths that begin with a slash",
-            id="a star inside",
+            id="a star in the middle",
         ),
     ],
 )
-async def test_flags_that_cannot_be_are_one_line(
+async def test_contradictory_flags_are_one_line(
     tmp_path: Path, arguments: tuple[str, ...], line: str
 ) -> None:
     async with DevCluster(nodes=1) as cluster:

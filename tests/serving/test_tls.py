@@ -1,4 +1,4 @@
-"""Certificates of our own making: for as long as the process runs, and never on a disk."""
+"""Self-signed certificates: valid while the process runs, and never on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 from scheduler.devcluster.server import DevCluster
 from scheduler.observe.logs import Logger
 from scheduler.serving.certificates import LIFETIME_S, RENEW_BEFORE_S, expires_s, issue
-from scheduler.serving.tls import OWN_HOSTS, OwnKeeper, Pair, load_pair, server_context
+from scheduler.serving.serving_certificate import SELF_SIGNED_HOSTS, SelfSignedCertificate
+from scheduler.serving.tls import KeyPair, load_pair, server_context
 from tests.support import accounts
 
 NOW_S = 1_800_000_000.0
@@ -28,15 +29,15 @@ WITHOUT = (
 class Served:
     """The pairs that were served, newest last."""
 
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[KeyPair] = field(default_factory=list)
 
-    def serve(self, pair: Pair) -> None:
+    def serve(self, pair: KeyPair) -> None:
         self.pairs.append(pair)
 
 
-def test_a_pair_of_ones_own_is_renewed_a_month_before_it_expires():
+def test_a_self_signed_pair_is_renewed_a_month_before_it_expires():
     served, now_s = Served(), [NOW_S]
-    keeper = OwnKeeper(served, log=Logger(logging.getLogger("tls")), clock_s=lambda: now_s[0])
+    keeper = SelfSignedCertificate(served, log=Logger(logging.getLogger("tls")), clock_s=lambda: now_s[0])
     keeper.load()
     keeper.load()
     assert len(served.pairs) == 1
@@ -51,7 +52,7 @@ def test_a_pair_of_ones_own_is_renewed_a_month_before_it_expires():
 
 
 @pytest.mark.asyncio
-async def test_it_looks_at_the_clock_again_and_again():
+async def test_the_age_is_checked_periodically():
     served, rounds = Served(), []
 
     async def sleep(seconds: float) -> None:
@@ -59,38 +60,40 @@ async def test_it_looks_at_the_clock_again_and_again():
         if len(rounds) == 3:
             raise asyncio.CancelledError
 
-    keeper = OwnKeeper(served, log=Logger(logging.getLogger("tls")))
+    keeper = SelfSignedCertificate(served, log=Logger(logging.getLogger("tls")))
     with pytest.raises(asyncio.CancelledError):
         await keeper.run(sleep)
     assert (len(served.pairs), len(rounds)) == (1, 3)
 
 
-def test_a_pair_is_loaded_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """The product's image has a file system that is read-only."""
+def test_a_pair_is_loaded_on_a_read_only_file_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The image has one."""
     absent = str(tmp_path / "absent")
     monkeypatch.setenv("TMPDIR", absent)
     monkeypatch.setattr(tempfile, "tempdir", absent)
-    load_pair(server_context(), issue(OWN_HOSTS, NOW_S).pair)
+    load_pair(server_context(), issue(SELF_SIGNED_HOSTS, NOW_S).pair)
 
 
 @pytest.mark.parametrize(
     "pair",
     [
-        pytest.param(Pair(b"", b""), id="nothing"),
-        pytest.param(Pair(issue(["a"], NOW_S).pair.cert, issue(["a"], NOW_S).pair.key), id="another's key"),
+        pytest.param(KeyPair(b"", b""), id="nothing"),
+        pytest.param(
+            KeyPair(issue(["a"], NOW_S).pair.cert, issue(["a"], NOW_S).pair.key), id="another's key"
+        ),
     ],
 )
-def test_what_is_no_pair_is_refused(pair: Pair):
+def test_an_invalid_pair_is_refused(pair: KeyPair):
     with pytest.raises(ssl.SSLError):
         load_pair(server_context(), pair)
 
 
-def test_a_pair_is_never_shown():
+def test_repr_of_a_pair_contains_no_secret():
     assert "KEY" not in repr(issue(["a"], NOW_S).pair)
 
 
 @pytest.mark.asyncio
-async def test_without_the_package_that_makes_certificates_it_says_what_to_do(tmp_path: Path):
+async def test_without_cryptography_the_error_says_what_to_do(tmp_path: Path):
     async with DevCluster() as cluster:
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
         process = await asyncio.create_subprocess_exec(

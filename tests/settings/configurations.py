@@ -1,4 +1,4 @@
-"""Configurations as a user would write them, for the tests of this folder."""
+"""Configurations as a user would write them."""
 
 from textwrap import dedent, indent
 
@@ -12,23 +12,23 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 
 
 def with_head(body: str) -> str:
-    """A whole file from everything but apiVersion and kind."""
+    """Return a complete file: apiVersion, kind, and this text."""
     return HEAD + dedent(body)
 
 
 def one_profile(body: str) -> str:
-    """A whole file with a single profile called `p`."""
+    """Return a complete file with a single profile called `p`."""
     return HEAD + "profiles:\n- schedulerName: p\n" + indent(dedent(body).lstrip("\n"), "  ")
 
 
 def profile_of(body: str) -> ProfileSettings:
-    """The resolved profile `p`."""
+    """Return the resolved profile `p`."""
     (profile,) = parse_settings(one_profile(body), "f.yaml").profiles
     return profile
 
 
 def lines_of(text: str) -> list[str]:
-    """Every problem in `text`, without the file name that each line starts with."""
+    """Return every problem in `text`, without the file name at the start of each line."""
     with pytest.raises(InvalidSettingsError) as caught:
         parse_settings(text, "f.yaml")
     assert all(line.startswith("f.yaml: ") for line in caught.value.lines)

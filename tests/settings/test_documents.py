@@ -36,7 +36,7 @@ def read(text):
             {"a": {"x": 1, "y": 1}, "b": {"y": 2, "z": 2}, "c": {"x": 1, "y": 1, "z": 3}},
             id="merge keys",
         ),
-        pytest.param("", None, id="nothing"),
+        pytest.param("", None, id="an empty file"),
         pytest.param("---\n# comment\n", None, id="a comment alone"),
     ],
 )
@@ -50,15 +50,17 @@ def test_values_read_as_kubernetes_reads_them(text, expected):
         pytest.param(
             "a: 1\nb: 2\na: 3",
             "f: a: found the field again in line 3 (first in line 1), expected it once",
-            id="double",
+            id="a repeated field",
         ),
         pytest.param(
             '{"p": [{"a": 1, "a": 1}]}',
             "f: p[0].a: found the field again in line 1 (first in line 1), expected it once",
-            id="double in JSON, deep down",
+            id="a repeated field in nested JSON",
         ),
         pytest.param(
-            "a: &x [*x]", "f: a[0]: found an alias to what it is part of, expected a value", id="endless"
+            "a: &x [*x]",
+            "f: a[0]: found an alias to what it is part of, expected a value",
+            id="an endless alias",
         ),
         pytest.param(
             "? [1]\n: 2",
@@ -107,16 +109,16 @@ def test_values_read_as_kubernetes_reads_them(text, expected):
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_line(text, expected):
+def test_an_unreadable_document_is_one_line(text, expected):
     assert read(text)[1] == [expected]
 
 
-def test_of_a_field_that_stands_twice_the_first_is_kept():
+def test_of_a_repeated_field_the_first_is_kept():
     assert read("a: 1\na: 2")[0] == {"a": 1}
 
 
 @pytest.mark.parametrize("opening", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merges"])
-def test_an_alias_bomb_ends_at_the_limit(opening):
+def test_an_alias_bomb_stops_at_the_limit(opening):
     names = "abcdefghijklmnop"
     rows = ["a: &a {x: 1}"]
     rows += [f"{n}: &{n} " + opening.format(", ".join([f"*{p}"] * 9)) for p, n in pairwise(names)]
@@ -149,7 +151,7 @@ SCALARS = (
         max_leaves=12,
     )
 )
-def test_what_is_written_reads_back(value):
+def test_a_written_document_reads_back(value):
     assert read(write_document(value)) == (value, [])
 
 

@@ -34,7 +34,7 @@ def test_a_duration_reads_as_go_reads_it(text, expected_ns):
     "text",
     ["", "5", "s", "-", "1 s", "1d", "1s2", ".s", "1e3s", "s1", "9999999999h", "1" * 70 + "s", "١s", "1S"],
 )
-def test_what_go_refuses_is_no_duration(text):
+def test_text_that_go_refuses_is_no_duration(text):
     assert parse_duration_ns(text) is None
 
 

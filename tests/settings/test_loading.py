@@ -1,4 +1,4 @@
-"""Whole files: upstream's defaults, good files, and every mistake on a line of its own."""
+"""Complete files: upstream's defaults, valid files, and one line per mistake."""
 
 import json
 from pathlib import Path
@@ -144,7 +144,7 @@ TOP_FIELDS = (
         pytest.param(
             HEAD + "Parallelism: 1",
             [f"Parallelism: found an unknown field, expected one of {TOP_FIELDS}"],
-            id="case matters",
+            id="field names are case-sensitive",
         ),
         pytest.param(
             HEAD + "parallelism: 1\nparallelism: 2",
@@ -181,7 +181,7 @@ TOP_FIELDS = (
                 "profiles[0].schedulerName: Required value",
                 "profiles[1].schedulerName: Required value",
             ],
-            id="profiles that are none",
+            id="profiles of the wrong type",
         ),
         pytest.param(
             HEAD + "parallelism: 0",
@@ -295,7 +295,7 @@ def test_every_problem_has_a_line(text, expected):
     assert lines_of(text) == expected
 
 
-def test_the_error_prints_all_lines_and_endless_lists_are_cut():
+def test_the_error_prints_every_line_up_to_a_limit():
     names = ", ".join(f"{{name: X{index}}}" for index in range(MAX_LINES + 5))
     with pytest.raises(InvalidSettingsError) as caught:
         parse_settings(one_profile(f"plugins: {{filter: {{enabled: [{names}]}}}}"), "f")
@@ -348,7 +348,7 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
     assert load_settings(str(path)).parallelism == 16
 
 
-def test_our_default_file_says_what_the_defaults_are_but_for_the_lease():
+def test_our_default_file_has_the_defaults_except_for_the_lease():
     settings = load_settings(str(DEFAULT_FILE))
     assert settings.leader_election == LeaderElection(resource_name="affinity-scheduler")
     defaults = default_settings()

@@ -1,4 +1,4 @@
-"""Whatever a file holds, it is read or refused in words."""
+"""Any file is read, or refused with a message."""
 
 import copy
 from typing import Any
@@ -73,7 +73,7 @@ ODD = st.one_of(
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) inside `value`."""
+    """Return every (container, key) inside `value`."""
     if isinstance(value, dict):
         return [place for key, inner in value.items() for place in [(value, key), *places(inner)]]
     if isinstance(value, list):

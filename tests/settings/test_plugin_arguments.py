@@ -1,4 +1,4 @@
-"""pluginConfig: what arguments become, and what is refused."""
+"""pluginConfig: defaulting and validation of arguments."""
 
 import pytest
 
@@ -313,7 +313,7 @@ def test_arguments_are_completed(name, args, expected):
                 f"{ARGS}.minCandidateNodesAbsolute: Invalid value: 0: "
                 "cannot be zero at the same time as minCandidateNodesPercentage",
             ],
-            id="preemption that looks at no node",
+            id="preemption without candidates",
         ),
         pytest.param(
             "DefaultPreemption",
@@ -361,7 +361,7 @@ def test_arguments_are_completed(name, args, expected):
         ),
     ],
 )
-def test_arguments_are_refused_in_upstreams_words(name, args, expected):
+def test_arguments_are_refused_with_upstreams_messages(name, args, expected):
     assert lines_of(one_profile(config(name, args))) == expected
 
 
@@ -398,7 +398,7 @@ def test_valid_arguments_without_effect_are_noted(name, args, expected):
     assert parse_settings(one_profile(config(name, args)), "f").notes == (expected,)
 
 
-def test_disabling_what_does_not_exist_is_noted():
+def test_disabling_an_unknown_plugin_is_noted():
     text = one_profile("plugins: {filter: {disabled: [{name: Foo}, {name: CinderLimits}, {name: NodeName}]}}")
     assert parse_settings(text, "f").notes == (
         'profiles[0].plugins.filter.disabled[0].name: "Foo" does not exist, so nothing is disabled',

@@ -1,4 +1,4 @@
-"""Merging of plugin lists, expansion of multiPoint, weights: upstream's rules, by example."""
+"""Merging of plugin lists, expansion of multiPoint, weights: upstream's rules by example."""
 
 import pytest
 
@@ -89,13 +89,13 @@ def test_by_default_everything_that_is_built_runs_in_upstreams_order():
             "filter: {enabled: [{name: NodePorts}, {name: NodeName}]}",
             "filter",
             ("NodePorts", "NodeName", *(n for n in DEFAULT_FILTERS if n not in ("NodePorts", "NodeName"))),
-            id="what a point lists of multiPoint comes first",
+            id="plugins that a point and multiPoint list come first",
         ),
         pytest.param(
             "multiPoint: {disabled: [{name: NodeName}]}\nfilter: {enabled: [{name: NodeName}]}",
             "filter",
             (*(n for n in DEFAULT_FILTERS if n != "NodeName"), "NodeName"),
-            id="what a point lists and multiPoint lacks comes last",
+            id="plugins that only the point lists come last",
         ),
         pytest.param(
             "filter: {enabled: [{name: NodePorts}], disabled: [{name: NodePorts}]}",
@@ -130,7 +130,7 @@ def test_by_default_everything_that_is_built_runs_in_upstreams_order():
         ),
     ],
 )
-def test_a_point_runs_what_merging_leaves_in_order(plugins, point, expected):
+def test_a_point_runs_the_merged_plugins_in_order(plugins, point, expected):
     indented = plugins.replace("\n", "\n  ")
     assert profile_of(f"plugins:\n  {indented}\n").plugins_by_point[point] == expected
 
@@ -174,7 +174,7 @@ def test_a_plugin_that_does_not_score_has_no_weight():
     assert profile.plugins_by_point["score"] == ("ImageLocality",)
 
 
-def test_a_plugin_not_built_that_the_file_disables_is_not_missed():
+def test_a_disabled_plugin_that_is_not_built_is_not_listed():
     profile = profile_of("plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}}")
     assert profile.not_built == tuple(name for name in NOT_BUILT if name != "DefaultPreemption")
 
@@ -276,7 +276,7 @@ def test_a_plugin_that_cannot_run_is_named_with_its_place(plugins, expected):
     assert lines_of(one_profile(f"plugins:\n  {plugins}\n")) == expected
 
 
-def test_a_double_in_multipoint_is_fine_where_every_point_overrides_it():
+def test_a_duplicate_in_multipoint_is_valid_if_every_point_overrides_it():
     double = "multiPoint: {enabled: [{name: NodeName}, {name: NodeName}]}"
     assert (
         "NodeName"

@@ -59,7 +59,7 @@ def test_the_completed_configuration_reads_back_equal(text):
     assert again.notes == ()
 
 
-def test_what_no_field_can_hold_stands_above_as_comments():
+def test_remarks_are_comments_at_the_top():
     settings = parse_settings(
         one_profile("pluginConfig: [{name: VolumeBinding, args: {}}]"),
         "f",

@@ -1,4 +1,4 @@
-"""What becomes of an eviction, whatever the server answers."""
+"""The outcome of an eviction for every response of the server."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from scheduler.enforcing.instructions import EvictionResult
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.shell import enforcer
-from scheduler.shell.evictor import TIMEOUT_S, Outcome, evicted
-from tests.kube.build import body
-from tests.kube.scripted import client_of, lost, reply, scripted
+from scheduler.shell.evictor import TIMEOUT_S, EvictionOutcome, evict
 from tests.support import build
+from tests.support.api_bodies import body
+from tests.support.scripted_server import client_of, lost, reply, scripted
 
 
 def refusal(code: int, message: str = "no", **headers: str) -> Any:
@@ -28,42 +28,50 @@ def found(uid: str = "u1", *, leaving: bool = False) -> Any:
 @pytest.mark.parametrize(
     ("answers", "outcome"),
     [
-        pytest.param([reply(status=201)], Outcome(EvictionResult.EVICTED), id="accepted"),
-        pytest.param([refusal(404)], Outcome(EvictionResult.GONE), id="no such pod"),
+        pytest.param([reply(status=201)], EvictionOutcome(EvictionResult.EVICTED), id="accepted"),
+        pytest.param([refusal(404)], EvictionOutcome(EvictionResult.GONE), id="no such pod"),
         pytest.param(
             [refusal(429, "budget", **{"Retry-After": "10"})],
-            Outcome(EvictionResult.BLOCKED, "budget", 10.0),
+            EvictionOutcome(EvictionResult.BLOCKED, "budget", 10.0),
             id="a disruption budget forbids it",
         ),
         pytest.param(
-            [refusal(403, "rbac")], Outcome(EvictionResult.FAILED, "403 X: rbac"), id="not allowed to"
+            [refusal(403, "rbac")], EvictionOutcome(EvictionResult.FAILED, "403 X: rbac"), id="not allowed to"
         ),
         pytest.param(
-            [refusal(409), found("u2")], Outcome(EvictionResult.GONE), id="another pod of that name"
-        ),
-        pytest.param([refusal(409), refusal(404)], Outcome(EvictionResult.GONE), id="gone before we asked"),
-        pytest.param(
-            [refusal(409), found()], Outcome(EvictionResult.FAILED, "409 X: no"), id="conflict, still there"
+            [refusal(409), found("u2")], EvictionOutcome(EvictionResult.GONE), id="another pod of that name"
         ),
         pytest.param(
-            [lost(), found(leaving=True)], Outcome(EvictionResult.EVICTED), id="answer lost, but done"
+            [refusal(409), refusal(404)], EvictionOutcome(EvictionResult.GONE), id="gone before the read"
         ),
         pytest.param(
-            [lost(), refusal(404)], Outcome(EvictionResult.EVICTED), id="answer lost, and the pod with it"
+            [refusal(409), found()],
+            EvictionOutcome(EvictionResult.FAILED, "409 X: no"),
+            id="conflict, still there",
+        ),
+        pytest.param(
+            [lost(), found(leaving=True)],
+            EvictionOutcome(EvictionResult.EVICTED),
+            id="answer lost, pod terminating",
+        ),
+        pytest.param(
+            [lost(), refusal(404)],
+            EvictionOutcome(EvictionResult.EVICTED),
+            id="answer lost, pod gone",
         ),
         pytest.param(
             [refusal(500, "two budgets"), found()],
-            Outcome(EvictionResult.FAILED, "500 X: two budgets"),
+            EvictionOutcome(EvictionResult.FAILED, "500 X: two budgets"),
             id="more than one budget",
         ),
         pytest.param(
             [refusal(500, "a"), refusal(503, "b")],
-            Outcome(EvictionResult.FAILED, "500 X: a; then: 503 X: b"),
-            id="nothing can be asked",
+            EvictionOutcome(EvictionResult.FAILED, "500 X: a; then: 503 X: b"),
+            id="the read fails too",
         ),
         pytest.param(
             [refusal(500, "a"), reply(b"[]")],
-            Outcome(
+            EvictionOutcome(
                 EvictionResult.FAILED,
                 "500 X: a; then: 200 BadAnswer: not a Pod: Expected `object`, got `array`",
             ),
@@ -71,21 +79,21 @@ def found(uid: str = "u1", *, leaving: bool = False) -> Any:
         ),
     ],
 )
-async def test_every_answer_has_its_outcome(answers: list[Any], outcome: Outcome) -> None:
-    """A lost eviction is settled by reading the pod, once."""
+async def test_every_response_has_its_outcome(answers: list[Any], outcome: EvictionOutcome) -> None:
+    """A lost eviction is settled by reading the pod once."""
     pod = PodDecoder().decode(json.dumps(build.pod("p", uid="u1", node="n")).encode())
     async with scripted(*answers) as script, client_of(script) as client:
-        assert await evicted(client, pod) == outcome
-        assert len(script.asked) == len(answers)
-        sent = json.loads(script.asked[0].body)
+        assert await evict(client, pod) == outcome
+        assert len(script.received) == len(answers)
+        sent = json.loads(script.received[0].body)
     assert sent == {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": "p", "namespace": "default"},
         "deleteOptions": {"preconditions": {"uid": "u1"}},
     }
-    assert script.asked[0].path == "/api/v1/namespaces/default/pods/p/eviction"
+    assert script.received[0].path == "/api/v1/namespaces/default/pods/p/eviction"
 
 
-def test_at_the_end_an_eviction_in_flight_is_waited_for() -> None:
+def test_the_shutdown_waits_longer_than_an_eviction_takes() -> None:
     assert TIMEOUT_S < enforcer._STOP_EVICTION_S

@@ -1,4 +1,4 @@
-"""The record of lost matches: kept in a ConfigMap, read by a successor whose clock began elsewhere."""
+"""The record of unmatched pods in a ConfigMap, read by another process with another monotonic clock."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from scheduler.kube.client import KubeClient
 from scheduler.observe.logs import Logger, configure
 from scheduler.shell import grace_record
 from scheduler.shell.grace_record import CONFIRM_S, MAX_PODS, STALE_S, GraceRecord
-from tests.kube.scripted import anonymous
+from tests.support.scripted_server import anonymous
 
 NAME = "affinity-scheduler-enforcer"
 
 
 @dataclass
 class Clocks:
-    """Seconds since the epoch and of a monotonic clock, moved by hand."""
+    """Seconds since the epoch and of a monotonic clock, advanced by the tests."""
 
     epoch_s: float = 1_700_000_000.0
     now_s: float = 50.0
@@ -43,7 +43,7 @@ class Scene:
     written: io.StringIO
 
     def record(self, clocks: Clocks | None = None) -> GraceRecord:
-        """The record as one process has it."""
+        """Return the record of one process."""
         used = clocks or self.clocks
         return GraceRecord(
             self.client,
@@ -80,8 +80,8 @@ async def test_a_successor_reads_the_times_on_its_own_clock() -> None:
 
 
 @pytest.mark.asyncio
-async def test_nothing_is_written_while_nothing_changes() -> None:
-    """But a record with pods in it is confirmed now and then, so that it is not taken for stale."""
+async def test_an_unchanged_record_is_not_written_again() -> None:
+    """Except now and then, so that a record with pods does not become stale."""
     async with scene() as given:
         record = given.record()
         await record.save({})
@@ -97,8 +97,8 @@ async def test_nothing_is_written_while_nothing_changes() -> None:
 
 
 @pytest.mark.asyncio
-async def test_what_a_predecessor_wrote_is_written_over_although_nobody_waits_any_more() -> None:
-    """Else a pod that loses its match again later could be taken for one that has waited since then."""
+async def test_a_predecessors_record_is_overwritten_even_if_no_pod_is_unmatched() -> None:
+    """Otherwise a pod that loses its match later could count as unmatched since then."""
     async with scene() as given:
         await given.record().save({"a": 20.0})
         successor = given.record()
@@ -116,7 +116,7 @@ async def test_a_stale_record_is_ignored() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_clock_that_was_set_back_lets_nobody_wait_in_the_future() -> None:
+async def test_a_clock_that_was_set_back_yields_no_time_in_the_future() -> None:
     async with scene() as given:
         await given.record().save({"a": 20.0})
         given.clocks.epoch_s -= 1000.0
@@ -124,7 +124,7 @@ async def test_a_clock_that_was_set_back_lets_nobody_wait_in_the_future() -> Non
 
 
 @pytest.mark.asyncio
-async def test_who_was_overtaken_by_a_predecessor_writes_over_it() -> None:
+async def test_after_a_conflict_the_record_is_overwritten() -> None:
     async with scene() as given:
         ours, theirs = given.record(), given.record()
         await ours.save({"a": 20.0})
@@ -135,7 +135,7 @@ async def test_who_was_overtaken_by_a_predecessor_writes_over_it() -> None:
 
 
 @pytest.mark.asyncio
-async def test_who_was_paused_until_another_leads_does_not_write_over_its_record(
+async def test_a_paused_former_leader_does_not_overwrite_the_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(grace_record, "PERIOD_S", 0.0)
@@ -158,7 +158,7 @@ async def test_who_was_paused_until_another_leads_does_not_write_over_its_record
 
 
 @pytest.mark.asyncio
-async def test_a_deleted_record_is_made_again() -> None:
+async def test_a_deleted_record_is_created_again() -> None:
     async with scene() as given:
         record = given.record()
         await record.save({"a": 20.0})
@@ -168,7 +168,7 @@ async def test_a_deleted_record_is_made_again() -> None:
 
 
 @pytest.mark.asyncio
-async def test_it_is_bounded_and_keeps_those_that_wait_longest() -> None:
+async def test_it_is_bounded_and_keeps_the_pods_unmatched_for_longest() -> None:
     async with scene() as given:
         await given.record().save({f"p{number}": float(-number) for number in range(MAX_PODS + 10)})
         kept = await given.record().load()
@@ -178,7 +178,7 @@ async def test_it_is_bounded_and_keeps_those_that_wait_longest() -> None:
 
 
 @pytest.mark.asyncio
-async def test_an_unreadable_record_is_told_and_counts_as_none() -> None:
+async def test_an_unreadable_record_is_logged_and_ignored() -> None:
     async with scene() as given:
         broken = {"metadata": {"name": NAME}, "data": {"lost-since.json": '{"savedAt": "yesterday"}'}}
         given.server.store.create(
@@ -189,12 +189,12 @@ async def test_an_unreadable_record_is_told_and_counts_as_none() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_server_that_says_no_is_told_and_asked_again() -> None:
+async def test_a_failed_write_is_logged_and_retried() -> None:
     async with scene() as given:
         record = given.record()
         await given.server.stop()
         await record.save({"a": 20.0})
-        assert "Failed to record" in given.written.getvalue()
+        assert "Failed to write the record" in given.written.getvalue()
         with pytest.raises(ApiError):
             await record.load()
         await given.server.start()

@@ -1,4 +1,4 @@
-"""The inbox: order, its bound, and who is woken."""
+"""The inbox: order, limit, wake-ups."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def gone(*names: str) -> list[NodeGone]:
 
 
 async def test_stimuli_are_taken_in_the_order_they_came() -> None:
-    """Informers and answers share one queue."""
+    """Informers and results share one queue."""
     inbox = Inbox()
     await inbox.put(gone("a", "b"))
     inbox.put_now(NodeGone("c"))
@@ -25,8 +25,8 @@ async def test_stimuli_are_taken_in_the_order_they_came() -> None:
     assert inbox.take(3) == []
 
 
-async def test_informers_wait_while_it_is_full_and_answers_never_do() -> None:
-    """Whatever is over the mark holds back the next batch, until enough was taken."""
+async def test_informers_wait_while_it_is_full_and_results_do_not() -> None:
+    """Until enough stimuli are taken."""
     inbox = Inbox(high_water=2)
     await inbox.put(gone("a", "b", "c"))
     held = asyncio.create_task(inbox.put(gone("d")))
@@ -39,7 +39,7 @@ async def test_informers_wait_while_it_is_full_and_answers_never_do() -> None:
 
 
 async def test_the_reader_is_woken_by_stimuli_and_by_nudges() -> None:
-    """One nudge wakes once; without anything the wait ends with its time."""
+    """One nudge wakes it once; otherwise the wait ends with its timeout."""
     inbox = Inbox()
     waiting = asyncio.create_task(inbox.wait(None))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Informers hand on what a reflector brings: in order, and never so much at once that nobody else has a turn."""
+"""Informers deliver changes in order and let other tasks run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from scheduler.kube.changes import Change, Deleted, Key
 from scheduler.model.stimuli import PodGone
 from scheduler.observe.logs import configure
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer, always_watched
-from tests.kube.scripted import client_of, scripted
+from scheduler.shell.informers import Informer, required_kinds
+from tests.support.scripted_server import client_of, scripted
 
 pytestmark = pytest.mark.asyncio
 
@@ -20,17 +20,17 @@ def _gone(*numbers: int) -> list[Change[object]]:
     return [Deleted(Key("default", f"p{number}"), f"uid-{number}") for number in numbers]
 
 
-async def test_a_relist_of_thousands_of_differences_leaves_others_their_turn() -> None:
-    """And what the next batch says of the same pods comes after all of it."""
+async def test_other_tasks_run_during_a_relist_of_thousands_of_differences() -> None:
+    """The next batch's changes of the same pods are delivered after all of them."""
     inbox = Inbox(high_water=100_000)
     async with scripted() as script, client_of(script) as client:
-        (watched,) = (each for each in always_watched() if each.kind == "Pod")
+        (watched,) = (each for each in required_kinds() if each.kind == "Pod")
         log = configure(verbosity=0, form="text")
         informer = Informer(
             watched, client, inbox, log=log, on_malformed=lambda _: None, on_interrupted=lambda _: None
         )
-        relist = asyncio.create_task(informer._hand_on(_gone(*range(5000))))
-        later = asyncio.create_task(informer._hand_on(_gone(5000)))
+        relist = asyncio.create_task(informer._deliver(_gone(*range(5000))))
+        later = asyncio.create_task(informer._deliver(_gone(5000)))
         lengths = set()
         while not later.done():
             lengths.add(len(inbox))

@@ -1,4 +1,4 @@
-"""The outbox: every order is carried out, and every bind ends in exactly one answer, or is abandoned by name."""
+"""The outbox executes every instruction; every bind has exactly one result, or is abandoned by name."""
 
 import asyncio
 import json
@@ -16,23 +16,23 @@ from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.recorder import EventRecorder
-from tests.kube.build import body
-from tests.kube.scripted import Naps, Script, client_of, reply, scripted, silence
+from tests.support.api_bodies import body
 from tests.support.driving import NAME, Driver
+from tests.support.scripted_server import FakeSleep, Script, client_of, reply, scripted, silence
 
 pytestmark = pytest.mark.asyncio
 
 
 @dataclass
 class Bench:
-    """An outbox over a scripted server, and what came of it."""
+    """An outbox with a scripted server, and its results."""
 
     outbox: ClusterOutbox
     inbox: Inbox
     attempts: list[Attempted]
 
     async def answer(self) -> Stimulus:
-        """The next answer to an order."""
+        """Return the next result."""
         async with asyncio.timeout(5.0):
             while not (taken := self.inbox.take(1)):
                 await self.inbox.wait(None)
@@ -41,12 +41,12 @@ class Bench:
 
 @asynccontextmanager
 async def bench(script: Script) -> AsyncIterator[Bench]:
-    """Everything that the daemon has around its outbox, at work."""
+    """Run the outbox with everything that it needs."""
     inbox, attempts = Inbox(), list[Attempted]()
     async with client_of(script) as client, asyncio.TaskGroup() as group:
-        binder = Binder(client, sleep=Naps())
+        binder = Binder(client, sleep=FakeSleep())
         conditions = ConditionWriter(binder, clock_s=lambda: 0.0, on_failed=lambda _order, _message: None)
-        recorder = EventRecorder(client, sleep=Naps())
+        recorder = EventRecorder(client, sleep=FakeSleep())
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
@@ -63,12 +63,12 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
 
 
 def waiting() -> Pod:
-    """A pending pod."""
+    """Return a pending pod."""
     return Driver().pod("p")
 
 
 def on(node_name: str, uid: str) -> object:
-    """A server that has the pod on this node."""
+    """Return a response with the pod on this node."""
     return reply(
         json.dumps({"metadata": {"name": "p", "uid": uid}, "spec": {"nodeName": node_name}}).encode()
     )
@@ -97,26 +97,26 @@ UID = waiting().uid
         ),
     ],
 )
-async def test_a_bind_ends_in_one_answer(answers: list[object], stimulus: Stimulus) -> None:
-    """In the words that upstream's condition would have."""
+async def test_a_bind_has_one_result(answers: list[object], stimulus: Stimulus) -> None:
+    """With the text of upstream's condition."""
     async with scripted(*answers) as script, bench(script) as made:
         made.outbox.carry_out(Bind(waiting(), "a"))
         assert await made.answer() == stimulus
         assert len(made.inbox) == 0
 
 
-async def test_abandoned_binds_are_named_and_answer_no_more() -> None:
-    """The process can end although the server is silent."""
+async def test_abandoned_binds_are_named_and_have_no_result() -> None:
+    """The process can end although the server does not answer."""
     async with scripted(silence()) as script:
         async with asyncio.timeout(5.0):
             async with bench(script) as made:
                 made.outbox.carry_out(Bind(waiting(), "a"))
-                await script.until_asked(1)
+                await script.until_received(1)
                 assert made.outbox.abandon_binds() == ["default/p"]
         assert len(made.inbox) == 0
 
 
-async def test_a_bind_waits_for_the_condition_that_is_under_way() -> None:
+async def test_a_bind_waits_for_the_condition_in_flight() -> None:
     """PodScheduled=False is never written after the pod got its node."""
     release = asyncio.Event()
 
@@ -127,15 +127,15 @@ async def test_a_bind_waits_for_the_condition_that_is_under_way() -> None:
     async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
             made.outbox.carry_out(PatchCondition(waiting(), "Unschedulable", "m", clear_nomination=False))
-            await script.until_asked(1)
+            await script.until_received(1)
             made.outbox.carry_out(Bind(waiting(), "a"))
             release.set()
             assert await made.answer() == BindDone(UID)
-    assert [one.method for one in script.asked] == ["PATCH", "POST"]
+    assert [one.method for one in script.received] == ["PATCH", "POST"]
 
 
-async def test_events_are_written_once_no_bind_is_under_way() -> None:
-    """A pod can start once it is bound."""
+async def test_events_are_written_when_no_bind_is_in_flight() -> None:
+    """The bind matters more."""
     release = asyncio.Event()
 
     async def slowly(request: object, script: object) -> object:
@@ -146,21 +146,21 @@ async def test_events_are_written_once_no_bind_is_under_way() -> None:
         async with asyncio.timeout(5.0):
             made.outbox.carry_out(Bind(waiting(), "a"))
             made.outbox.carry_out(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
-            await script.until_asked(1)
+            await script.until_received(1)
             for _ in range(200):
                 await asyncio.sleep(0)
-            assert [one.path.rpartition("/")[2] for one in script.asked] == ["binding"]
+            assert [one.path.rpartition("/")[2] for one in script.received] == ["binding"]
             release.set()
-            await script.until_asked(2)
-    assert [one.path.rpartition("/")[2] for one in script.asked] == ["binding", "events"]
+            await script.until_received(2)
+    assert [one.path.rpartition("/")[2] for one in script.received] == ["binding", "events"]
 
 
 async def test_an_event_names_its_profile_and_host() -> None:
-    """reportingController is the schedulerName of the pod."""
+    """reportingController is the pod's schedulerName."""
     async with scripted(reply(status=201)) as script, bench(script) as made:
         made.outbox.carry_out(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
         async with asyncio.timeout(5.0):
-            await script.until_asked(1)
-    event = json.loads(script.asked[0].body)
+            await script.until_received(1)
+    event = json.loads(script.received[0].body)
     assert (event["reportingController"], event["reportingInstance"]) == (NAME, f"{NAME}-host")
     assert (event["regarding"]["uid"], event["regarding"]["apiVersion"], event["note"]) == (UID, "v1", "why")

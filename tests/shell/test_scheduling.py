@@ -1,4 +1,4 @@
-"""The loop: when cycles run, when it sleeps, and how it ends. The machine is a real one with a tiny cluster."""
+"""The scheduling loop: when cycles run, when it sleeps, and how it ends. The machine is real, with a tiny cluster."""
 
 import asyncio
 import gc
@@ -13,19 +13,19 @@ from scheduler.model.instructions import Attempted, Bind, Instruction
 from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
+from scheduler.shell.garbage_collection import disable_full_collections
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.scheduling import SchedulingLoop
-from scheduler.shell.upkeep import spare_old_objects
-from tests.integration.waiting import until
 from tests.support.build import container, node
 from tests.support.driving import Driver
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
 
 @dataclass
-class Kept:
-    """An outbox that only keeps what was ordered, and when."""
+class RecordingOutbox:
+    """An outbox that records instructions and their times."""
 
     now_s: Callable[[], float]
     ordered: list[Instruction] = field(default_factory=list)
@@ -40,13 +40,13 @@ class Kept:
 
 
 class Bench:
-    """A loop over a driver's machine and a clock moved by hand. `on_asked`: called when it asks if it may go on."""
+    """A loop over a driver's machine and a clock that tests advance. `on_asked` is called when it checks readiness."""
 
     def __init__(self, *, max_binding: int = 10) -> None:
         self.driver = Driver()
         self.driver.node("a")
         self.inbox = Inbox()
-        self.kept = Kept(lambda: self.driver.now_s)
+        self.kept = RecordingOutbox(lambda: self.driver.now_s)
         self.is_ready = True
         self.on_asked: Callable[[], None] = lambda: None
         self.loop = SchedulingLoop(
@@ -64,13 +64,13 @@ class Bench:
         return self.is_ready
 
     async def turns(self) -> None:
-        """The loop has done all that it can do now."""
+        """Let the loop run until it waits."""
         for _ in range(20):
             await asyncio.sleep(0)
 
 
 async def test_no_cycle_runs_before_the_caches_are_synced() -> None:
-    """Stimuli are handled, pods wait; the nudge of the last informer starts the work."""
+    """Stimuli are handled, pods wait; the last informer's nudge starts the cycles."""
     bench = Bench()
     bench.is_ready = False
     bench.driver.pod("p")
@@ -85,8 +85,8 @@ async def test_no_cycle_runs_before_the_caches_are_synced() -> None:
     await running
 
 
-async def test_a_readiness_that_nobody_announces_is_found_within_a_second() -> None:
-    """A Lease that was renewed late nudges nobody; the pod does not wait for the next sweep."""
+async def test_readiness_without_a_nudge_is_found_within_a_second() -> None:
+    """A Lease that was renewed late does not nudge."""
     bench = Bench()
     bench.is_ready = False
     bench.driver.pod("p")
@@ -103,7 +103,7 @@ async def test_a_readiness_that_nobody_announces_is_found_within_a_second() -> N
 
 
 async def test_binds_in_flight_are_bounded() -> None:
-    """With as many as allowed, the next cycle waits for an answer."""
+    """At the limit, the next cycle waits for an answer."""
     bench = Bench(max_binding=2)
     pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
     running = asyncio.create_task(bench.loop.run())
@@ -116,8 +116,8 @@ async def test_binds_in_flight_are_bounded() -> None:
     await running
 
 
-async def test_cycles_in_a_row_are_few_and_leave_others_their_turn() -> None:
-    """Several decisions share a turn, all of them never do."""
+async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
+    """Not all pods are decided in one burst."""
     bench = Bench(max_binding=100)
     for number in range(40):
         bench.driver.pod(f"p{number}")
@@ -131,8 +131,8 @@ async def test_cycles_in_a_row_are_few_and_leave_others_their_turn() -> None:
     await running
 
 
-async def test_cycles_in_a_row_end_after_milliseconds_however_dear_each_is() -> None:
-    """Five of a millisecond each are more than the four that others wait for."""
+async def test_a_burst_ends_after_milliseconds_however_slow_cycles_are() -> None:
+    """Cycles of a millisecond each: four, then other tasks run."""
     bench = Bench(max_binding=100)
 
     def take_a_millisecond() -> None:
@@ -147,8 +147,8 @@ async def test_cycles_in_a_row_end_after_milliseconds_however_dear_each_is() -> 
     await running
 
 
-async def test_who_finds_no_node_is_told_of_at_once_and_binds_start_behind_the_row() -> None:
-    """What is told of an attempt is how long it took, whoever was tried after it in the same turn."""
+async def test_failed_attempts_end_at_once_and_binds_start_after_the_burst() -> None:
+    """The duration of an attempt does not include later cycles of its burst."""
     bench = Bench()
 
     def take_a_millisecond() -> None:
@@ -162,14 +162,14 @@ async def test_who_finds_no_node_is_told_of_at_once_and_binds_start_behind_the_r
     told = [one.pod.name for one in bench.kept.ordered]
     assert told == ["b"] * (len(told) - 2) + ["a", "c"]
     (attempt,) = [one for one in bench.kept.ordered if isinstance(one, Attempted)]
-    # It begins before the loop asks whether it may, and the one after it begins another millisecond later.
+    # The cycle begins before the readiness check, and the next one a millisecond later.
     assert bench.kept.at_s[bench.kept.ordered.index(attempt)] == pytest.approx(attempt.started_s + 0.001)
     bench.loop.stop(0.0)
     await running
 
 
-async def test_binds_are_ordered_that_a_row_decided_before_thousands_of_pods_woke() -> None:
-    """The row ends there, and nothing of it is lost."""
+async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it() -> None:
+    """The burst ends there, and none of its binds is lost."""
     bench = Bench()
     for name in "abc":
         bench.driver.pod(name)
@@ -191,8 +191,8 @@ async def test_binds_are_ordered_that_a_row_decided_before_thousands_of_pods_wok
     await running
 
 
-async def test_no_further_cycle_begins_once_it_may_not() -> None:
-    """A Lease that ends between two cycles of a row ends the row."""
+async def test_a_burst_ends_when_the_loop_is_not_ready() -> None:
+    """For example because the Lease ended."""
     bench = Bench(max_binding=100)
 
     def lose_the_lease_after_one() -> None:
@@ -208,8 +208,8 @@ async def test_no_further_cycle_begins_once_it_may_not() -> None:
     await running
 
 
-async def test_stopping_waits_for_the_answers_and_no_longer() -> None:
-    """No cycle begins any more; the loop ends with the last answer, not with the next thing that happens."""
+async def test_stop_waits_for_the_answers_and_no_longer() -> None:
+    """No cycle begins; the loop ends with the last answer."""
     bench = Bench(max_binding=2)
     pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
     running = asyncio.create_task(bench.loop.run())
@@ -224,8 +224,8 @@ async def test_stopping_waits_for_the_answers_and_no_longer() -> None:
     assert bench.kept.bound() == ["a", "b"]
 
 
-async def test_stopping_gives_up_on_answers_that_never_come() -> None:
-    """After the grace the loop ends with binds in flight."""
+async def test_stop_gives_up_on_answers_after_the_grace() -> None:
+    """The loop ends with binds in flight."""
     bench = Bench()
     bench.driver.pod("p")
     running = asyncio.create_task(bench.loop.run())
@@ -240,8 +240,8 @@ async def test_stopping_gives_up_on_answers_that_never_come() -> None:
     assert bench.driver.machine.n_binding == 1
 
 
-async def test_an_idle_loop_that_is_told_to_stop_ends_at_once() -> None:
-    """It sleeps without work, and the stop wakes it."""
+async def test_stop_wakes_an_idle_loop() -> None:
+    """It ends at once."""
     bench = Bench()
     running = asyncio.create_task(bench.loop.run())
     await bench.turns()
@@ -251,8 +251,8 @@ async def test_an_idle_loop_that_is_told_to_stop_ends_at_once() -> None:
     assert bench.kept.ordered == []
 
 
-async def test_a_flood_of_stimuli_leaves_others_their_turn() -> None:
-    """A thousand changes are handled in slices; a task beside the loop runs in between."""
+async def test_other_tasks_run_during_a_flood_of_stimuli() -> None:
+    """A thousand changes are handled in slices."""
     bench = Bench()
     await bench.inbox.put(PodGone(f"uid-{number}") for number in range(1000))
     running = asyncio.create_task(bench.loop.run())
@@ -266,7 +266,7 @@ async def test_a_flood_of_stimuli_leaves_others_their_turn() -> None:
 
 
 async def test_a_loop_that_misses_its_wake_up_is_stalled() -> None:
-    """A pod could be tried and nobody tells the loop: after a while that is told, until the loop comes round."""
+    """A pod is ready and the loop does not turn: it is stalled until it does."""
     bench = Bench()
     bench.is_ready = False
     bench.driver.pod("p")
@@ -283,8 +283,8 @@ async def test_a_loop_that_misses_its_wake_up_is_stalled() -> None:
     await running
 
 
-async def test_an_event_that_wakes_thousands_of_pods_leaves_others_their_turn() -> None:
-    """They wake a few hundred at a time, and none is tried before all of them are awake: the last one goes first."""
+async def test_other_tasks_run_while_an_event_wakes_thousands_of_pods() -> None:
+    """No cycle begins before all of them are awake: the last one has the highest priority."""
     bench = Bench(max_binding=1)
     for number in range(2000):
         large = container(requests={"cpu": "64"})
@@ -308,8 +308,8 @@ async def test_an_event_that_wakes_thousands_of_pods_leaves_others_their_turn() 
     await running
 
 
-async def test_a_slice_of_stimuli_ends_after_milliseconds_however_dear_each_is() -> None:
-    """Stimuli that take 1 ms each are handled four at a time, not a hundred."""
+async def test_a_slice_ends_after_milliseconds_however_slow_stimuli_are() -> None:
+    """Stimuli of 1 ms each are handled four at a time, not a hundred."""
     bench = Bench()
     gone: list[str] = []
 
@@ -326,8 +326,8 @@ async def test_a_slice_of_stimuli_ends_after_milliseconds_however_dear_each_is()
     await running
 
 
-async def test_pods_that_are_woken_and_tried_again_leave_few_objects_for_one_collection() -> None:
-    """What they are made of takes the place of what they were made of: the interpreter itself would see nothing new."""
+async def test_retried_pods_leave_few_objects_for_one_collection() -> None:
+    """New objects replace old ones, so that the interpreter's own threshold would not be reached."""
     bench = Bench()
     bench.on_asked = bench.kept.ordered.clear
     for number in range(6000):
@@ -346,7 +346,7 @@ async def test_pods_that_are_woken_and_tried_again_leave_few_objects_for_one_col
             young.append(len(gc.get_objects(generation=0)))
             middle.append(len(gc.get_objects(generation=1)))
 
-    spare_old_objects()
+    disable_full_collections()
     gc.callbacks.append(note)
     running = asyncio.create_task(bench.loop.run())
     try:

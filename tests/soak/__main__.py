@@ -1,13 +1,12 @@
 """
-`make soak`: churn over HTTP against a scheduler process, whose memory is measured; exits 1 where it goes on growing.
+`make soak`: churn over HTTP against a scheduler process whose memory is measured; exits with 1 if it keeps growing.
 
     python -m tests.soak [--seconds N]
 
-Every round has namespaces, nodes, labels, selectors and topology keys of its own, and takes them all away again. Caches
-that are bounded fill at first (the largest holds events for six minutes); in the last quarter no objects may be won. A
-run whose last quarter begins before they are full is not judged.
-
-Judged are the objects that live (`live`). RSS is told as well, and creeps for longer: see there.
+Every round creates namespaces, nodes, labels, selectors and topology keys of its own and deletes them again. Bounded
+caches fill first (the largest keeps events for six minutes). In the last quarter the number of live objects (`live`)
+must not grow; a run whose last quarter begins before the caches are full is not judged. RSS is printed as well, but
+grows for longer: see `live`.
 """
 
 from __future__ import annotations
@@ -24,33 +23,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tests.integration.cluster import NAME, Cluster
 from tests.integration.conftest import embedded
-from tests.integration.daemon import running
-from tests.integration.waiting import until
 from tests.soak.churn import pods_of_round
 from tests.support import build
 from tests.support.build import Json
+from tests.support.cluster import NAME, Cluster
+from tests.support.daemon import running
+from tests.support.waiting import until
 
-#: What a healthy process may win or lose by chance, of a million objects.
+#: Random growth of a healthy process, of a million objects.
 _SLACK = 40_000
-#: When the bounded caches are full.
+#: By then the bounded caches are full.
 _FULL_AFTER_S = 420.0
 _NODES, _PODS = 4, 3
 _TELL_S = 30.0
 
 
 class Scraped(Protocol):
-    """A scheduler whose metrics can be asked for."""
+    """The metrics of a scheduler process."""
 
     async def metric(self, name: str, **labels: str) -> float:
-        """The sum of all samples of this name that have these labels."""
+        """Return the sum of all samples of this name with these labels."""
         ...
 
 
 @dataclass
 class Figures:
-    """RSS and live objects of the scheduler after each round, and what it had done."""
+    """RSS and live objects of the scheduler after each round, and its counts."""
 
     rss_bytes: list[int] = field(default_factory=list)
     n_live: list[int] = field(default_factory=list)
@@ -67,13 +66,13 @@ class Figures:
             flush=True,
         )
 
-    def won_at_last(self) -> int:
-        """The objects that the last quarter added: its least number, which a sweep leaves, against the third's."""
+    def growth_at_end(self) -> int:
+        """Return the growth in the last quarter: its minimum, which follows a sweep, minus the third quarter's."""
         n = max(1, len(self.n_live) // 4)
         return min(self.n_live[-n:]) - min(self.n_live[-2 * n : -n] or self.n_live)
 
     def quarters(self) -> list[int]:
-        """The median RSS of each quarter of the run."""
+        """Return the median RSS of each quarter of the run."""
         n = max(1, len(self.rss_bytes) // 4)
         return [int(statistics.median(self.rss_bytes[i * n : (i + 1) * n])) for i in range(4)]
 
@@ -86,7 +85,7 @@ def main() -> int:
     quarters = figures.quarters()
     figures.tell()
     print("RSS by quarter: " + ", ".join(f"{one / 1e6:.1f} MB" for one in quarters))
-    n_won = figures.won_at_last()
+    n_won = figures.growth_at_end()
     print(f"in the last quarter: {n_won:+} objects")
     if args.seconds * 3 / 4 < _FULL_AFTER_S:
         print(f"not judged: that takes {_FULL_AFTER_S * 4 / 3:.0f} s")
@@ -115,7 +114,7 @@ async def _soak(seconds: float) -> Figures:
 
 
 async def live_round(cluster: Cluster, daemon: Scraped, figures: Figures, number: int) -> None:
-    """A cluster comes, is scheduled, changes, and goes."""
+    """Create a cluster's objects, schedule its pods, change them, and delete everything."""
     namespace = f"ns-{number}"
     labels = {"team": f"t{number}", f"only-{number}": "yes"}
     await cluster.api.post("/api/v1/namespaces", build.namespace(namespace, labels=labels))
@@ -156,13 +155,13 @@ async def live_round(cluster: Cluster, daemon: Scraped, figures: Figures, number
 
 
 async def _settled(daemon: Scraped) -> int:
-    """Pods in the cache once nothing is left to try."""
+    """Return the number of cached pods once no pod is left to schedule."""
     await until(lambda: daemon.metric("scheduler_pending_pods", queue="active"), lambda n: n == 0)
     return int(await daemon.metric("scheduler_cache_size", type="pods"))
 
 
 async def _n_live(process: Process, told: Path) -> int:
-    """Objects that the process holds on to, as it tells in the file."""
+    """Return the number of live objects that the process writes to the file."""
     told.unlink(missing_ok=True)
     process.send_signal(signal.SIGUSR1)
 
@@ -174,7 +173,7 @@ async def _n_live(process: Process, told: Path) -> int:
 
 
 def _rss_bytes(pid: int) -> int:
-    """Resident memory, as Linux tells it."""
+    """Return the resident memory, as Linux reports it."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024

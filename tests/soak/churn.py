@@ -1,9 +1,9 @@
 """
-Rounds of a cluster's life in which nothing has the name that it had in the round before.
+Rounds of a cluster's life whose names never repeat.
 
-A round brings nodes, namespaces, label keys and values, selectors, topology keys, resources, taints, images, ports,
-services and pods of its own, does with them what a scheduler can meet, and takes all of them away again. What stays is
-a small base, whose pods are asked about in every round.
+A round creates nodes, namespaces, label keys and values, selectors, topology keys, resources, taints, images, ports,
+services and pods, puts them through everything that a scheduler meets, and deletes them. Only a small base stays,
+whose pods are selected in every round.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tests.support.driving import NAME, Driver
 
 _BASE_NODES = 4
 _ROUND_NODES = 3
-#: A question that stays, for the base's pods declare it.
+#: A selector that stays, because the base's pods declare it.
 _BESIDE_WEB = build.affinity(preferred=[(1, build.term(build.ZONE, build.selector("app=web")))])
-#: Longer than anything is remembered after its last use.
+#: Longer than any state is kept after its last use.
 _QUIET_S = 1_000.0
 
 
 class Churn:
-    """A machine and the rounds that it goes through."""
+    """A machine and its rounds."""
 
     def __init__(self) -> None:
         self.driver = Driver()
@@ -50,7 +50,7 @@ class Churn:
         self._placed.clear()
 
     def round(self, number: int) -> None:
-        """One round from its beginning to its end."""
+        """Run one round."""
         self._begin(number)
         for index, document in enumerate(pods_of_round(number)):
             self._live(number, index, document)
@@ -72,7 +72,7 @@ class Churn:
         driver.handle(WorkloadSeen(decode_workload("Service", json.dumps(service).encode())))
 
     def _live(self, number: int, index: int, document: dict[str, Any]) -> None:
-        """A pod is created, tried, and bound, refused by its kubelet, or left pending."""
+        """Create a pod and bind it, let its kubelet reject it, or leave it pending."""
         seen = self.driver.pod(f"p-{number}-{index}", uid=f"u-{number}-{index}", **document)
         bound = self._bind(seen)
         if bound is None:
@@ -98,7 +98,7 @@ class Churn:
         return None
 
     def _disturb(self, number: int) -> None:
-        """Labels of running pods, nodes and the namespace change; a bind fails; a node goes and its pods stay."""
+        """Change labels of running pods, nodes and the namespace; fail a bind; delete a node and keep its pods."""
         driver = self.driver
         for index, pod in enumerate(list(self._placed)):
             labels = {f"late-{number}": f"v{index}"}
@@ -117,7 +117,7 @@ class Churn:
                 driver.fail_bind(order.pod, "refused")
         self._pending.append(failing)
         driver.lose_node(f"node-{number}-1")
-        # Hint functions see an event of each kind while pods wait.
+        # Queueing hints get an event of each kind while pods wait.
         self._placed.append(
             driver.pod(f"theirs-{number}", uid=f"theirs-{number}", node="base-0", scheduler="other")
         )
@@ -140,7 +140,7 @@ class Churn:
 
 
 def pods_of_round(number: int) -> list[dict[str, Any]]:
-    """The pods of a round: every rule that a pod can have, in words of this round alone."""
+    """Return the pods of a round: every rule that a pod can have, with names of this round only."""
     namespace = f"ns-{number}"
     rack, own = f"rack.example/{number}", {f"app-{number}": "web", "svc": f"s{number}"}
     mine = build.selector(f"app-{number}=web")
@@ -170,7 +170,7 @@ def pods_of_round(number: int) -> list[dict[str, Any]]:
             ),
         },
         {"namespace": namespace, "labels": own, "spread": spread},
-        # In the base's namespace, about the base's pods, by keys of this round.
+        # In the base's namespace, selecting the base's pods, with keys of this round.
         {
             "labels": {"app": "web"},
             "affinity": build.affinity(
@@ -198,7 +198,7 @@ def pods_of_round(number: int) -> list[dict[str, Any]]:
             "namespace": namespace,
             "containers": [build.container(requests={f"example.com/none-{number}": "1"})],
         },
-        # Bound past any scheduler: what it asks for counts although no node has it.
+        # Created with a node name: its requests count although no node has the resource.
         {
             "namespace": namespace,
             "node": "base-1",

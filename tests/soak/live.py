@@ -1,9 +1,9 @@
 """
-The scheduler as a process that tells on SIGUSR1 how many objects it holds on to.
+The scheduler as a process that writes its number of live objects to a file on SIGUSR1.
 
     python -m tests.soak.live FILE run ...
 
-RSS tells another thing: what the process held at its worst, and what its heap has lost to holes since.
+RSS is another measure: it includes the process's peak and the fragmentation of its heap.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from types import FrameType
 from scheduler.cli.main import main
 
 
-def _tell_on_signal(file: Path) -> None:
-    """On SIGUSR1 the number of allocated blocks is in the file, whole, once what nobody reaches is gone."""
+def _report_on_signal(file: Path) -> None:
+    """On SIGUSR1, collect garbage and write the number of allocated blocks to the file."""
 
     def tell(_number: int, _frame: FrameType | None) -> None:
         gc.collect()
@@ -30,5 +30,5 @@ def _tell_on_signal(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    _tell_on_signal(Path(sys.argv.pop(1)))
+    _report_on_signal(Path(sys.argv.pop(1)))
     sys.exit(main())

@@ -21,16 +21,19 @@ from sortedcontainers import SortedDict
 _MAPPINGS = (dict, WeakKeyDictionary, WeakValueDictionary, SortedDict)
 _COLLECTIONS = (list, set, deque, WeakSet)
 _FIXED = (tuple, frozenset)
-#: Whose objects are looked into. Not the event loop: timers that were cancelled wait there for their time.
+#: Modules whose objects are inspected. Not the event loop: it keeps cancelled timers until they are due.
 _DESCENDED = ("scheduler.", "collections", "asyncio.queues", "asyncio.locks", "asyncio.taskgroups")
 
 
 def sizes(*roots: object) -> Counter[str]:
-    """Elements per path. Descends into the product's own objects, into containers, closures and bound methods."""
+    """
+    Return the number of elements per path. Descends into the product's own objects, containers, closures and bound
+    methods.
+    """
     found: Counter[str] = Counter()
     seen: set[int] = set()
     waiting = [(type(root).__name__, root) for root in roots]
-    # Ids are unique only among objects that live: properties may make some on the way.
+    # Ids are unique among live objects only, and properties may create temporary ones.
     alive: list[object] = []
     while waiting:
         path, one = waiting.pop()
@@ -89,7 +92,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def unbounded_caches() -> list[str]:
-    """Functions of the product that remember every answer they ever gave."""
+    """Return the functions of the product with an unbounded cache."""
     return sorted(
         f"{module.__name__}.{name}"
         for module in _modules()
@@ -99,7 +102,7 @@ def unbounded_caches() -> list[str]:
 
 
 def module_level() -> Counter[str]:
-    """Elements of the containers that modules of the product hold themselves."""
+    """Return the number of elements of the containers in the product's modules."""
     return Counter(
         {
             f"{module.__name__}.{name}": len(one)

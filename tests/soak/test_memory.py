@@ -1,4 +1,4 @@
-"""A scheduler that runs for months holds what the cluster holds: churn ends where it began."""
+"""Churn leaves the scheduler's containers as large as before."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from tests.soak.churn import Churn
 from tests.soak.probing import module_level, sizes, unbounded_caches
 
-#: Rounds until caches that keep up to a bound what is no longer asked for are full, and as many as fill none further.
+#: Rounds until the bounded caches are full, and further rounds, which must not grow anything.
 _UNTIL_FULL, _FURTHER = 340, 50
-#: Rounds whose ends are compared: logs of the last few changes are longer after some than after others.
+#: Rounds whose ends are compared, since change logs vary in length.
 _COMPARED = 10
 
 
@@ -23,8 +23,8 @@ def _held(churn: Churn) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_churn_ends_where_it_began() -> None:
-    """No container of machine, queue, state, plugins and decoder holds more than it did fifty clusters ago."""
+def test_churn_grows_no_container() -> None:
+    """No container of machine, queue, state, plugins and decoder has more elements than fifty clusters ago."""
     churn = Churn()
     most: Counter[str] = Counter()
     fewest: Counter[str] = Counter()
@@ -41,7 +41,7 @@ def test_churn_ends_where_it_began() -> None:
 
 
 def test_the_probe_sees_every_room() -> None:
-    """Were it blind to one, nothing could grow there."""
+    """A room that it does not see could grow unnoticed."""
     churn = Churn()
     churn.round(0)
     rooms = {path.partition(".")[0] for path in _held(churn)}
@@ -54,5 +54,5 @@ def test_the_probe_sees_every_room() -> None:
     } <= rooms  # fmt: skip
 
 
-def test_no_function_remembers_without_bound() -> None:
+def test_no_function_has_an_unbounded_cache() -> None:
     assert unbounded_caches() == []

@@ -1,4 +1,4 @@
-"""What surrounds the machine holds no more after many clusters than after few: informers, writers, metrics, clients."""
+"""Informers, writers, metrics and clients are as large after many clusters as after few."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
-from scheduler.serving.probes import Listening
+from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from tests.integration.conftest import embedded
-from tests.integration.waiting import until
 from tests.soak.__main__ import Figures, live_round
 from tests.soak.probing import module_level, sizes
+from tests.support.waiting import until
 
 _FIRST, _MORE = 2, 3
 
-#: Caches that keep up to a bound what is no longer asked for. That they keep it is shown in `test_memory`, where they
+#: Bounded caches of unused entries. Their bounds are tested in `test_memory`, where they
 #: are full, and for events in the tests of the recorder.
 _BOUNDED = (
     "EventSeries._open",
@@ -39,13 +39,13 @@ _BOUNDED = (
     "TaintToleration.",
     "_SoftTaints.",
     "ImageLocality._kept",
-    # As many connections as calls were under way at once.
-    "DirectCalls._idle",
-    "DirectCalls._open",
-    "_Connection._among",
-    # The last refusals, for /debug/explain.
-    "Questions._kept",
-    # One for each label value and event that there is.
+    # As many connections as there were concurrent requests.
+    "DirectTransport._idle",
+    "DirectTransport._open",
+    "_Connection._open_connections",
+    # The last failed attempts, for /debug/explain.
+    "PendingPodExplainer._failed_by_uid",
+    # One per label value and event.
     "Histogram._series",
     "Histogram._starts",
     "HistogramSeries.n_by_bucket",
@@ -75,13 +75,13 @@ class _Scraped:
 
 @pytest.mark.slow
 @pytest.mark.asyncio
-async def test_rounds_over_http_add_nothing_but_to_bounded_caches(tmp_path: Path) -> None:
+async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None:
     metrics = Metrics()
     options = Options(
         settings=default_settings(),
         election=None,
         master=None,
-        listening=Listening("127.0.0.1", 0),
+        serving=ServingOptions("127.0.0.1", 0),
         max_in_unschedulable_s=300.0,
         seed=1,
         verbosity=0,
@@ -106,7 +106,7 @@ async def test_rounds_over_http_add_nothing_but_to_bounded_caches(tmp_path: Path
                     scheduler._state.sweep()
                 if number in (_FIRST - 1, _FIRST + _MORE - 1):
                     await scheduler._recorder.drain(10.0)
-                    # The round under way holds what it has still to compare.
+                    # A comparison in progress holds its remaining suspects.
                     scheduler._recount._round = iter(())
                     gc.collect()
                     found = sizes(scheduler, client)

@@ -26,7 +26,7 @@ from scheduler.model.stimuli import (
 )
 from scheduler.settings.loading import default_settings
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import built_profiles, exempt_namespaces, queue_for
+from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -41,8 +41,8 @@ class Driver:
     def __init__(self, seed: int = 1, settings: Settings | None = None) -> None:
         settings = default_settings() if settings is None else settings
         self.state = ClusterState(exempt_namespaces(settings))
-        self.profiles = built_profiles(settings, Snapshot(self.state))
-        self.queue = queue_for(self.profiles, settings, max_in_unschedulable_s=300.0)
+        self.profiles = build_profiles(settings, Snapshot(self.state))
+        self.queue = build_queue(self.profiles, settings, max_in_unschedulable_s=300.0)
         self.machine = Machine(
             state=self.state, queue=self.queue, profiles=self.profiles, rng=random.Random(seed)
         )

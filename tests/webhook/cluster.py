@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler.errors import ApiError, Conflict, Unreachable
-from scheduler.serving.certificates import Trusted
-from scheduler.serving.tls import Pair
+from scheduler.serving.certificates import TrustedKeyPair
+from scheduler.serving.tls import KeyPair
 from scheduler.webhook.storing import Stored
 
 
@@ -22,19 +22,19 @@ class Clock:
 class Shared:
     """What one replica writes all others read; `published` is what the API server trusts, newest last."""
 
-    trusted: Trusted = field(default_factory=lambda: Trusted(b"", Pair(b"", b"")))
+    trusted: TrustedKeyPair = field(default_factory=lambda: TrustedKeyPair(b"", KeyPair(b"", b"")))
     version: int = 1
     n_writes: int = 0
     published: list[bytes] = field(default_factory=list)
     is_down: bool = False
     #: A write by somebody else that happens just before the next one.
-    faster: Trusted | None = None
+    faster: TrustedKeyPair | None = None
 
     async def read(self) -> Stored:
         self._answer()
         return Stored(str(self.version), self.trusted)
 
-    async def write(self, version: str, trusted: Trusted) -> None:
+    async def write(self, version: str, trusted: TrustedKeyPair) -> None:
         self._answer()
         if self.faster is not None:
             self.trusted, self.faster, self.version = self.faster, None, self.version + 1
@@ -58,7 +58,7 @@ class Shared:
 class Served:
     """The pairs that were served, newest last."""
 
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[KeyPair] = field(default_factory=list)
 
-    def serve(self, pair: Pair) -> None:
+    def serve(self, pair: KeyPair) -> None:
         self.pairs.append(pair)

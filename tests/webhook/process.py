@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from tests.integration.daemon import Daemon
-from tests.integration.waiting import until
+from tests.support.daemon import Daemon
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 #: Every warning ends it, but for one: whoever keeps its connection open is not waited for at the end.
 _STRICT = ("-W", "error", "-W", "ignore:unclosed:ResourceWarning")

@@ -15,13 +15,14 @@ from scheduler.observe.logs import Logger, configure
 from scheduler.serving.certificates import (
     LIFETIME_S,
     RENEW_BEFORE_S,
-    Trusted,
+    TrustedKeyPair,
     expires_s,
     issue,
+    renew,
     renewal_reason,
-    renewed,
 )
-from scheduler.serving.tls import FileKeeper, Pair
+from scheduler.serving.serving_certificate import FileCertificate
+from scheduler.serving.tls import KeyPair
 from scheduler.webhook.keeping import LEARN_S, SecretKeeper
 from tests.webhook.cluster import Clock, Served, Shared
 
@@ -30,7 +31,7 @@ NOW_S = Clock().now_s
 MONTH_S = 30 * 86_400.0
 
 
-def trusts(authorities: bytes, pair: Pair, *, host: str = HOST, now_s: float = NOW_S) -> bool:
+def trusts(authorities: bytes, pair: KeyPair, *, host: str = HOST, now_s: float = NOW_S) -> bool:
     """Whether a TLS client that trusts these authorities takes the pair for the host."""
     store = verification.Store(x509.load_pem_x509_certificates(authorities))
     builder = verification.PolicyBuilder().store(store).time(datetime.fromtimestamp(now_s, UTC))
@@ -58,24 +59,30 @@ GOOD, OTHER = issue([HOST], NOW_S), issue([HOST], NOW_S)
 @pytest.mark.parametrize(
     ("trusted", "host", "now_s", "reason"),
     [
-        pytest.param(Trusted(b"", Pair(b"", b"")), HOST, NOW_S, "there is none", id="an empty Secret"),
-        pytest.param(Trusted(b"x", Pair(b"y", b"z")), HOST, NOW_S, "there is none", id="rubbish"),
         pytest.param(
-            Trusted(GOOD.authorities, Pair(GOOD.pair.cert, b"")), HOST, NOW_S, "there is none", id="no key"
+            TrustedKeyPair(b"", KeyPair(b"", b"")), HOST, NOW_S, "there is none", id="an empty Secret"
+        ),
+        pytest.param(TrustedKeyPair(b"x", KeyPair(b"y", b"z")), HOST, NOW_S, "there is none", id="rubbish"),
+        pytest.param(
+            TrustedKeyPair(GOOD.authorities, KeyPair(GOOD.pair.cert, b"")),
+            HOST,
+            NOW_S,
+            "there is none",
+            id="no key",
         ),
         pytest.param(GOOD, HOST, NOW_S + LIFETIME_S - RENEW_BEFORE_S, "it expires soon", id="a month left"),
         pytest.param(GOOD, HOST, NOW_S + LIFETIME_S - RENEW_BEFORE_S - 1, None, id="more than a month left"),
         pytest.param(GOOD, HOST, NOW_S - MONTH_S, "it is not valid yet", id="from the future"),
         pytest.param(GOOD, "other.svc", NOW_S, "it is for other names", id="renamed"),
         pytest.param(
-            Trusted(GOOD.authorities, Pair(GOOD.pair.cert, OTHER.pair.key)),
+            TrustedKeyPair(GOOD.authorities, KeyPair(GOOD.pair.cert, OTHER.pair.key)),
             HOST,
             NOW_S,
-            "its key is another's",
+            "its key does not match",
             id="mixed up",
         ),
         pytest.param(
-            Trusted(OTHER.authorities, GOOD.pair),
+            TrustedKeyPair(OTHER.authorities, GOOD.pair),
             HOST,
             NOW_S,
             "its authority is not known",
@@ -88,7 +95,7 @@ def test_a_pair_is_replaced_when_it_is_no_longer_good(trusted, host, now_s, reas
 
 
 def test_a_renewed_pair_is_trusted_beside_the_old_one():
-    fresh = renewed([HOST], NOW_S, GOOD.authorities)
+    fresh = renew([HOST], NOW_S, GOOD.authorities)
     assert trusts(fresh.authorities, fresh.pair)
     assert trusts(fresh.authorities, GOOD.pair)
 
@@ -96,9 +103,9 @@ def test_a_renewed_pair_is_trusted_beside_the_old_one():
 def test_authorities_that_have_expired_are_dropped_and_there_are_never_many():
     trusted = GOOD
     for number in range(6):
-        trusted = renewed([HOST], NOW_S + number, trusted.authorities)
+        trusted = renew([HOST], NOW_S + number, trusted.authorities)
     assert trusted.authorities.count(b"BEGIN") == 3
-    assert renewed([HOST], NOW_S + LIFETIME_S + 10, trusted.authorities).authorities.count(b"BEGIN") == 1
+    assert renew([HOST], NOW_S + LIFETIME_S + 10, trusted.authorities).authorities.count(b"BEGIN") == 1
 
 
 def test_a_pair_is_never_shown():
@@ -119,7 +126,7 @@ class Replica:
         self.keeper = SecretKeeper(shared, [HOST], self.served, log=logger, clock_s=clock)
 
     @property
-    def serves(self) -> Pair:
+    def serves(self) -> KeyPair:
         return self.served.pairs[-1]
 
 
@@ -187,7 +194,7 @@ async def test_an_emptied_secret_is_filled_anew_and_nobody_is_ever_distrusted():
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     for replica in replicas:
         await replica.keeper.round()
-    shared.trusted = Trusted(b"", Pair(b"", b""))
+    shared.trusted = TrustedKeyPair(b"", KeyPair(b"", b""))
     for _ in range(3):
         for replica in replicas:
             await replica.keeper.round()
@@ -246,7 +253,7 @@ def log() -> Logger:
     return configure(verbosity=0, form="text", stream=io.StringIO())
 
 
-def write(folder: Path, pair: Pair) -> tuple[Path, Path]:
+def write(folder: Path, pair: KeyPair) -> tuple[Path, Path]:
     cert, key = folder / "tls.crt", folder / "tls.key"
     cert.write_bytes(pair.cert)
     key.write_bytes(pair.key)
@@ -255,7 +262,7 @@ def write(folder: Path, pair: Pair) -> tuple[Path, Path]:
 
 def test_files_that_changed_are_served_and_others_are_not_loaded_again(tmp_path, log):
     served = Served()
-    keeper = FileKeeper(*write(tmp_path, GOOD.pair), served, log=log)
+    keeper = FileCertificate(*write(tmp_path, GOOD.pair), served, log=log)
     keeper.load()
     keeper.load()
     write(tmp_path, OTHER.pair)
@@ -271,6 +278,6 @@ def test_files_that_are_no_certificate_are_one_clear_line(tmp_path, log, content
     else:
         cert.write_bytes(content)
     with pytest.raises(SettingsError) as caught:
-        FileKeeper(cert, key, Served(), log=log).load()
+        FileCertificate(cert, key, Served(), log=log).load()
     assert str(caught.value).startswith(f"--tls-cert-file: {cert}: found")
     assert "\n" not in str(caught.value)

@@ -10,9 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from scheduler.serving.certificates import Trusted, issue
-from tests.integration.daemon import refused
+from scheduler.serving.certificates import TrustedKeyPair, issue
 from tests.support import build
+from tests.support.daemon import refused
 from tests.webhook.asking import review
 from tests.webhook.process import webhook
 from tests.webhook.test_certificates import write
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 async def test_with_a_certificate_in_files_it_needs_no_api_server(tmp_path: Path) -> None:
     """Ready, asked over HTTPS, measured, stopped in good order."""
-    trusted: Trusted = issue(["127.0.0.1"], time.time())
+    trusted: TrustedKeyPair = issue(["127.0.0.1"], time.time())
     cert, key = write(tmp_path, trusted.pair)
     files = ("--tls-cert-file", str(cert), "--tls-private-key-file", str(key))
     context = ssl.create_default_context(cadata=trusted.authorities.decode())

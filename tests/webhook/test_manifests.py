@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from scheduler.cli import webhook
-from scheduler.kube.reviewing import User, review_access, review_token
+from scheduler.kube.access_reviews import UserInfo, review_access, review_token
 from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.webhook.mutating import IGNORE
 from scheduler.webhook.slots import SLOTS
@@ -92,7 +92,7 @@ def test_the_roles_grant_what_the_program_asks_for_and_nothing_else():
         get_secret(NAME, NAME),
         patch_secret(NAME, NAME, version="1", data={}),
         review_token("t"),
-        review_access(User("u"), "/metrics", "get"),
+        review_access(UserInfo("u"), "/metrics", "get"),
         *(
             request
             for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")

@@ -21,14 +21,14 @@ from scheduler.observe.logs import configure
 from scheduler.webhook.keeping import SecretKeeper
 from scheduler.webhook.storing import ClusterStore
 from tests.devcluster.contract.client import Answer, Api
-from tests.integration.cluster import kubeconfig_text
-from tests.integration.daemon import Daemon
-from tests.integration.waiting import until
 from tests.manifests.files import MANIFESTS
 from tests.manifests.kubectl import Kubectl
 from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
+from tests.support.cluster import kubeconfig_text
+from tests.support.daemon import Daemon
+from tests.support.waiting import until
 from tests.webhook.asking import MERGED, OWN
 from tests.webhook.cluster import Served
 from tests.webhook.process import webhook

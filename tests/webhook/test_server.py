@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.observe.logs import configure
-from scheduler.serving.certificates import Trusted, issue
+from scheduler.serving.certificates import TrustedKeyPair, issue
 from scheduler.webhook import server as endpoint
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
@@ -40,7 +40,7 @@ class Server:
     log: io.StringIO
 
     async def post(
-        self, path: str, body: bytes, *, trusted: Trusted, method: str = "POST"
+        self, path: str, body: bytes, *, trusted: TrustedKeyPair, method: str = "POST"
     ) -> tuple[int, bytes]:
         """Status and body of an answer to a client that trusts these authorities."""
         async with (
@@ -61,12 +61,12 @@ class Server:
         )
 
 
-def _trusting(trusted: Trusted) -> ssl.SSLContext:
+def _trusting(trusted: TrustedKeyPair) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=trusted.authorities.decode())
 
 
 @asynccontextmanager
-async def running(trusted: Trusted | None, *, body_timeout_s: float = 30.0) -> AsyncIterator[Server]:
+async def running(trusted: TrustedKeyPair | None, *, body_timeout_s: float = 30.0) -> AsyncIterator[Server]:
     log, metrics = io.StringIO(), WebhookMetrics()
     judges = {
         "mutate": partial(mutate, merges_fields=False),
@@ -85,7 +85,7 @@ async def running(trusted: Trusted | None, *, body_timeout_s: float = 30.0) -> A
 
 
 @pytest.fixture(scope="module")
-def trusted() -> Trusted:
+def trusted() -> TrustedKeyPair:
     return issue([LOOPBACK], time.time())
 
 

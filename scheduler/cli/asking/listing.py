@@ -12,8 +12,8 @@ from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionReco
 from scheduler.errors import ApiError, Gone, NotFound, SettingsError
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
-from scheduler.kube.kubeconfig import choose, kubeconfig_paths
-from scheduler.kube.listing import pages
+from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
+from scheduler.kube.pager import list_pages
 from scheduler.kube.requests import Resource, get_pod
 from scheduler.model import nesting
 
@@ -62,7 +62,7 @@ async def listed(
     for _ in range(_RESTARTS):
         found: list[T] = []
         try:
-            async with aclosing(pages(client, resource, timeout_s=_TIMEOUT_S)) as listing:
+            async with aclosing(list_pages(client, resource, timeout_s=_TIMEOUT_S)) as listing:
                 async for items in listing:
                     found += map(decode, items)
                     progress(len(found))
@@ -96,4 +96,4 @@ def recorded_decision(pod: bytes) -> DecisionRecord | None:
 def context_namespace(kubeconfig: str | None, context: str | None, environ: Mapping[str, str]) -> str:
     """The namespace of the chosen context, as kubectl takes it; `default` where none is set. Raises SettingsError."""
     paths = kubeconfig_paths(kubeconfig, environ)
-    return (choose(paths, context).namespace if paths else "") or DEFAULT_NAMESPACE
+    return (resolve_context(paths, context).namespace if paths else "") or DEFAULT_NAMESPACE

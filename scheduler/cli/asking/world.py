@@ -16,8 +16,8 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.informers import Watched, always_watched, watched_for_default_spreading
-from scheduler.shell.profiles import built_profiles, exempt_namespaces, uses_default_spreading
+from scheduler.shell.informers import WatchedKind, required_kinds, workload_kinds
+from scheduler.shell.profiles import build_profiles, exempt_namespaces, uses_default_spreading
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -44,10 +44,10 @@ class World:
         """An empty state of the same configuration."""
         return ClusterState(exempt_namespaces(self.settings))
 
-    def decoded(self, watched: Watched[object], raw: msgspec.Raw) -> Stimulus | None:
+    def decoded(self, watched: WatchedKind[object], raw: msgspec.Raw) -> Stimulus | None:
         """What it means that the object is there; None for a malformed one, which is left out as the daemon does."""
         try:
-            return watched.seen(watched.decode(raw))
+            return watched.on_upsert(watched.decode(raw))
         except MalformedObjectError:
             self.malformed[watched.kind] += 1
             return None
@@ -106,7 +106,7 @@ class World:
 
     def built(self, profile: ProfileSettings, snapshot: Snapshot) -> Profile:
         """The profile, ready to run on the snapshot's state."""
-        return built_profiles(self.settings, snapshot)[profile.scheduler_name]
+        return build_profiles(self.settings, snapshot)[profile.scheduler_name]
 
     def refusals_of(self, pod: Pod) -> tuple[str, ...]:
         """A note where kubelets refused pods of the same spec, which a running scheduler holds against their nodes."""
@@ -128,11 +128,11 @@ class World:
         )
 
 
-def watched_kinds(settings: Settings) -> tuple[Watched[object], ...]:
+def watched_kinds(settings: Settings) -> tuple[WatchedKind[object], ...]:
     """The kinds that the daemon would watch under this configuration."""
     if any(uses_default_spreading(profile) for profile in settings.profiles):
-        return always_watched() + watched_for_default_spreading()
-    return always_watched()
+        return required_kinds() + workload_kinds()
+    return required_kinds()
 
 
 def _workload(owner: Mapping[str, object]) -> Workload:

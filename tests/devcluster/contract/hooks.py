@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from scheduler.serving.certificates import Trusted, issue
+from scheduler.serving.certificates import TrustedKeyPair, issue
 
 #: From a review's request to what `response` has beside the uid, or to an answer of another form.
 Judge = Callable[[dict[str, Any]], dict[str, Any] | web.Response]
@@ -24,7 +24,7 @@ HOST = "127.0.0.1"
 class Hooks:
     """One HTTPS server; each path is a webhook."""
 
-    trusted: Trusted
+    trusted: TrustedKeyPair
     port: int = 0
     judges: dict[str, Judge] = field(default_factory=dict)
     #: (path, request) in the order of asking.

@@ -1,0 +1,26 @@
+"""A token bucket that limits the rate of requests. No clock."""
+
+from __future__ import annotations
+
+
+class TokenBucket:
+    """
+    Allows `burst` requests at once and `qps` per second in the long run, first come first served.
+
+    Source: client-go util/flowcontrol, NewTokenBucketRateLimiter, which waits the same way.
+    """
+
+    def __init__(self, *, qps: float, burst: int, now_s: float) -> None:
+        self._qps = qps
+        self._burst = max(burst, 1)
+        #: Negative while callers wait: each has taken its token in advance.
+        self._tokens = float(self._burst)
+        self._filled_at_s = now_s
+
+    def reserve(self, now_s: float) -> float:
+        """Take one token and return the seconds to wait before using it."""
+        elapsed_s = max(0.0, now_s - self._filled_at_s)
+        self._tokens = min(self._tokens + elapsed_s * self._qps, float(self._burst))
+        self._filled_at_s = now_s
+        self._tokens -= 1.0
+        return max(0.0, -self._tokens / self._qps)

@@ -1,0 +1,296 @@
+"""
+Authenticates and authorizes clients of a port by asking the API server.
+
+    path always allowed? -- yes --> answered without asking
+    token --> TokenReview --> user, or 401          no token --> system:anonymous
+    user, path, verb --> SubjectAccessReview --> answered, or 403
+
+If the API server cannot be asked, the response is 401 for the first question and 500 for the second. Answers are
+cached for ten seconds. Tokens are neither logged nor stored; the cache key is a keyed hash.
+
+Unknown clients cannot crowd out known ones: reviews of tokens and rights that were accepted before have a queue of
+their own. The other queue is short, and requests beyond it get 429.
+
+Source: apiserver/pkg/server/options/{authentication,authorization}.go, pkg/authentication/request/bearertoken,
+pkg/authentication/token/cache (kubernetes 1.36). Difference: a path that is always allowed is answered whatever token
+is sent, and a path or method that is not served gets 404 or 405 without authentication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, cast
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from scheduler.errors import ApiError, ServerFault, Throttled, Unreachable
+from scheduler.kube.access_reviews import UserInfo, decode_allowed, decode_user, review_access, review_token
+from scheduler.kube.client import KubeClient
+from scheduler.kube.requests import Request
+from scheduler.observe.logs import Logger, quoted
+
+#: How long answers are cached, as upstream's CacheTTL, AllowCacheTTL and DenyCacheTTL.
+CACHE_TTL_S: Final = 10.0
+#: Size of each cache; the oldest entry is dropped first.
+MAX_CACHED: Final = 1024
+#: Concurrent reviews, and waiting ones, of each of the two queues.
+MAX_CONCURRENT: Final = 4
+MAX_WAITING: Final = 32
+#: Deadline of a review, its one retry included; upstream's TokenRequestTimeout.
+REVIEW_TIMEOUT_S: Final = 10.0
+_RETRY_AFTER_S: Final = 0.5
+#: At most one log line per period about failed reviews.
+_LOG_PERIOD_S: Final = 10.0
+
+ANONYMOUS: Final = UserInfo("system:anonymous", groups=("system:unauthenticated",))
+#: As upstream's default of --authorization-always-allow-paths.
+ALWAYS_ALLOWED: Final = ("/healthz", "/readyz", "/livez")
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a request is not answered. `reason` is Kubernetes' reason word; '' for a plain text response."""
+
+    status: int
+    reason: str
+    message: str
+
+    def response(self) -> web.Response:
+        """Return the response, headers and body, as kube-scheduler sends it."""
+        headers = {"Cache-Control": "no-cache, private"}
+        if self.status != 401:
+            headers["X-Content-Type-Options"] = "nosniff"
+        if self.status == 429:
+            headers["Retry-After"] = "1"
+        if not self.reason:
+            return web.Response(status=self.status, text=f"{self.message}\n", headers=headers)
+        body: dict[str, object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        body |= {"message": self.message, "reason": self.reason}
+        if self.status == 403:
+            body["details"] = {}
+        text = json.dumps({**body, "code": self.status}, indent=2, ensure_ascii=False)
+        return web.Response(
+            status=self.status,
+            body=text.encode(errors="replace"),
+            headers=headers,
+            content_type="application/json",
+        )
+
+
+_UNAUTHORIZED: Final = Rejection(401, "Unauthorized", "Unauthorized")
+_TOO_MANY: Final = Rejection(429, "", "Too many requests, please try again later.")
+
+
+class DelegatedAuth:
+    """
+    Authenticates and authorizes requests through the API server.
+
+    Args:
+        client: sends TokenReviews and SubjectAccessReviews, and nothing else, so that they never wait for a connection.
+        always_allowed: paths that need no right; a trailing `*` matches every path with that prefix.
+        log: logs failed reviews.
+        now_s: a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        always_allowed: Iterable[str] = ALWAYS_ALLOWED,
+        log: Logger,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._log = log
+        self._now_s = now_s
+        patterns = tuple(always_allowed)
+        self._open_paths = frozenset(each for each in patterns if not each.endswith("*"))
+        self._open_prefixes = tuple(each.removesuffix("*") for each in patterns if each.endswith("*"))
+        self._hash_key = secrets.token_bytes(32)
+        self._user_by_token: _TtlCache[bytes, UserInfo] = _TtlCache(now_s)
+        #: Tokens that the API server rejected; a cache of their own, so that a flood of them displaces no user.
+        self._rejected_tokens: _TtlCache[bytes, None] = _TtlCache(now_s)
+        self._granted: _TtlCache[tuple[UserInfo, str, str], None] = _TtlCache(now_s)
+        self._denied: _TtlCache[tuple[UserInfo, str, str], None] = _TtlCache(now_s)
+        self._known_queue, self._unknown_queue = _BoundedQueue(), _BoundedQueue()
+        self._in_flight: dict[Hashable, asyncio.Future[object]] = {}
+        self._logged_s = -_LOG_PERIOD_S
+
+    async def authorize(self, authorization: str, path: str, verb: str) -> Rejection | None:
+        """
+        Return None if the request may be answered, else the rejection.
+
+        Args:
+            authorization: the header, '' if there is none.
+            path: the route that would be served.
+            verb: the method in lower case.
+        """
+        if path in self._open_paths or path.startswith(self._open_prefixes):
+            return None
+        token = _bearer_token(authorization)
+        user: UserInfo | Rejection = ANONYMOUS
+        if token:
+            user = await self._authenticate(token)
+        if isinstance(user, Rejection):
+            return user
+        return await self._authorize_user(user, path, verb)
+
+    def middleware(self) -> Middleware:
+        """Return an aiohttp middleware that lets only authorized requests through."""
+
+        @web.middleware
+        async def authorized(request: web.Request, handler: Handler) -> web.StreamResponse:
+            resource = request.match_info.route.resource
+            if resource is None:  # 404 or 405
+                return await handler(request)
+            authorization = request.headers.get("Authorization", "")
+            rejection = await self.authorize(authorization, resource.canonical, request.method.lower())
+            return await handler(request) if rejection is None else rejection.response()
+
+        return authorized
+
+    async def _authenticate(self, token: str) -> UserInfo | Rejection:
+        if not (token.isascii() and token.isprintable()):
+            return _UNAUTHORIZED
+        key = hashlib.blake2b(token.encode(), key=self._hash_key, digest_size=32).digest()
+        if (user := self._user_by_token.get(key)) is not None:
+            return user
+        if key in self._rejected_tokens:
+            return _UNAUTHORIZED
+
+        async def ask() -> UserInfo | Rejection:
+            try:
+                found = decode_user(await self._review(review_token(token)))
+            except ApiError as error:
+                self._log_failure("Unable to authenticate the request", error)
+                return _UNAUTHORIZED
+            if found is None:
+                self._rejected_tokens.put(key, None)
+                self._user_by_token.drop(key)
+                return _UNAUTHORIZED
+            self._user_by_token.put(key, found)
+            return found
+
+        return await self._share(key, ask, known=self._user_by_token.has_seen(key))
+
+    async def _authorize_user(self, user: UserInfo, path: str, verb: str) -> Rejection | None:
+        key = (user, path, verb)
+        denied = Rejection(
+            403, "Forbidden", f"forbidden: User {quoted(user.name)} cannot {verb} path {quoted(path)}"
+        )
+        if key in self._granted:
+            return None
+        if key in self._denied:
+            return denied
+
+        async def ask() -> Rejection | None:
+            try:
+                allowed = decode_allowed(await self._review(review_access(user, path, verb)))
+            except ApiError as error:
+                self._log_failure("Unable to authorize the request", error)
+                return Rejection(
+                    500, "", f'Internal Server Error: "{path}": the API server could not be asked'
+                )
+            (self._granted if allowed else self._denied).put(key, None)
+            (self._denied if allowed else self._granted).drop(key)
+            return None if allowed else denied
+
+        return await self._share(key, ask, known=self._granted.has_seen(key))
+
+    async def _review(self, request: Request) -> bytes:
+        """Send a review and return the response. It is retried once, which is safe because reviews change nothing."""
+        deadline_s = self._now_s() + REVIEW_TIMEOUT_S
+        try:
+            return await self._client.request(request, timeout_s=REVIEW_TIMEOUT_S / 2)
+        except (Unreachable, ServerFault, Throttled):
+            await asyncio.sleep(_RETRY_AFTER_S)
+        return await self._client.request(request, timeout_s=max(0.1, deadline_s - self._now_s()))
+
+    async def _share(self, key: Hashable, ask: Callable[[], Awaitable[V]], *, known: bool) -> V | Rejection:
+        """Return the result of `ask`. Concurrent calls with an equal key share one."""
+        if (running := self._in_flight.get(key)) is not None:
+            # Equal keys have results of equal type.
+            return cast("V | Rejection", await asyncio.shield(running))
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._in_flight[key] = answer
+        result: V | Rejection = _TOO_MANY  # for the sharing calls, if this one is cancelled
+        try:
+            result = await (self._known_queue if known else self._unknown_queue).run(ask)
+            return result
+        finally:
+            del self._in_flight[key]
+            answer.set_result(result)
+
+    def _log_failure(self, message: str, error: ApiError) -> None:
+        if self._now_s() - self._logged_s >= _LOG_PERIOD_S:
+            self._logged_s = self._now_s()
+            self._log.error(message, err=str(error))
+
+
+class _TtlCache(Generic[K, V]):
+    """A bounded cache whose entries expire after `CACHE_TTL_S`. All operations are O(1)."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        #: Expiry and answer by key, ordered by expiry.
+        self._entries: dict[K, tuple[float, V]] = {}
+
+    def put(self, key: K, answer: V) -> None:
+        """Cache the answer."""
+        self._entries.pop(key, None)
+        self._entries[key] = (self._now_s() + CACHE_TTL_S, answer)
+        if len(self._entries) > MAX_CACHED:
+            del self._entries[next(iter(self._entries))]
+
+    def get(self, key: K) -> V | None:
+        """Return the answer, None if there is none or it has expired."""
+        until_s, answer = self._entries.get(key, (0.0, None))
+        return answer if self._now_s() < until_s else None
+
+    def __contains__(self, key: K) -> bool:
+        """Return True if there is an answer that has not expired."""
+        found = self._entries.get(key)
+        return found is not None and self._now_s() < found[0]
+
+    def has_seen(self, key: K) -> bool:
+        """Return True if there is an answer, expired or not."""
+        return key in self._entries
+
+    def drop(self, key: K) -> None:
+        """Remove the answer."""
+        self._entries.pop(key, None)
+
+
+class _BoundedQueue:
+    """Runs `MAX_CONCURRENT` calls at a time and lets `MAX_WAITING` more wait."""
+
+    def __init__(self) -> None:
+        self._running = asyncio.Semaphore(MAX_CONCURRENT)
+        self._n = 0
+
+    async def run(self, ask: Callable[[], Awaitable[V]]) -> V | Rejection:
+        """Return what `ask` returns when it is its turn; at once 429 if the queue is full."""
+        if self._n >= MAX_CONCURRENT + MAX_WAITING:
+            return _TOO_MANY
+        self._n += 1
+        try:
+            async with self._running:
+                return await ask()
+        finally:
+            self._n -= 1
+
+
+def _bearer_token(authorization: str) -> str:
+    """Return the bearer token; '' without a header or with another scheme."""
+    scheme, *rest = authorization.strip().split(" ", 2)
+    return rest[0] if rest and scheme.lower() == "bearer" else ""

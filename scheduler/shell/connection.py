@@ -1,0 +1,94 @@
+"""Connects a command to the API server: credentials, one request as a check, authentication of our port, election."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.errors import ApiError, SettingsError
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import load_credentials
+from scheduler.kube.requests import LIVE_PODS, list_page
+from scheduler.kube.responses import decode_page
+from scheduler.observe.logs import Logger
+from scheduler.observe.process import ControllerMetrics
+from scheduler.serving.delegated_auth import DelegatedAuth
+from scheduler.serving.status_server import ServingOptions, open_auth
+from scheduler.settings.resolved import ClientConnection
+from scheduler.shell.leader_election import ElectionSettings, LeaderElector
+
+_FIRST_REQUEST_TIMEOUT_S: Final = 15.0
+_LEASE_CONNECTIONS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A checked connection to the API server; `auth` and `elector` are None if not needed."""
+
+    client: KubeClient
+    auth: DelegatedAuth | None
+    elector: LeaderElector | None
+
+
+@asynccontextmanager
+async def connect(
+    settings: ClientConnection,
+    environ: Mapping[str, str],
+    *,
+    master: str | None,
+    serving: ServingOptions | None,
+    election: ElectionSettings | None,
+    metrics: ControllerMetrics,
+    log: Logger,
+    is_rate_limited: bool = False,
+    max_connections: int = 100,
+) -> AsyncIterator[Connection]:
+    """
+    Open the connections of a command and close them at the end.
+
+    `is_rate_limited` applies qps and burst of `settings`.
+
+    Raises:
+        SettingsError: there are no usable credentials, or the server does not answer a list of pods.
+    """
+    credentials = await load_credentials(
+        kubeconfig=settings.kubeconfig or None, master=master, environ=environ
+    )
+    hook = metrics.on_request
+    async with AsyncExitStack() as stack:
+        auth = None
+        if serving is not None:
+            auth = await stack.enter_async_context(
+                open_auth(serving, credentials, environ, log=log, on_request=hook)
+            )
+        client = await stack.enter_async_context(
+            KubeClient(
+                credentials,
+                qps=settings.qps if is_rate_limited else 0.0,
+                burst=settings.burst,
+                max_connections=max_connections,
+                on_request=hook,
+            )
+        )
+        await _check_reachable(client, credentials.endpoint.server)
+        elector = None
+        if election is not None:
+            # A client of its own: no other request, however slow, delays a renewal of the Lease.
+            lease_client = await stack.enter_async_context(
+                KubeClient(credentials, max_connections=_LEASE_CONNECTIONS, on_request=hook)
+            )
+            elector = LeaderElector(lease_client, election, f"{socket.gethostname()}_{uuid.uuid4()}", log=log)
+            metrics.register_leader(election.name, lambda: elector.is_leader)
+        yield Connection(client, auth, elector)
+
+
+async def _check_reachable(client: KubeClient, server: str) -> None:
+    """List one pod, so that a wrong address or a missing right is one clear line at the start."""
+    try:
+        decode_page(await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S))
+    except ApiError as error:
+        raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error

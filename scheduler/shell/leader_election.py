@@ -1,0 +1,229 @@
+"""
+Leader election on a Lease: one instance schedules, the others keep their caches warm and wait.
+
+    candidate --Lease free, or its record unchanged for its own duration--> leader
+    leader    --a renewal succeeded within the deadline-->                  leader
+    leader    --no renewal did-->                                           lost: the process ends and is restarted
+
+House rules:
+ 1. Decisions use a monotonic clock that runs while the machine is suspended, because other instances do not stop then.
+    The wall clock is written into the Lease for people and never read.
+ 2. A holder is judged by how long we have seen its record unchanged, not by the times that it wrote.
+ 3. LeaderElector is counted from before its renewal was sent, so that it ends here before it can begin elsewhere.
+ 4. Renewals have their own connections and deadline, so that no bind, however slow, delays them.
+
+The client library's election is not used: it writes local times as UTC, waits for ever on a hung request, continues to
+lead after a lost connection, and never releases. Source: client-go tools/leaderelection (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import ceil
+
+import msgspec
+
+from scheduler.errors import ApiError, Conflict, LeadershipLost, NotFound
+from scheduler.kube.client import KubeClient
+from scheduler.kube.requests import LeaseSpec, create_lease, get_lease, micro_time, update_lease
+from scheduler.kube.responses import Lease, decode_lease
+from scheduler.observe.logs import Logger
+
+#: A candidate reads the Lease after 0.5 to 0.9 retry periods, at random, so that candidates do not act in step and a
+#: released Lease is taken within one period. client-go waits 1 to 2.2 periods.
+_RETRY_FRACTIONS = (0.5, 0.9)
+#: The lease duration of a released Lease (client-go, release).
+_RELEASED_DURATION_S = 1
+
+
+def unsuspended_s() -> float:
+    """Return the seconds of a monotonic clock that runs while the machine is suspended, where the system has one."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionSettings:
+    """The Lease and the durations of an election."""
+
+    namespace: str
+    name: str
+    lease_duration_s: float
+    renew_deadline_s: float
+    retry_period_s: float
+
+
+class LeaderElector:
+    """
+    One candidate for a Lease.
+
+    Args:
+        client: a client of its own, see rule 4.
+        settings: the Lease and the durations.
+        identity: unique to this process.
+        log: the log.
+        clock_s: seconds since the epoch, written into the Lease.
+        now_s: see rule 1.
+        sleep: waits between attempts.
+        jitter: returns a number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        settings: ElectionSettings,
+        identity: str,
+        *,
+        log: Logger,
+        clock_s: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = unsuspended_s,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._client, self._settings, self._identity, self._log = client, settings, identity, log
+        self._clock_s, self._now_s, self._sleep, self._jitter = clock_s, now_s, sleep, jitter
+        #: The Lease as last read or written, and when its spec last changed.
+        self._observed: Lease | None = None
+        self._observed_at_s = 0.0
+        #: The end of our leadership unless renewed; None while we are a candidate.
+        self._leads_until_s: float | None = None
+        #: Set after the first attempt and, if it succeeded, after `on_elected`.
+        self.first_attempt_done = asyncio.Event()
+
+    @property
+    def is_leader(self) -> bool:
+        """True while this process may schedule."""
+        return self._leads_until_s is not None and self._now_s() < self._leads_until_s
+
+    async def run(self, on_elected: Callable[[], None]) -> None:
+        """
+        Wait to be elected, call `on_elected`, and renew until cancelled.
+
+        Raises:
+            LeadershipLost: no renewal succeeded within the deadline, or another instance holds the Lease.
+        """
+        while not await self._try_acquire_or_renew():
+            self.first_attempt_done.set()
+            await self._sleep(self._retry_after_s())
+        self._log.info(0, "Became leader", lease=self._settings.name, identity=self._identity)
+        on_elected()
+        self.first_attempt_done.set()
+        while True:
+            await self._sleep(self._settings.retry_period_s)
+            if not await self._try_acquire_or_renew() and not self.is_leader:
+                self._leads_until_s = None
+                raise LeadershipLost(f"the Lease {self._settings.name} was not renewed in time")
+
+    def _retry_after_s(self) -> float:
+        """Return the pause before a candidate reads the Lease again, at most until a silent holder's Lease expires."""
+        least, most = _RETRY_FRACTIONS
+        pause_s = self._settings.retry_period_s * (least + (most - least) * self._jitter())
+        if self._observed is None:
+            return pause_s
+        left_s = self._observed_at_s + self._lease_duration_s(self._observed) - self._now_s()
+        return min(pause_s, left_s) if left_s > 0 else pause_s
+
+    async def release(self) -> None:
+        """Release the Lease, so that a standby takes over at once; does nothing if we do not hold it."""
+        if not self.is_leader or self._observed is None:
+            return
+        self._leads_until_s = None
+        spec = msgspec.structs.replace(
+            self._observed.spec, holder_identity="", lease_duration_seconds=_RELEASED_DURATION_S
+        )
+        try:
+            try:
+                await self._write(spec, self._observed.metadata)
+            except Conflict:
+                # A renewal that our shutdown cancelled was written nevertheless.
+                read = await self._read()
+                if read.spec.holder_identity == self._identity:
+                    await self._write(spec, read.metadata)
+        except ApiError as error:
+            self._log.info(1, "Failed to release the Lease; it will expire", err=str(error))
+
+    async def _try_acquire_or_renew(self) -> bool:
+        """Try once to take or renew the Lease. Returns: True if we hold it."""
+        started_s = self._now_s()
+        try:
+            taken = await self._acquire_or_renew(started_s)
+        except ApiError as error:
+            self._log.info(1, "No answer about the Lease", lease=self._settings.name, err=str(error))
+            return False
+        if taken:
+            self._leads_until_s = started_s + self._settings.renew_deadline_s
+        return taken
+
+    async def _acquire_or_renew(self, started_s: float) -> bool:
+        """Renew the Lease as last observed; if that fails, read it and take it if it is free."""
+        if self.is_leader and self._observed is not None:
+            try:
+                await self._write(self._renewed_spec(self._observed.spec), self._observed.metadata)
+            except (Conflict, NotFound):
+                self._observed = None
+            else:
+                return True
+        try:
+            read = await self._read()
+        except NotFound:
+            spec = self._renewed_spec(LeaseSpec())
+            answer = await self._client.request(
+                create_lease(self._settings.namespace, self._settings.name, spec), timeout_s=self._timeout_s
+            )
+            self._remember(decode_lease(answer))
+            return True
+        self._remember(read)
+        if self._is_held_by_another(read, started_s):
+            if self.is_leader:
+                self._leads_until_s = None
+                raise LeadershipLost(f"{read.spec.holder_identity} holds the Lease {self._settings.name}")
+            return False
+        await self._write(self._renewed_spec(read.spec), read.metadata)
+        return True
+
+    def _is_held_by_another(self, lease: Lease, now_s: float) -> bool:
+        holder = lease.spec.holder_identity
+        if not holder or holder == self._identity:
+            return False
+        return now_s < self._observed_at_s + self._lease_duration_s(lease)
+
+    def _lease_duration_s(self, lease: Lease) -> int:
+        """Return the time after which the Lease expires, as its holder wrote it."""
+        return lease.spec.lease_duration_seconds or ceil(self._settings.lease_duration_s)
+
+    def _renewed_spec(self, current: LeaseSpec) -> LeaseSpec:
+        """Return the Lease's spec with us as the holder from now on."""
+        now = micro_time(self._clock_s())
+        renewal = current.holder_identity == self._identity
+        transitions = current.lease_transitions or 0
+        return LeaseSpec(
+            holder_identity=self._identity,
+            lease_duration_seconds=ceil(self._settings.lease_duration_s),
+            acquire_time=current.acquire_time if renewal else now,
+            renew_time=now,
+            lease_transitions=transitions if renewal or current == LeaseSpec() else transitions + 1,
+        )
+
+    async def _read(self) -> Lease:
+        request = get_lease(self._settings.namespace, self._settings.name)
+        return decode_lease(await self._client.request(request, timeout_s=self._timeout_s))
+
+    async def _write(self, spec: LeaseSpec, metadata: msgspec.Raw) -> None:
+        request = update_lease(self._settings.namespace, self._settings.name, spec, metadata=metadata)
+        self._remember(decode_lease(await self._client.request(request, timeout_s=self._timeout_s)))
+
+    def _remember(self, lease: Lease) -> None:
+        """Remember the Lease, and when its spec last changed."""
+        metadata = msgspec.Raw(bytes(lease.metadata))
+        if self._observed is None or self._observed.spec != lease.spec:
+            self._observed_at_s = self._now_s()
+        self._observed = Lease(metadata=metadata, spec=lease.spec)
+
+    @property
+    def _timeout_s(self) -> float:
+        """The deadline of one request: two fit into the renew deadline (client-go uses half of it, at least 1 s)."""
+        return max(1.0, self._settings.renew_deadline_s / 2.0)

@@ -1,0 +1,30 @@
+"""Kubeconfig files for tests."""
+
+import copy
+from typing import Any
+
+import yaml
+
+GOOD = {
+    "current-context": "dev",
+    "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u"}}],
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:8080"}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+}
+
+
+def written(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
+def changed(**parts):
+    """Return a good file with the cluster, user or context entry replaced, or a top-level field."""
+    content: dict[str, Any] = copy.deepcopy(GOOD)
+    for name, value in parts.items():
+        if name in {"cluster", "user", "context"}:
+            content[f"{name}s"][0][name] = value
+        else:
+            content[name.replace("_", "-")] = value
+    return content

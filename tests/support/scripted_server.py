@@ -1,0 +1,131 @@
+"""An HTTP server that answers each request with the next step of a script and records the requests."""
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import Credentials, Endpoint, Identity
+
+
+@dataclass(frozen=True)
+class Received:
+    method: str
+    path: str
+    query: dict[str, str]
+    body: bytes
+    headers: dict[str, str]
+
+
+@dataclass
+class Script:
+    """`answers` are used in order; when none is left, requests hang until the server stops."""
+
+    answers: deque[Any]
+    url: str = ""
+    received: list[Received] = field(default_factory=list)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until_received(self, n_requests):
+        while len(self.received) < n_requests:
+            self.more.clear()
+            await self.more.wait()
+
+    async def answer(self, request):
+        self.received.append(
+            Received(
+                request.method, request.path, dict(request.query), await request.read(), dict(request.headers)
+            )
+        )
+        self.more.set()
+        if not self.answers:
+            await self.stopping.wait()
+            return web.Response(status=503)
+        return await self.answers.popleft()(request, self)
+
+
+def reply(body=b"{}", *, status=200, headers=None):
+    async def answer(_request, _script):
+        return web.Response(body=body, status=status, headers=headers, content_type="application/json")
+
+    return answer
+
+
+def lost():
+    """Abort the connection instead of answering."""
+
+    async def answer(request, _script):
+        request.transport.abort()
+        return web.Response()
+
+    return answer
+
+
+def silence():
+    """Do not answer until the server stops."""
+
+    async def answer(_request, script):
+        await script.stopping.wait()
+        return web.Response(status=503)
+
+    return answer
+
+
+def stream(*lines, then="end", end=b"\n"):
+    """Send these lines of a watch, then end it normally, abort it, or keep it open and silent."""
+
+    async def answer(request, script):
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for text in lines:
+            await response.write(text + end)
+        if then == "cut":
+            request.transport.abort()
+        elif then == "silent":
+            await script.stopping.wait()
+        return response
+
+    return answer
+
+
+@asynccontextmanager
+async def scripted(*answers):
+    script = Script(deque(answers))
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", script.answer)
+    server = TestServer(app)
+    await server.start_server()
+    script.url = str(server.make_url("")).rstrip("/")
+    try:
+        yield script
+    finally:
+        script.stopping.set()
+        await server.close()
+
+
+def anonymous(url):
+    return Credentials(Endpoint(url), Identity())
+
+
+@asynccontextmanager
+async def client_of(script, **options):
+    async with KubeClient(anonymous(script.url), **options) as client:
+        yield client
+
+
+class FakeSleep:
+    """A sleep that takes no time and records the seconds."""
+
+    def __init__(self):
+        self.slept_s = []
+
+    async def __call__(self, seconds):
+        self.slept_s.append(seconds)
+        await asyncio.sleep(0)

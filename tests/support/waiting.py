@@ -1,0 +1,29 @@
+"""Waits for conditions instead of times."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+#: Reached only by conditions that never hold, on any machine.
+TIMEOUT_S = 60.0
+_PERIOD_S = 0.02
+
+
+async def until(
+    ask: Callable[[], Awaitable[T]],
+    holds: Callable[[T], object] = bool,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    what: str = "",
+) -> T:
+    """Return the first value that holds. Fails with the last value after the timeout."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
+    while not holds(answer := await ask()):
+        assert loop.time() < deadline_s, (
+            f"{what or 'it'} did not come true in {timeout_s:g} s; last: {answer!r}"
+        )
+        await asyncio.sleep(_PERIOD_S)
+    return answer
