@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.model.labels import EVERYTHING, Selector
+from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
 from scheduler.model.terms import AffinityTerm
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -54,6 +54,13 @@ class PodMatcher:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.parts, self.exempt)))
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str], *, namespaces: Iterable[str] | None = None) -> PodMatcher:
+        """Return what selects the pods with these labels, in all namespaces unless some are named."""
+        selector = Selector(tuple(Requirement(key, "In", (value,)) for key, value in labels.items()))
+        rule = NamespaceRule(frozenset(namespaces or ()), EVERYTHING if namespaces is None else NOTHING)
+        return cls(((rule, selector),))
 
     def __hash__(self) -> int:
         return self._hash

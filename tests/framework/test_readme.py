@@ -1,0 +1,58 @@
+"""The plugin that scheduler/README.md shows does what the page says."""
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scheduler.core.decide import ScheduleResult, decide
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.observer import Unobserved
+from scheduler.framework.profile import Profile
+from scheduler.framework.status import SKIP, unschedulable
+from scheduler.state.matching import PodMatcher
+from scheduler.state.snapshot import Snapshot
+from tests.support.driving import Driver
+
+_README = Path(__file__).parents[2] / "scheduler" / "README.md"
+_RACK = "example.com/rack"
+
+
+def _shown_plugin() -> Any:
+    (source,) = re.findall(r"```python\n(.*?)```", _README.read_text(), flags=re.DOTALL)
+    names: dict[str, Any] = {
+        "PodContext": PodContext,
+        "PodMatcher": PodMatcher,
+        "PreFiltered": PreFiltered,
+        "RuleFilter": RuleFilter,
+        "SKIP": SKIP,
+        "Snapshot": Snapshot,
+        "unschedulable": unschedulable,
+    }
+    exec(source, names)  # what the page shows is what runs
+    return names["TeamPerRack"]()
+
+
+def _profile(driver: Driver) -> Profile:
+    (profile,) = driver.profiles.values()
+    return replace(profile, filters=(*profile.filters, _shown_plugin()))
+
+
+def test_the_shown_plugin_keeps_a_fourth_pod_of_a_team_off_a_rack() -> None:
+    """Three pods of the team are on each rack: a fourth fits on neither, and a pod of another team does."""
+    driver = Driver()
+    for rack in ("r1", "r2"):
+        driver.node(f"node-{rack}", labels={_RACK: rack})
+        for number in range(3):
+            driver.pod(f"{rack}-{number}", labels={"team": "blue"}, node=f"node-{rack}")
+    snapshot, profile = Snapshot(driver.state), _profile(driver)
+    fourth = driver.pod("fourth", labels={"team": "blue"})
+    refused = decide(fourth, snapshot, profile, random.Random(1), Unobserved())
+    assert isinstance(refused, FitError)
+    expected = "0/2 nodes are available: 2 node(s) had enough pods of the team in their rack."
+    assert refused.message() == expected
+    other = driver.pod("other", labels={"team": "red"})
+    assert isinstance(decide(other, snapshot, profile, random.Random(1), Unobserved()), ScheduleResult)
+    driver.audit()
