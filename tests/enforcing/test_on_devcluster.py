@@ -207,7 +207,7 @@ async def test_a_dry_run_says_who_would_go_and_writes_nothing(cluster: Shop) -> 
 
 async def test_once_prints_a_table_and_tells_by_its_exit_code(cluster: Shop) -> None:
     arguments = ("enforce", "--once", "--kubeconfig", str(cluster.kubeconfig))
-    assert await output(*arguments) == (0, "every required rule of every running pod holds\n", "")
+    assert await output(*arguments) == (0, "Every required rule of every running pod holds.\n", "")
     await cluster.pod("picky", "a1", APART)
     await cluster.pod("web", "a2", labels=WEB)
     code, text, errors = await output(*arguments)

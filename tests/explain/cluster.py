@@ -1,4 +1,4 @@
-"""A cluster as JSON, asked about: the state that `explain` gets, and the machine that decides for real."""
+"""A cluster as JSON: the state that `explain` gets, and the machine that decides for real."""
 
 from __future__ import annotations
 

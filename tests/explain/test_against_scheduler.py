@@ -208,10 +208,10 @@ def test_five_thousand_nodes_are_explained_in_seconds() -> None:
     ]
     cluster = Cluster(nodes, pods)
     state = cluster.state()
-    asked = build.pod(
+    subject = build.pod(
         "p", labels={"app": "web"}, affinity=per_zone, containers=[build.container(requests={"cpu": "1"})]
     )
-    request = cluster.request(asked, state)
+    request = cluster.request(subject, state)
     started_s = time.process_time()
     answer = explain(request)
     assert time.process_time() - started_s < 10

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.asking.sentences import rule_text
+from scheduler.cli.query.sentences import rule_text
 from scheduler.explain.explanation import Domain, Rule
 from scheduler.explain.wording import amount_text, namespaces_text, selector_text
 from scheduler.model.annotations import AFFINITY

@@ -20,7 +20,7 @@ EVERYBODY = build.affinity(
 )
 
 
-def asked(cluster: Cluster, pod: build.Json) -> Explanation:
+def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
     """With daemons exempt."""
     config = build.configuration({"InterPodAffinity": {"exemptNamespaces": ["daemons"]}})
     settings = parse_settings(json.dumps(config), "test")
@@ -57,22 +57,22 @@ def test_an_exempt_pod_blocks_nobody(declares: str, limit: int) -> None:
     incoming = web("p")
     for pod in (*(daemons if declares != "incoming" else ()), *([incoming] if declares != "running" else ())):
         pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": text}
-    answer = asked(Cluster(zoned("a1 a2"), daemons), incoming)
+    answer = explanation_of(Cluster(zoned("a1 a2"), daemons), incoming)
     assert (answer.state, answer.rules) == ("schedulable", ())
 
 
 def test_an_exempt_pod_is_blocked_by_nobody() -> None:
     cluster = Cluster(zoned("a1"), [web("hermit", "a1", affinity=EVERYBODY)])
     daemon = build.pod("d", namespace="daemons", affinity=EVERYBODY)
-    assert asked(cluster, daemon).state == "schedulable"
-    assert asked(cluster, web("p")).state == "unschedulable"
+    assert explanation_of(cluster, daemon).state == "schedulable"
+    assert explanation_of(cluster, web("p")).state == "unschedulable"
 
 
 def test_only_pods_that_count_are_named_and_told_to_leave() -> None:
     cluster = Cluster(
         zoned("a1 a2"), [build.pod("d", namespace="daemons", node="a1"), build.pod("seen", node="a2")]
     )
-    answer = asked(cluster, web("p", affinity=EVERYBODY))
+    answer = explanation_of(cluster, web("p", affinity=EVERYBODY))
     assert answer.state == "unschedulable"
     (rule,) = answer.rules
     assert [pod.key for pod in rule.pods.shown] == ["default/seen"]

@@ -305,7 +305,7 @@ def test_nobody_is_told_to_give_a_node_another_name_or_zone(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "pod",
     [
         pytest.param(
             build.pod(
@@ -321,11 +321,11 @@ def test_nobody_is_told_to_give_a_node_another_name_or_zone(key: str) -> None:
     ],
 )
 @pytest.mark.parametrize("stays", [True, False])
-def test_nobody_is_told_to_remove_a_pod_that_its_daemon_set_puts_back(asked: build.Json, stays: bool) -> None:
+def test_nobody_is_told_to_remove_a_pod_that_its_daemon_set_puts_back(pod: build.Json, stays: bool) -> None:
     owner = build.owned_by("DaemonSet", "exporter") if stays else None
     holder = web("x", "a", owner=owner, containers=[build.container(host_ports=["9100"])])
-    asked["metadata"]["labels"] = {"app": "web"}
-    answer = Cluster([build.node("a")], [holder]).explain(asked)
+    pod["metadata"]["labels"] = {"app": "web"}
+    answer = Cluster([build.node("a")], [holder]).explain(pod)
     removed = [change for changes_ in answer.suggestions for change in changes_.changes]
     assert any(isinstance(change, RemovePod) for change in removed) is not stays
 

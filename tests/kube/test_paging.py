@@ -4,7 +4,7 @@ from contextlib import aclosing
 
 import pytest
 
-from scheduler.cli.asking.listing import listed
+from scheduler.cli.query.listing import list_all
 from scheduler.errors import Invalid
 from scheduler.kube import calls as calls_module
 from scheduler.kube.calls import BODY_LIMIT_BYTES, BODY_TOO_LONG
@@ -100,4 +100,4 @@ async def test_so_do_the_comparison_with_the_cache_and_a_commands_list(monkeypat
         reflector = Reflector(client, PODS, decode, sleep=Naps(), chance=lambda: 0.5, watch_list=False)
         async with aclosing(reflector._listed(0.0)) as objects:
             assert len([raw async for raw in objects]) == 3
-        assert await listed(client, PODS, decode, lambda _n: None) == ["1", "2", "3"]
+        assert await list_all(client, PODS, decode, lambda _n: None) == ["1", "2", "3"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.cli.asking.sources import Asked
-from scheduler.cli.asking.world import World
-from scheduler.cli.explain import explain_asked
+from scheduler.cli.explain import explain_named_pod
+from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.query.sources import PodQuery
 from scheduler.settings.loading import default_settings
 from tests.support import build
 
@@ -14,13 +14,13 @@ ONE_CPU = [build.container(requests={"cpu": "1"})]
 SPEC = {"schedulerName": "affinity-scheduler"}
 
 
-def _world(*documents: build.Json) -> World:
-    world = World(default_settings())
-    by_kind = {watched.kind: watched for watched in world.kinds}
+def _cluster(*documents: build.Json) -> LoadedCluster:
+    cluster = LoadedCluster(default_settings())
+    by_kind = {watched.kind: watched for watched in cluster.kinds}
     for document in documents:
         raw = msgspec.Raw(msgspec.json.encode(document))
-        world.see(world.decoded(by_kind[document["kind"]], raw))
-    return world
+        cluster.apply(cluster.decode(by_kind[document["kind"]], raw))
+    return cluster
 
 
 def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ONE_CPU) -> build.Json:
@@ -30,7 +30,7 @@ def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ON
 
 
 def test_it_names_the_nodes_and_what_their_kubelets_said() -> None:
-    world = _world(
+    cluster = _cluster(
         build.node("a"),
         build.node("b"),
         _failed("gone", "b", "OutOfcpu"),
@@ -38,14 +38,14 @@ def test_it_names_the_nodes_and_what_their_kubelets_said() -> None:
         _failed("another", "a", "OutOfcpu", [build.container(requests={"cpu": "2"})]),
         build.pod("p", containers=ONE_CPU, spec=SPEC),
     )
-    answer = explain_asked(world, Asked("default", "p"))
+    answer = explain_named_pod(cluster, PodQuery("default", "p"))
     assert answer is not None
     (note,) = answer.notes
-    assert note.startswith("pods of the same spec were refused by the kubelet of b (OutOfcpu); ")
+    assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
 
 
 def test_without_failed_pods_it_says_nothing_of_them() -> None:
-    world = _world(build.node("a"), build.pod("p", containers=ONE_CPU, spec=SPEC))
-    answer = explain_asked(world, Asked("default", "p"))
+    cluster = _cluster(build.node("a"), build.pod("p", containers=ONE_CPU, spec=SPEC))
+    answer = explain_named_pod(cluster, PodQuery("default", "p"))
     assert answer is not None
     assert answer.notes == ()

@@ -1,4 +1,4 @@
-"""Manifests and snapshots: bounded, and every mistake one line with the file's name."""
+"""Reads manifest files and snapshot files. Sizes are bounded, and every error is one line with the file's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO, Final, TypeGuard
 
 import msgspec
 
-from scheduler.cli.asking.world import World
+from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.errors import SettingsError
 from scheduler.explain.explanation import API_VERSION
 from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_manifest
@@ -34,60 +34,60 @@ class _Head(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifests:
-    """What the documents of a file would create: pods, and whatever else, as an application has it in its file."""
+class ManifestFile:
+    """The documents of a manifest file: the ones that create pods, and all others."""
 
-    plans: list[Manifest]
-    beside: list[Mapping[str, object]]
+    manifests: list[Manifest]
+    other_documents: list[Mapping[str, object]]
 
-    def add_beside(self, world: World) -> None:
-        """Of what else there is, the kinds that the scheduler watches are in the world, as if applied first."""
-        for document in self.beside:
-            for watched in world.kinds:
+    def add_other_objects(self, cluster: LoadedCluster) -> None:
+        """Add other documents to the cluster if the scheduler watches their kind, as if they were applied first."""
+        for document in self.other_documents:
+            for watched in cluster.kinds:
                 if watched.kind == document.get("kind"):
-                    world.see(world.decoded(watched, msgspec.Raw(msgspec.json.encode(document))))
+                    cluster.apply(cluster.decode(watched, msgspec.Raw(msgspec.json.encode(document))))
 
 
-def read_manifests(file: str, *, namespace: str, gates: Mapping[str, bool]) -> Manifests:
+def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool]) -> ManifestFile:
     """
-    What the documents of the file ("-": standard input) would create; at least one of them makes pods.
+    Return the documents of a file ("-": standard input).
 
-    Documents of a kind that makes no pods, or makes them in a way of its own, are not looked into.
+    At least one has to be of a kind that creates pods. Documents of other kinds are not checked.
 
-    Raises SettingsError, or InvalidSettingsError with a line for each problem.
+    Raises SettingsError, or InvalidSettingsError with one line per problem.
     """
     source = "standard input" if file == STANDARD_INPUT else file
-    text = _decoded(_read(file, source, _MANIFEST_LIMIT_BYTES, "a file with a manifest"), source)
+    text = _decode(_read(file, source, _MANIFEST_LIMIT_BYTES, "a file with a manifest"), source)
     documents = list(_documents(text, source))
     if not documents:
         raise SettingsError(source, "", "nothing", "at least one manifest")
     if len(documents) > _MOST_DOCUMENTS:
         raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MOST_DOCUMENTS}")
-    plans: list[Manifest] = []
-    beside: list[Mapping[str, object]] = []
+    manifests: list[Manifest] = []
+    other_documents: list[Mapping[str, object]] = []
     for number, document in enumerate(documents, 1):
-        if _makes_no_pods(document):
-            beside.append(document)
+        if _creates_no_pods(document):
+            other_documents.append(document)
             continue
         where = source if len(documents) == 1 else f"{source}: document {number}"
         try:
-            plans.append(parse_manifest(document, namespace=namespace, gates=gates))
+            manifests.append(parse_manifest(document, namespace=namespace, gates=gates))
         except ManifestError as error:
             raise SettingsError(where, error.field, error.found, error.expected) from error
-    if not plans:
-        kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for document in beside[:5]))
+    if not manifests:
+        kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for document in other_documents[:5]))
         raise SettingsError(source, "kind", kinds, f"one of {', '.join(KINDS)}")
-    _no_object_twice(plans, source)
-    return Manifests(plans, beside)
+    _check_unique(manifests, source)
+    return ManifestFile(manifests, other_documents)
 
 
-def _makes_no_pods(document: object) -> TypeGuard[Mapping[str, object]]:
+def _creates_no_pods(document: object) -> TypeGuard[Mapping[str, object]]:
     kind = document.get("kind") if isinstance(document, Mapping) else None
     return isinstance(kind, str) and bool(kind) and kind not in KINDS
 
 
-def _no_object_twice(plans: Sequence[Manifest], source: str) -> None:
-    named = Counter((plan.kind, plan.namespace, plan.name) for plan in plans)
+def _check_unique(manifests: Sequence[Manifest], source: str) -> None:
+    named = Counter((manifest.kind, manifest.namespace, manifest.name) for manifest in manifests)
     for (kind, namespace, name), count in named.items():
         if count > 1:
             raise SettingsError(source, f"{kind} {namespace}/{name}", f"{count} documents", "one")
@@ -107,8 +107,8 @@ def _documents(text: str, source: str) -> Iterator[object]:
             raise SettingsError(source, "", described(document), "a manifest")
 
 
-def read_snapshot(file: str, world: World) -> None:
-    """The cluster of a snapshot is in `world`. Raises SettingsError for a file that is none, or of another version."""
+def read_snapshot(file: str, cluster: LoadedCluster) -> None:
+    """Add the snapshot's objects to `cluster`. Raises SettingsError if it is no snapshot or of another version."""
     body = _read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot")
     try:
         head = msgspec.json.decode(body, type=_Head)
@@ -123,13 +123,13 @@ def read_snapshot(file: str, world: World) -> None:
             watched.kind: msgspec.json.decode(
                 sections.get(SECTIONS[watched.kind]) or b"[]", type=list[msgspec.Raw]
             )
-            for watched in world.kinds
+            for watched in cluster.kinds
         }
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), "lists of objects") from error
-    for watched in world.kinds:
+    for watched in cluster.kinds:
         for raw in by_kind[watched.kind]:
-            world.see(world.decoded(watched, raw))
+            cluster.apply(cluster.decode(watched, raw))
 
 
 def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:
@@ -151,7 +151,7 @@ def _bounded(stream: IO[bytes], source: str, limit_bytes: int) -> bytes:
     return body
 
 
-def _decoded(body: bytes, source: str) -> str:
+def _decode(body: bytes, source: str) -> str:
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

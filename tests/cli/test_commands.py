@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.cli.asking.world import World
 from scheduler.cli.main import main
-from scheduler.cli.simulate import simulate_plan
+from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.simulate import simulate_manifest
 from scheduler.core.machine import Machine
 from scheduler.devcluster.kinds import NAMESPACE, POD
 from scheduler.devcluster.server import DevCluster
@@ -182,7 +182,7 @@ async def test_a_pod_of_another_scheduler_is_explained_with_our_profile_and_says
         cluster.store.create(POD, "team", pod)
         code, out, _ = await called(capsys, "explain", "-n", "team", "theirs", "--kubeconfig", kubeconfig)
     assert code == 0
-    assert "note: its schedulerName is default-scheduler, which is none of ours" in out
+    assert "note: its schedulerName is default-scheduler, which is no profile of this scheduler" in out
     assert "can be scheduled" in out
 
 
@@ -264,16 +264,16 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
     }
     document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
     nodes = zoned("a1 a2 b1 b2 c1", allocatable={"cpu": "3"})
-    plan = parse_manifest(document, namespace="default", gates=DEFAULT_FEATURE_GATES)
-    world = World(default_settings())
+    manifest = parse_manifest(document, namespace="default", gates=DEFAULT_FEATURE_GATES)
+    cluster = LoadedCluster(default_settings())
     for node in nodes:
-        world.state.upsert_node(decode_node(encoded(node)))
-    simulation = simulate_plan(world, plan, None, random.Random(seed))
-    real = _bound_for_real([plan.pod(number) for number in range(20)], nodes, seed)
+        cluster.state.upsert_node(decode_node(encoded(node)))
+    simulation = simulate_manifest(cluster, manifest, None, random.Random(seed))
+    real = _bound_for_real([manifest.pod(number) for number in range(20)], nodes, seed)
     assert simulation.n_placed == len(real) < 20
     assert simulation.next is not None
     assert simulation.next.pod == f"web-{len(real)}"
-    placed = {p.pod.name: p.pod.node_name for p in world.state.placed.values()}
+    placed = {p.pod.name: p.pod.node_name for p in cluster.state.placed.values()}
     assert placed == real
 
 

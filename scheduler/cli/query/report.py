@@ -1,7 +1,7 @@
 """
-An explanation as a person reads it: what, who refuses, by which rule because of which pods, and what would help.
+Prints an explanation as text.
 
-`wide` adds everything that the table leaves out for brevity: every domain, every pod that is named, every change.
+`wide` prints everything that the explanation has; otherwise long lists are cut.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from scheduler.cli.asking.columns import aligned
-from scheduler.cli.asking.paint import Paint, harmless
-from scheduler.cli.asking.sentences import change_text, rule_text
+from scheduler.cli.query.sentences import change_text, rule_text
+from scheduler.cli.query.table import table_lines
+from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain.explanation import Change, Explanation, NodeGroup, PodRef, Pods, RemovePod, Rule
 
-#: In a table that is not wide.
+#: The most that is printed unless `wide` is set.
 _DOMAINS: Final = 8
 _GROUPS: Final = 12
 _RULES: Final = 4
@@ -27,19 +27,22 @@ _HEADLINES: Final = {
     "unschedulable": "cannot be scheduled",
     "schedulable": "can be scheduled",
     "bound": "is bound",
-    "gated": "is not tried",
+    "gated": "is gated",
     "failed": "cannot be decided",
     "finished": "is finished",
 }
 
 
-def report(answer: Explanation, paint: Paint, *, wide: bool) -> list[str]:
-    """The lines to print."""
-    colour = paint.good if answer.is_ok else paint.bad
-    name = harmless(f"{answer.namespace}/{answer.pod}")
-    headline = paint.head(f"Pod {name} {colour(_HEADLINES[answer.state])}")
-    lines = [headline + paint.faint(f" (profile {answer.profile})"), f"  {harmless(answer.message)}"]
-    lines += [paint.faint(f"  note: {harmless(note)}") for note in answer.notes]
+def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
+    """Return the lines to print."""
+    colour = style.good if answer.is_ok else style.bad
+    name = escape_control_characters(f"{answer.namespace}/{answer.pod}")
+    headline = style.heading(f"Pod {name} {colour(_HEADLINES[answer.state])}")
+    lines = [
+        headline + style.faint(f" (profile {answer.profile})"),
+        f"  {escape_control_characters(answer.message)}",
+    ]
+    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in answer.notes]
     sections = (
         ("REFUSED", _groups(answer, wide=wide)),
         ("RULES", _rules(answer, wide=wide)),
@@ -49,16 +52,16 @@ def report(answer: Explanation, paint: Paint, *, wide: bool) -> list[str]:
     )
     for title, body in sections:
         if body:
-            lines += ["", paint.head(title), *map(harmless, body)]
+            lines += ["", style.heading(title), *map(escape_control_characters, body)]
     if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes:
-        lines += ["", "No small change was found that would help."]
+        lines += ["", "No small change would help."]
     return lines
 
 
 def _groups(answer: Explanation, *, wide: bool) -> list[str]:
     shown = answer.groups if wide else answer.groups[:_GROUPS]
     rows = [(g.n_nodes, g.plugin, g.reason, g.where or "-", _examples(g)) for g in shown]
-    lines = aligned(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows)
+    lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows)
     return lines + _more(len(answer.groups) - len(shown) + answer.n_more_groups, "group")
 
 
@@ -77,7 +80,7 @@ def _rules(answer: Explanation, *, wide: bool) -> list[str]:
 
 
 def _mirrors(rule: Rule, other: Rule) -> bool:
-    """Whether running pods only say what the pod says itself, as replicas with anti-affinity to each other do."""
+    """Return whether running pods declare the same term as the pod, as replicas of one workload do."""
     same = (rule.topology_key, rule.selects, rule.namespaces, rule.pods) == (
         other.topology_key,
         other.selects,
@@ -109,7 +112,7 @@ def _rule_body(rule: Rule, *, wide: bool, mirrored: bool) -> Iterator[str]:
         )
         for d in domains
     ]
-    yield from aligned(head, rows, indent="      ")
+    yield from table_lines(head, rows, indent="      ")
     yield from _more(len(rule.domains) - len(domains) + rule.n_more_domains, "domain", indent="      ")
 
 
@@ -117,13 +120,13 @@ def _pods(pods: Pods, *, wide: bool) -> str:
     shown = pods.shown if wide else pods.shown[:_PODS]
     if not pods.n_total:
         return "none"
-    names = ", ".join(map(_placed, shown))
+    names = ", ".join(map(_pod_text, shown))
     left = pods.n_total - len(shown)
     return f"{names} and {left} more" if left else names
 
 
-def _placed(pod: PodRef) -> str:
-    """The pod, its node and, where that says more, its domain."""
+def _pod_text(pod: PodRef) -> str:
+    """Return the pod, its node, and its domain if it is not the node."""
     node = f" on {pod.node}" if pod.node else ""
     domain = f" ({pod.domain})" if pod.domain not in ("", pod.node) else ""
     return f"{pod.key}{node}{domain}"
@@ -139,7 +142,7 @@ def _suggestions(answer: Explanation, *, wide: bool) -> list[str]:
 
 
 def _change_texts(changes: Sequence[Change], *, wide: bool) -> Iterator[str]:
-    """One line a change; several pods that leave are one line."""
+    """Yield one line per change; several removed pods are one line."""
     leaving = [change for change in changes if isinstance(change, RemovePod)]
     others = [change for change in changes if not isinstance(change, RemovePod)]
     texts = [change_text(change) for change in others]
@@ -155,8 +158,8 @@ def _change_texts(changes: Sequence[Change], *, wide: bool) -> Iterator[str]:
 
 
 def _scores_title(answer: Explanation) -> str:
-    taken_off = " (as things stand now, with the pod taken off its node)" if answer.state == "bound" else ""
-    return f"SCORES{taken_off}"
+    without_pod = " (now, without the pod itself)" if answer.state == "bound" else ""
+    return f"SCORES{without_pod}"
 
 
 def _scores(answer: Explanation, *, wide: bool) -> list[str]:
@@ -164,17 +167,17 @@ def _scores(answer: Explanation, *, wide: bool) -> list[str]:
 
 
 def _score_table(ranked: Sequence[RankedNode]) -> list[str]:
-    """Plugins down, nodes across; the first node is the chosen one."""
+    """Return a table with a row per plugin and a column per node, the pod's node first."""
     if not ranked:
         return []
     plugins = list(dict.fromkeys(plugin for node in ranked for plugin in node.scores))
     if not plugins:
-        return [f"  {ranked[0].node} alone fits, so nothing is scored"]
+        return [f"  only {ranked[0].node} fits, so no node is scored"]
     rows: list[tuple[str | int, ...]] = [
         (plugin, *(node.scores.get(plugin, 0) for node in ranked)) for plugin in plugins
     ]
     rows.append(("total", *(node.total for node in ranked)))
-    return aligned(("", *(node.node for node in ranked)), rows)
+    return table_lines(("", *(node.node for node in ranked)), rows)
 
 
 def _recorded(record: DecisionRecord | None, *, wide: bool) -> list[str]:
@@ -191,6 +194,6 @@ def _more(count: int, what: str, indent: str = "  ") -> list[str]:
     return [f"{indent}... and {count} more {what}{'s' if count > 1 else ''}"] if count > 0 else []
 
 
-def text_of(answers: Iterable[Explanation], paint: Paint, *, wide: bool) -> str:
-    """All answers, a blank line between two."""
-    return "\n\n".join("\n".join(report(answer, paint, wide=wide)) for answer in answers)
+def report_text(answers: Iterable[Explanation], style: Style, *, wide: bool) -> str:
+    """Return all explanations, separated by blank lines."""
+    return "\n\n".join("\n".join(report_lines(answer, style, wide=wide)) for answer in answers)

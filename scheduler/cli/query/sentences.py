@@ -1,4 +1,4 @@
-"""Rules and changes as sentences."""
+"""Writes rules and changes as sentences."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from scheduler.explain.wording import amount_text, taint_text
 
 
 def rule_text(rule: Rule) -> str:
-    """What the rule says, whose it is, and how many nodes it closes."""
+    """Return what the rule requires, who declares it, and how many nodes it closes."""
     nodes = f"closes {rule.n_nodes} node{'' if rule.n_nodes == 1 else 's'}"
-    who = f"{rule.selects} in {rule.namespaces}"
+    pods = f"{rule.selects} in {rule.namespaces}"
     match rule.kind:
         case "requiredAffinity":
-            return f"The pod's affinity: beside a pod with {who}, by {rule.topology_key}; {nodes}"
+            return f"The pod's affinity: beside a pod with {pods}, by {rule.topology_key}; {nodes}"
         case "requiredAntiAffinity":
-            return f"The pod's anti-affinity: not beside {_too_many(rule)} {who}, by {rule.topology_key}; {nodes}"
+            return f"The pod's anti-affinity: not beside {_too_many(rule)} {pods}, by {rule.topology_key}; {nodes}"
         case "existingAntiAffinity":
-            said = f"Anti-affinity of running pods to {_too_many(rule)} {who}"
-            return f"{said}, by {rule.topology_key}; {nodes}"
+            term = f"Anti-affinity of running pods to {_too_many(rule)} {pods}"
+            return f"{term}, by {rule.topology_key}; {nodes}"
         case "topologySpread":
-            return f"The pod's spread of {who}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
+            return f"The pod's spread of {pods}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
         case _:
             assert_never(rule.kind)
 
 
 def _too_many(rule: Rule) -> str:
-    """The pods of one domain, so many that no other may come to them."""
+    """Return the start of a phrase for the pods that exclude the pod: any, or more than a number of them."""
     most = max((domain.most or 0 for domain in rule.domains), default=0)
     return f"more than {most} pod{'' if most == 1 else 's'} with" if most else "pods with"
 
@@ -49,26 +49,26 @@ def _skew_text(rule: Rule) -> str:
         return "no numbers"
     skew = rule.skew
     if not skew.n_domains:
-        return f"maxSkew {skew.max_skew}, and no node to count on"
+        return f"maxSkew {skew.max_skew}, but no node is eligible"
     text = f"maxSkew {skew.max_skew}, the emptiest domain has {skew.fewest}"
     if skew.n_domains < skew.min_domains:
         text += (
             f" (it counts as empty: {skew.n_domains} domains are fewer than minDomains {skew.min_domains})"
         )
-    return text if skew.counts_itself else f"{text}, the pod itself is not counted"
+    return text if skew.counts_itself else f"{text}; the pod itself does not count"
 
 
 def change_text(change: Change) -> str:
-    """The change as something that is done."""
+    """Return the change as a sentence."""
     match change:
         case RemovePod(namespace=namespace, pod=pod, node=node, terminating=terminating):
             going = " (it is terminating already)" if terminating else ""
             return f"pod {namespace}/{pod} leaves node {node}{going}"
         case RunPod(namespace=namespace, labels=labels, node=node):
-            listed = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "any labels"
-            return f"a pod with {listed} runs in namespace {namespace} on node {node} or in its domain"
+            list_all = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "any labels"
+            return f"a pod with {list_all} runs in namespace {namespace} on node {node} or in its domain"
         case AddRoom(node=node, resource="pods"):
-            return f"node {node} takes one pod more than it has room for"
+            return f"node {node} has room for one more pod"
         case AddRoom(node=node, resource=resource, amount=amount):
             return f"node {node} has {amount_text(resource, amount)} more {resource}"
         case TolerateTaint(key=key, value=value, effect=effect):

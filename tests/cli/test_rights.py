@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.devcluster.access.rbac import Wish
-from tests.explain.test_commands import DEPLOYMENT, called, served
+from tests.cli.test_commands import DEPLOYMENT, called, served
 from tests.integration.cluster import kubeconfig_text
 from tests.manifests.files import documents
 from tests.manifests.rights import granted

@@ -1,4 +1,4 @@
-"""A cluster as it was read once: its state, its pods by name, and what of it could not be understood."""
+"""A cluster that was read once, from an API server or a snapshot."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from scheduler.shell.profiles import built_profiles, exempt_namespaces, uses_def
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
-#: Nodes named in a note.
+#: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
 
 
-class World:
-    """One reading of a cluster under one configuration."""
+class LoadedCluster:
+    """A cluster that was read once, with the scheduler's configuration."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.state = self.new_state()
         self.kinds = watched_kinds(settings)
-        #: Every pod that may still run, by namespace and name.
+        #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
-        #: Objects that could not be decoded, by kind.
+        #: Numbers of objects that could not be decoded, by kind.
         self.malformed: Counter[str] = Counter()
-        #: Failed pods that a kubelet refused.
+        #: Failed pods that a kubelet rejected.
         self._refused: list[Pod] = []
         self._decoder = PodDecoder()
 
     def new_state(self) -> ClusterState:
-        """An empty state of the same configuration."""
+        """Return an empty state with the same configuration."""
         return ClusterState(exempt_namespaces(self.settings))
 
-    def decoded(self, watched: Watched[object], raw: msgspec.Raw) -> Stimulus | None:
-        """What it means that the object is there; None for a malformed one, which is left out as the daemon does."""
+    def decode(self, watched: Watched[object], raw: msgspec.Raw) -> Stimulus | None:
+        """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""
         try:
             return watched.seen(watched.decode(raw))
         except MalformedObjectError:
             self.malformed[watched.kind] += 1
             return None
 
-    def see(self, seen: Stimulus | None) -> None:
-        """The object is part of the cluster."""
+    def apply(self, seen: Stimulus | None) -> None:
+        """Add the stimulus's object to the cluster."""
         match seen:
             case None:
                 pass
@@ -64,11 +64,11 @@ class World:
             case WorkloadSeen(workload):
                 self.state.upsert_workload(workload)
             case PodSeen(pod):
-                self._see_pod(pod)
+                self._apply_pod(pod)
             case _:
                 raise TypeError(f"a list made {type(seen).__name__}")
 
-    def _see_pod(self, pod: Pod) -> None:
+    def _apply_pod(self, pod: Pod) -> None:
         if pod.is_terminal:
             if pod.kubelet_refusal:
                 self._refused.append(pod)
@@ -77,59 +77,59 @@ class World:
         if pod.node_name:
             self.state.upsert_pod(pod)
 
-    def pending(self) -> list[Pod]:
-        """Pods without a node."""
+    def pending_pods(self) -> list[Pod]:
+        """Return the pods without a node."""
         return [pod for pod in self.pods.values() if not pod.node_name]
 
-    def pod_of(self, plan: Manifest, number: int) -> Pod:
+    def create_pod(self, manifest: Manifest, number: int) -> Pod:
         """
-        The pod that the plan would create; its controller is part of the cluster from then on.
+        Return a pod of the manifest, and add its controller to the cluster.
 
         Raises MalformedObjectError.
         """
-        if plan.owner is not None:
-            self.state.upsert_workload(_workload(plan.owner))
-        return self._decoder.decode(msgspec.json.encode(plan.pod(number)))
+        if manifest.owner is not None:
+            self.state.upsert_workload(_workload(manifest.owner))
+        return self._decoder.decode(msgspec.json.encode(manifest.pod(number)))
 
     def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
-        """The profile that decides the pod, and a note where the pod names none of ours."""
+        """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
         by_name = {profile.scheduler_name: profile for profile in self.settings.profiles}
         found = by_name.get(pod.scheduler_name)
         if found is not None:
             return found, ()
         stand_in = self.settings.profiles[0]
         note = (
-            f"its schedulerName is {pod.scheduler_name}, which is none of ours: "
-            f"explained as profile {stand_in.scheduler_name} would decide"
+            f"its schedulerName is {pod.scheduler_name}, which is no profile of this scheduler: "
+            f"explained with profile {stand_in.scheduler_name}"
         )
         return stand_in, (note,)
 
-    def built(self, profile: ProfileSettings, snapshot: Snapshot) -> Profile:
-        """The profile, ready to run on the snapshot's state."""
+    def build_profile(self, profile: ProfileSettings, snapshot: Snapshot) -> Profile:
+        """Return the profile for the snapshot."""
         return built_profiles(self.settings, snapshot)[profile.scheduler_name]
 
-    def refusals_of(self, pod: Pod) -> tuple[str, ...]:
-        """A note where kubelets refused pods of the same spec, which a running scheduler holds against their nodes."""
+    def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
+        """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""
         latest = {refused.node_name: refused for refused in self._refused if refused.spec is pod.spec}
         if not latest:
             return ()
         named = [f"{name} ({refused.kubelet_refusal})" for name, refused in sorted(latest.items())]
         more = f" and {len(named) - _SHOWN_REFUSALS} more" if len(named) > _SHOWN_REFUSALS else ""
         return (
-            f"pods of the same spec were refused by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
-            "the scheduler leaves such a node out for 5 s, and for up to 5 min where it goes on refusing",
+            f"pods with the same spec were rejected by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
+            "the scheduler avoids such a node for 5 s, and for up to 5 min if its kubelet keeps rejecting",
         )
 
-    def notes(self) -> tuple[str, ...]:
-        """What of the cluster could not be read."""
+    def malformed_notes(self) -> tuple[str, ...]:
+        """Return one note per kind with malformed objects."""
         return tuple(
-            f"{count} {kind} object{'s' if count > 1 else ''} left out: malformed"
+            f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
             for kind, count in sorted(self.malformed.items())
         )
 
 
 def watched_kinds(settings: Settings) -> tuple[Watched[object], ...]:
-    """The kinds that the daemon would watch under this configuration."""
+    """Return the kinds that the scheduler watches with this configuration."""
     if any(uses_default_spreading(profile) for profile in settings.profiles):
         return always_watched() + watched_for_default_spreading()
     return always_watched()

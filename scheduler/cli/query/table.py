@@ -1,4 +1,4 @@
-"""Aligned text: numbers to the right, everything else to the left, no trailing blanks."""
+"""Text tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 _GAP: Final = "  "
 
 
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str | int]], indent: str = "  ") -> list[str]:
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str | int]], indent: str = "  ") -> list[str]:
     """
-    The table's lines, head first; none where there are no rows.
+    Return the table's lines, the head first; none if there are no rows.
 
-    A column whose cells are all numbers is aligned to the right, its head included.
+    A column whose cells are all numbers is table_lines to the right, its head included.
     """
     if not rows:
         return []

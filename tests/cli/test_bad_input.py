@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from scheduler.core.recording import DecisionRecord, RankedNode
 
-from scheduler.cli.asking.paint import Counting, Paint
-from scheduler.cli.asking.report import report
 from scheduler.cli.main import main
+from scheduler.cli.query.report import report_lines
+from scheduler.cli.query.terminal import ReadProgress, Style
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain.explanation import Explanation, NodeGroup
 
@@ -99,7 +98,7 @@ def test_a_manifest_that_is_wrong_is_one_line(
     [
         (["explain"], "arguments: found neither, expected a pod's name or -f FILE"),
         (["explain", "p", "-f", "x"], "arguments: found both, expected a pod's name or -f FILE"),
-        (["explain", "deploy/web"], "POD: found 'deploy/web', expected a pod's name; -f FILE explains"),
+        (["explain", "deploy/web"], "POD: found 'deploy/web', expected a pod's name; use -f FILE"),
         (["explain", ""], "POD: found '', expected a pod's name"),
         (["explain", "p", "--on", "absent.json"], "absent.json: found no such file"),
         (
@@ -162,7 +161,7 @@ def test_what_others_wrote_into_annotations_reaches_no_terminal_as_control_chara
         namespace=evil, pod=evil, scheduler_name=evil, profile="p", state="bound", message=evil, n_nodes=1,
         groups=(group,), scores=record.top, recorded=record, notes=(evil,),
     )  # fmt: skip
-    lines = report(answer, Paint(io.StringIO(), {}), wide=True)
+    lines = report_lines(answer, Style(io.StringIO(), {}), wide=True)
     assert all(line.isprintable() for line in lines)
     assert sum(line.count("\\x1b[31mred\\x07\\u202e") for line in lines) >= 10
 
@@ -173,7 +172,7 @@ class _Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("out", "environ", "coloured", "counting"),
+    ("out", "environ", "coloured", "progress"),
     [
         pytest.param(_Terminal(), {"TERM": "xterm"}, True, True, id="a terminal"),
         pytest.param(_Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False, True, id="NO_COLOR"),
@@ -182,11 +181,11 @@ class _Terminal(io.StringIO):
     ],
 )
 def test_colours_and_counting_are_for_terminals_alone(
-    out: io.StringIO, environ: dict[str, str], coloured: bool, counting: bool
+    out: io.StringIO, environ: dict[str, str], coloured: bool, progress: bool
 ) -> None:
     """NO_COLOR takes the colours, not the count."""
-    assert ("\x1b" in Paint(out, environ).bad("x")) == coloured
-    line = Counting(out, environ)
-    line.at("Pod", 500)
-    assert ("reading Pod: 500" in out.getvalue()) == counting
-    line.done()
+    assert ("\x1b" in Style(out, environ).bad("x")) == coloured
+    line = ReadProgress(out, environ)
+    line.update("Pod", 500)
+    assert ("reading Pod: 500" in out.getvalue()) == progress
+    line.clear()

@@ -1,4 +1,4 @@
-"""Reads a cluster once through the API server, page by page, changing nothing."""
+"""Reads objects from an API server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scheduler.model import nesting
 DEFAULT_NAMESPACE: Final = "default"
 
 _TIMEOUT_S: Final = 60.0
-#: Lists begun anew because the server had compacted the one under way.
+#: How often to start a list again whose continue token expired (410 Gone).
 _RESTARTS: Final = 3
 
 T = TypeVar("T")
@@ -35,10 +35,10 @@ class _Annotated(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def connected(
+async def connect(
     kubeconfig: str | None, context: str | None, environ: Mapping[str, str]
 ) -> AsyncIterator[KubeClient]:
-    """A client of the cluster. What the server refuses inside becomes one line: SettingsError."""
+    """Connect to the cluster. An ApiError inside the context becomes a SettingsError."""
     credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ, context=context)
     async with KubeClient(credentials) as client:
         try:
@@ -48,16 +48,16 @@ async def connected(
             raise SettingsError("API server", server, str(error), "an answer to a list") from error
 
 
-async def listed(
+async def list_all(
     client: KubeClient,
     resource: Resource,
     decode: Callable[[msgspec.Raw], T],
     progress: Callable[[int], None],
 ) -> list[T]:
     """
-    All objects of a collection, decoded page by page. Raises ApiError.
+    Return all objects of a collection, decoded page by page. Raises ApiError.
 
-    Raw bytes must not be kept: they are a view of their whole page.
+    `decode` must not keep the raw bytes, which are a view of the whole page.
     """
     for _ in range(_RESTARTS):
         found: list[T] = []
@@ -69,11 +69,13 @@ async def listed(
         except Gone:
             continue
         return found
-    raise SettingsError(resource.path, "", f"{_RESTARTS} lists that expired half-way", "a list to its end")
+    raise SettingsError(
+        resource.path, "", f"{_RESTARTS} lists that expired before their end", "a complete list"
+    )
 
 
-async def pod_object(client: KubeClient, namespace: str, name: str) -> bytes | None:
-    """The pod as the server has it, finished ones included; None where there is none. Raises ApiError."""
+async def read_pod(client: KubeClient, namespace: str, name: str) -> bytes | None:
+    """Return the pod's JSON, also of a finished pod; None if there is no such pod. Raises ApiError."""
     try:
         return await client.request(get_pod(namespace, name), timeout_s=_TIMEOUT_S)
     except NotFound:
@@ -84,7 +86,7 @@ _ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
 
 
 def recorded_decision(pod: bytes) -> DecisionRecord | None:
-    """What the pod's annotation says of its own decision; None where it says nothing that can be read."""
+    """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
     try:
         annotations = nesting.read(_ANNOTATED.decode, pod).metadata.annotations or {}
     except msgspec.DecodeError:
@@ -94,6 +96,6 @@ def recorded_decision(pod: bytes) -> DecisionRecord | None:
 
 
 def context_namespace(kubeconfig: str | None, context: str | None, environ: Mapping[str, str]) -> str:
-    """The namespace of the chosen context, as kubectl takes it; `default` where none is set. Raises SettingsError."""
+    """Return the context's namespace, as kubectl does; `default` if it sets none. Raises SettingsError."""
     paths = kubeconfig_paths(kubeconfig, environ)
     return (choose(paths, context).namespace if paths else "") or DEFAULT_NAMESPACE
