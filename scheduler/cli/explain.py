@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the explanation. Return 0 if the pod can be scheduled, is bound or finished, else 1."""
     if (args.pod is None) == (args.filename is None):
-        raise SettingsError("arguments", "", "both" if args.pod else "neither", "a pod's name or -f FILE")
+        raise SettingsError("arguments", "", "both" if args.pod else "neither", "either POD or -f FILE")
     settings = settings_of(args)
     if args.pod is None:
         manifest_file = read_manifest_file(args, settings)
@@ -86,7 +86,8 @@ def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | 
         try:
             pod = PodDecoder().decode(query.stored)
         except MalformedObjectError as error:
-            raise SettingsError(f"pod {query.namespace}/{query.name}", "", str(error), "a pod") from error
+            where = f"pod {query.namespace}/{query.name}"
+            raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
     return None if pod is None else explain_pod(cluster, pod, recorded)
 
 
@@ -96,7 +97,7 @@ def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
         pod = cluster.create_pod(manifest, 0)
     except MalformedObjectError as error:
         raise SettingsError(
-            f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", str(error), "a pod"
+            f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
         ) from error
     return explain_pod(cluster, pod, None)
 

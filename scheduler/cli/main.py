@@ -33,8 +33,8 @@ _COMMANDS: Final = (
         "scheduler.cli.webhook",
         "serve the admission webhook: merge label keys into new pods, refuse harmful ones",
     ),
-    ("demo", "scheduler.cli.demo", "play the stories of the design documents on an embedded cluster"),
-    ("devcluster", "scheduler.cli.devcluster", "serve an embedded cluster that kubectl can talk to"),
+    ("demo", "scheduler.cli.demo", "play common affinity problems and their fixes on an embedded cluster"),
+    ("devcluster", "scheduler.cli.devcluster", "run an embedded cluster for kubectl"),
 )
 
 

@@ -88,7 +88,7 @@ def simulate_manifest(
         pods = [cluster.create_pod(manifest, number) for number in range(wanted)]
     except MalformedObjectError as error:
         raise SettingsError(
-            f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", str(error), "a pod"
+            f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
         ) from error
     node_names: list[str] = []
     stopped = None
@@ -128,7 +128,7 @@ def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
     if simulation.next is not None:
         lines += [
             "",
-            style.heading("WHAT STOPS THE NEXT"),
+            style.heading("WHY THE NEXT REPLICA DOES NOT FIT"),
             "",
             *report_lines(simulation.next, style, wide=wide),
         ]

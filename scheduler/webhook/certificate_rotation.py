@@ -1,9 +1,9 @@
 """
-The served certificate, kept good for as long as the process runs, in a Secret that replicas share.
+Renews the serving certificate, which replicas share in a Secret.
 
-A new pair is served only once the API server has had time to learn its authority:
+A new pair is served only after the API server had time to learn its certificate authority:
 
-    renew in the Secret (one replica wins) -> name old and new authority in the configurations -> wait -> serve
+    write the pair to the Secret (one replica wins) -> publish old and new authority in caBundle -> wait -> serve
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from scheduler.errors import ApiError, Conflict
 from scheduler.observe.logs import Logger
 from scheduler.serving.certificates import Trusted, is_trusted, renewal_reason, renewed
 from scheduler.serving.tls import Pair, Serving, Sleep
-from scheduler.webhook.storing import Store
+from scheduler.webhook.certificate_store import Store
 
-#: How often Secret and configurations are looked at; two of three requests a minute and replica change nothing.
-ROUND_S: Final = 60.0
-#: The same after a round that failed.
+#: Time between checks of the Secret and the webhook configurations: three requests a minute and replica.
+CHECK_PERIOD_S: Final = 60.0
+#: The same after a failed check.
 RETRY_S: Final = 5.0
-#: How long the API server may take to hear of an authority before it meets a certificate of it.
+#: How long the API server may take to learn an authority before a certificate of it is served.
 LEARN_S: Final = 60.0
 
 Clock = Callable[[], float]
 
 
-class SecretKeeper:
+class CertificateRotation:
     """
-    Keeps the pair of a Secret.
+    Keeps a valid certificate in the Secret and serves it.
 
     Args:
-        store: the Secret and the configurations.
-        hosts: what the certificate has to be for.
-        serving: who serves it.
-        clock_s: seconds since 1970.
+        store: the Secret and the webhook configurations.
+        hosts: the names that the certificate has to have.
+        serving: gets the pair to serve.
+        log: gets a line for each renewal and failure.
+        clock_s: returns seconds since 1970.
     """
 
     def __init__(
@@ -51,18 +52,18 @@ class SecretKeeper:
         self._log = log
         self._clock_s = clock_s
         self._served: Pair | None = None
-        #: By which the served pair is trusted: a Secret that somebody emptied says it no more.
+        #: The authorities that trust the served pair, in case somebody empties the Secret.
         self._authorities = b""
-        #: The pair whose authority was published last, and when it was first.
+        #: The pair whose authority was published last, and when.
         self._published: tuple[Pair, float] | None = None
         self._n_webhooks = -1
 
-    async def round(self) -> None:
+    async def check(self) -> None:
         """
-        The Secret holds a good pair, the API server knows its authority, and it is served unless that is too new.
+        Renew the pair in the Secret if needed, publish its authority, and serve it once the API server knows it.
 
         Raises:
-            ApiError: if the cluster could not be asked or would not have it.
+            ApiError: if the API server refuses or does not answer.
         """
         stored = await self._store.read()
         now_s = self._clock_s()
@@ -77,33 +78,35 @@ class SecretKeeper:
             else:
                 self._log.info(0, "Renewed the serving certificate", reason=reason)
         await self._publish(trusted.authorities)
-        self._adopt(trusted)
+        self._serve_if_known(trusted)
 
     async def run(self, sleep: Sleep = asyncio.sleep) -> None:
-        """Round after round, for ever."""
+        """Check again and again, until cancelled."""
         while True:
-            await sleep(ROUND_S if await self._tried() else RETRY_S)
+            await sleep(CHECK_PERIOD_S if await self._try_check() else RETRY_S)
 
-    async def _tried(self) -> bool:
+    async def _try_check(self) -> bool:
         try:
-            await self.round()
+            await self.check()
         except (ApiError, ssl.SSLError, ValueError, msgspec.MsgspecError) as error:
-            self._log.error("Could not keep the serving certificate", err=error)
+            self._log.error("Failed to check the serving certificate; retrying", err=error)
             return False
         return True
 
     async def _publish(self, authorities: bytes) -> None:
         n_webhooks = await self._store.publish(authorities)
         if n_webhooks == 0 and self._n_webhooks != 0:
-            self._log.error("No webhook configuration of this name", err="the API server will not call")
+            self._log.error(
+                "No webhook configuration of this name", err="the API server will not call the webhook"
+            )
         self._n_webhooks = n_webhooks
 
-    def _adopt(self, trusted: Trusted) -> None:
+    def _serve_if_known(self, trusted: Trusted) -> None:
         pair, now_s = trusted.pair, self._clock_s()
         if self._published is None or self._published[0] != pair:
             self._published = (pair, now_s)
         waited = now_s - self._published[1] >= LEARN_S
-        # Somebody has put another pair into the Secret: what is served is not trusted any more, so nothing is to lose.
+        # Somebody put another pair into the Secret. The served one is not trusted any more, so waiting gains nothing.
         is_due = waited or self._served is None or not is_trusted(self._served.cert, trusted.authorities)
         if pair != self._served and is_due:
             self._serving.serve(pair)

@@ -1,8 +1,8 @@
 """
-Where the pair is kept for all replicas, and where the API server is told whom to trust.
+Reads and writes the Secret with the certificate, and the caBundle of the webhook configurations.
 
-The Secret and both configurations have to be there already: installing makes them, and so the program needs no right
-to create any. They all have one name.
+The manifests create the Secret and both configurations, so the program needs no right to create them. All have the
+same name.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from scheduler.kube.requests import STRATEGIC_MERGE, Request
 from scheduler.serving.certificates import Trusted
 from scheduler.serving.tls import Pair
 
-#: Answers within so long, or the next round has to do.
+#: A request that takes longer is left to the next check.
 _TIMEOUT_S: Final = 15.0
 _MERGE: Final = "application/merge-patch+json"
 _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What the Secret holds, empty texts where it holds nothing, and the version that a write has to name."""
+class StoredCertificate:
+    """The Secret's certificates, empty if it has none, and the resourceVersion that a write has to name."""
 
     version: str
     trusted: Trusted
 
 
 class Store(Protocol):
-    """What `keeping` needs of a cluster."""
+    """What `certificate_rotation` needs of a cluster."""
 
-    async def read(self) -> Stored:
-        """What is stored now. Raises ApiError."""
+    async def read(self) -> StoredCertificate:
+        """Return the stored certificates. Raises ApiError."""
         ...
 
     async def write(self, version: str, trusted: Trusted) -> None:
-        """It is stored, unless somebody else wrote since `version`: then Conflict. Raises ApiError."""
+        """Store the certificates. Raises ApiError; Conflict if the Secret changed since `version`."""
         ...
 
     async def publish(self, authorities: bytes) -> int:
-        """The API server trusts these authorities; how many webhooks it has of ours. Raises ApiError."""
+        """Make the API server trust these authorities. Return the number of webhooks configured. Raises ApiError."""
         ...
 
 
@@ -77,29 +77,29 @@ class _Configuration(_Shape, frozen=True):
     webhooks: tuple[_Webhook, ...] | None = None
 
 
-class ClusterStore:
-    """The Secret and the webhook configurations of this name."""
+class SecretStore:
+    """The Secret and the webhook configurations with this name."""
 
     def __init__(self, client: KubeClient, *, namespace: str, name: str) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
 
-    async def read(self) -> Stored:
-        """What the Secret holds. Raises ApiError, NotFound where there is no Secret."""
+    async def read(self) -> StoredCertificate:
+        """Return the Secret's certificates. Raises ApiError; NotFound if there is no Secret."""
         body = await self._client.request(get_secret(self._namespace, self._name), timeout_s=_TIMEOUT_S)
         secret = msgspec.json.decode(body, type=_Secret)
         authorities, cert, key = (_decoded(secret.data, name) for name in ("ca.crt", "tls.crt", "tls.key"))
-        return Stored(secret.metadata.resource_version, Trusted(authorities, Pair(cert, key)))
+        return StoredCertificate(secret.metadata.resource_version, Trusted(authorities, Pair(cert, key)))
 
     async def write(self, version: str, trusted: Trusted) -> None:
-        """The Secret holds this. Raises ApiError, Conflict if it changed since `version`."""
+        """Write the certificates to the Secret. Raises ApiError; Conflict if it changed since `version`."""
         data = {"ca.crt": trusted.authorities, "tls.crt": trusted.pair.cert, "tls.key": trusted.pair.key}
         request = patch_secret(self._namespace, self._name, version=version, data=data)
         await self._client.request(request, timeout_s=_TIMEOUT_S)
 
     async def publish(self, authorities: bytes) -> int:
-        """Both configurations name these authorities; one that is not there is left out. Raises ApiError."""
+        """Set caBundle in both configurations, if they exist. Return their number of webhooks. Raises ApiError."""
         bundle = base64.b64encode(authorities).decode()
         n_webhooks = 0
         for kind in _CONFIGURATIONS:
@@ -117,23 +117,23 @@ class ClusterStore:
 
 
 def get_secret(namespace: str, name: str) -> Request:
-    """Read a Secret."""
+    """Return the request that reads a Secret."""
     return Request("GET", _secret_path(namespace, name), "get")
 
 
 def patch_secret(namespace: str, name: str, *, version: str, data: dict[str, bytes]) -> Request:
-    """Replace these entries of a Secret if it is still of this resourceVersion."""
+    """Return the request that replaces entries of a Secret if it still has this resourceVersion."""
     body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "data": data})
     return Request("PATCH", _secret_path(namespace, name), "patch", (), body, _MERGE)
 
 
 def get_configuration(kind: str, name: str) -> Request:
-    """Read a webhook configuration; `kind` is its plural."""
+    """Return the request that reads a webhook configuration; `kind` is its plural."""
     return Request("GET", _configuration_path(kind, name), "get")
 
 
 def patch_bundle(kind: str, name: str, *, webhooks: list[str], bundle: str) -> Request:
-    """Tell the API server by whom the certificate of these webhooks is signed; the list is merged by name."""
+    """Return the request that sets caBundle of these webhooks; the API server merges the list by name."""
     entries = [{"name": hook, "clientConfig": {"caBundle": bundle}} for hook in webhooks]
     body = msgspec.json.encode({"webhooks": entries})
     return Request("PATCH", _configuration_path(kind, name), "patch", (), body, STRATEGIC_MERGE)

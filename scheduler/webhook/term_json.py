@@ -1,8 +1,8 @@
 """
-Terms and constraints in annotations: read as the API server reads the same JSON in a field.
+Parses terms and constraints in annotations as the API server parses the same JSON in a field.
 
-What comes out has the shape in which the server stores it: no nulls, no empty lists, no fields that it does not know.
-Only so can a term be found again once the server has read it and written it back.
+The result is what the API server would store: without nulls, empty lists and unknown fields. So a later run finds a
+term in the field again, after the API server has decoded and encoded it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import msgspec
 
 from scheduler.webhook.field_errors import Json
 
-#: An annotation longer than this is refused: all annotations of an object together may have 256 KiB.
-LIMIT_BYTES: Final = 64 * 1024
-#: Terms that one annotation may hold: each costs time in every decision.
-LIMIT_TERMS: Final = 64
+#: A longer annotation is refused. All annotations of an object together may have 256 KiB.
+MAX_ANNOTATION_BYTES: Final = 64 * 1024
+#: An annotation with more terms is refused, since each costs time in every decision.
+MAX_TERMS: Final = 64
 
-#: What decoding bytes of others raises: no JSON, another shape, too deep, no UTF-8.
-UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+#: What decoding can raise: no JSON, wrong types, too deep, no UTF-8.
+DECODE_ERRORS: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
-#: Unknown fields that a warning names.
+#: Unknown fields named in warnings.
 _MAX_UNKNOWN: Final = 5
 
-#: Objects that mean something although they are empty: `{}` selects everything, absence nothing.
+#: Objects that mean something although they are empty: an empty selector selects everything, a missing one nothing.
 _KEPT_EMPTY: Final = frozenset({"labelSelector", "namespaceSelector", "podAffinityTerm"})
 
 
 class _Shape(msgspec.Struct, frozen=True, rename="camel"):
-    """Camel-cased. What Go leaves out when empty may be null; what it always writes has Go's zero value."""
+    """A JSON object with camelCase names. Go's omitempty fields may be None; others default to Go's zero value."""
 
 
 class _Expression(_Shape, frozen=True):
@@ -78,9 +78,9 @@ class Constraint(_Shape, frozen=True):
     match_label_keys: tuple[str, ...] | None = None
 
 
-Shape = type[Term] | type[WeightedTerm] | type[Constraint]
+TermType = type[Term] | type[WeightedTerm] | type[Constraint]
 
-_DECODERS: Final[Mapping[Shape, msgspec.json.Decoder[Any]]] = {
+_DECODERS: Final[Mapping[TermType, msgspec.json.Decoder[Any]]] = {
     Term: msgspec.json.Decoder(list[Term] | None),
     WeightedTerm: msgspec.json.Decoder(list[WeightedTerm] | None),
     Constraint: msgspec.json.Decoder(list[Constraint] | None),
@@ -88,72 +88,74 @@ _DECODERS: Final[Mapping[Shape, msgspec.json.Decoder[Any]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """What an annotation holds. `unknown`: JSON paths of fields that are ignored, the first few."""
+class ParsedTerms:
+    """The items of an annotation. `unknown`: JSON paths of the first few unknown fields."""
 
     items: list[Json]
     unknown: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
-    """Why a text does not hold what it should: the JSON path, and what is wrong there."""
+class ParseProblem:
+    """Why the JSON cannot be parsed: the JSON path and the problem."""
 
     problem: str
 
 
-def declared(text: str, shape: Shape) -> Declared | Malformed:
-    """The list of this shape that an annotation holds as JSON; null is an empty list. O(its length)."""
+def parse_terms(text: str, term_type: TermType) -> ParsedTerms | ParseProblem:
+    """Return the list of terms of this type in the JSON text; null is an empty list. O(length)."""
     size_bytes = len(text.encode())
-    if size_bytes > LIMIT_BYTES:
-        return Malformed(f"$: {size_bytes} bytes, expected at most {LIMIT_BYTES}")
+    if size_bytes > MAX_ANNOTATION_BYTES:
+        return ParseProblem(f"$: {size_bytes} bytes, expected at most {MAX_ANNOTATION_BYTES}")
     try:
-        items = _DECODERS[shape].decode(text) or []
+        items = _DECODERS[term_type].decode(text) or []
         written = msgspec.json.decode(text) or []
-    except UNREADABLE as error:
-        return Malformed(located(error))
-    if len(items) > LIMIT_TERMS:
-        return Malformed(f"$: {len(items)} items, expected at most {LIMIT_TERMS}")
+    except DECODE_ERRORS as error:
+        return ParseProblem(with_json_path(error))
+    if len(items) > MAX_TERMS:
+        return ParseProblem(f"$: {len(items)} items, expected at most {MAX_TERMS}")
     shaped = msgspec.to_builtins(items)
-    return Declared([_pruned(item) for item in shaped], tuple(_unknown(written, shaped, "$"))[:_MAX_UNKNOWN])
+    return ParsedTerms(
+        [_without_empty(item) for item in shaped], tuple(_unknown(written, shaped, "$"))[:_MAX_UNKNOWN]
+    )
 
 
-def located(error: Exception) -> str:
-    """What msgspec found wrong, its JSON path first."""
+def with_json_path(error: Exception) -> str:
+    """Return msgspec's message with the JSON path first."""
     cause, separator, path = str(error).rpartition(" - at `")
     return f"{path.rstrip('`')}: {cause}" if separator else f"$: {error}"
 
 
-def canonical(item: object) -> object:
-    """An item of a field as the API server writes it back: to compare with what was declared."""
-    return _pruned(dict(item)) if isinstance(item, Mapping) else item
+def normalized(item: object) -> object:
+    """Return the item as the API server would encode it, for comparison with parsed terms."""
+    return _without_empty(dict(item)) if isinstance(item, Mapping) else item
 
 
-def listed(item: object, name: str) -> Sequence[object]:
-    """The list in a field of an object; empty where there is none."""
+def list_field(item: object, name: str) -> Sequence[object]:
+    """Return the list in a field of an object; empty if there is none."""
     value = item.get(name) if isinstance(item, Mapping) else None
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def mapped(item: object, name: str) -> Mapping[str, object]:
-    """The object in a field of an object; empty where there is none."""
+def object_field(item: object, name: str) -> Mapping[str, object]:
+    """Return the object in a field of an object; empty if there is none."""
     value = item.get(name) if isinstance(item, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
-def text_of(item: object, name: str) -> str:
-    """The text in a field of an object; empty where there is none."""
+def string_field(item: object, name: str) -> str:
+    """Return the string in a field of an object; empty if there is none."""
     value = item.get(name) if isinstance(item, Mapping) else None
     return value if isinstance(value, str) else ""
 
 
-def _pruned(item: Mapping[str, object]) -> Json:
+def _without_empty(item: Mapping[str, object]) -> Json:
     kept: Json = {}
     for name, value in item.items():
         if isinstance(value, Mapping) and name != "matchLabels":
-            value = _pruned(value)
+            value = _without_empty(value)
         elif isinstance(value, (list, tuple)):
-            value = [_pruned(each) if isinstance(each, Mapping) else each for each in value]
+            value = [_without_empty(each) if isinstance(each, Mapping) else each for each in value]
         if value in (None, [], {}) and not (name in _KEPT_EMPTY and value == {}):
             continue
         kept[name] = value
@@ -161,7 +163,7 @@ def _pruned(item: Mapping[str, object]) -> Json:
 
 
 def _unknown(written: object, shaped: object, path: str) -> list[str]:
-    """Paths of the fields that were written and have no place in the shape."""
+    """Paths of the fields that were written and have no place in the term_type."""
     if isinstance(written, dict) and isinstance(shaped, dict):
         here = [f"{path}.{name}" for name in written if name not in shaped]
         below = (

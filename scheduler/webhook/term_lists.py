@@ -1,4 +1,4 @@
-"""The five lists of a pod's spec that kep-3633-alt adds to, and how key lists are merged in each."""
+"""The five lists of a pod's spec to which kep-3633-alt adds, and how key lists are merged in each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from scheduler.model.match_label_keys import merged_affinity, merged_spread
 from scheduler.webhook.field_errors import FieldError, Json
 from scheduler.webhook.reviews import ReviewedPod
-from scheduler.webhook.shapes import Constraint, Shape, Term, WeightedTerm, listed, mapped
+from scheduler.webhook.term_json import Constraint, Term, TermType, WeightedTerm, list_field, object_field
 from scheduler.webhook.term_rules import constraint_errors, term_errors, weighted_term_errors
 
 Labels = Mapping[str, str]
@@ -21,16 +21,16 @@ _SPREAD: Final = "topologySpreadConstraints"
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """One list: `side` and `kind` are its place in spec.affinity, `side` is empty for spread constraints."""
+class TermList:
+    """One list. `side` and `kind` are its path in spec.affinity; `side` is empty for spread constraints."""
 
     side: str
     kind: str
-    shape: Shape
+    term_type: TermType
 
     @property
     def name(self) -> str:
-        """As kep-3633-alt calls it in its annotation."""
+        """The list's name in annotations of kep-3633-alt."""
         return f"{self.side}.{self.kind}" if self.side else self.kind
 
     @property
@@ -40,41 +40,43 @@ class Slot:
 
     @property
     def path(self) -> str:
-        """Where the list stands in the pod."""
+        """The list's path in the pod."""
         return f"spec.affinity.{self.name}" if self.side else f"spec.{self.kind}"
 
     def of(self, pod: ReviewedPod) -> list[object]:
-        """The items that the pod has in this list."""
+        """Return the pod's items in this list."""
         return list(
-            listed(mapped(pod.affinity, self.side), self.kind) if self.side else pod.constraints or ()
+            list_field(object_field(pod.affinity, self.side), self.kind)
+            if self.side
+            else pod.constraints or ()
         )
 
     def put(self, affinity: Json, items: Sequence[object]) -> Json:
-        """The affinity with these items in this list; only for lists of spec.affinity."""
-        return {**affinity, self.side: {**mapped(affinity, self.side), self.kind: list(items)}}
+        """Return the affinity with these items in this list; not for spread constraints."""
+        return {**affinity, self.side: {**object_field(affinity, self.side), self.kind: list(items)}}
 
     def merged(self, items: Sequence[object], labels: Labels) -> list[object]:
-        """The items with label values in their selectors, key lists still there. O(items x keys)."""
+        """Return the items with label values merged into their selectors and with their key lists. O(items x keys)."""
         if not self.side:
             return [merged_spread(item, labels) if isinstance(item, Mapping) else item for item in items]
         affinity = merged_affinity({self.side: {self.kind: list(items)}}, labels)
-        return list(listed(mapped(affinity, self.side), self.kind))
+        return list(list_field(object_field(affinity, self.side), self.kind))
 
     def keys(self, item: object) -> list[str]:
-        """The label keys that the item's key lists name."""
+        """Return the label keys in the item's key lists."""
         term = self._term(item)
-        return [key for name in KEY_LISTS for key in listed(term, name) if isinstance(key, str)]
+        return [key for name in KEY_LISTS for key in list_field(term, name) if isinstance(key, str)]
 
     def without_keys(self, item: object, found_in: Labels | None = None) -> object:
-        """The item without its key lists, or without those keys in them that `found_in` has."""
+        """Return the item without its key lists, or without the listed keys that `found_in` has."""
         if not isinstance(item, Mapping):
             return item
         if self.kind == PREFERRED:
-            return {**item, "podAffinityTerm": _without_keys(mapped(item, "podAffinityTerm"), found_in)}
+            return {**item, "podAffinityTerm": _without_keys(object_field(item, "podAffinityTerm"), found_in)}
         return _without_keys(item, found_in)
 
     def errors(self, items: Sequence[object], checked: Collection[int]) -> Iterator[FieldError]:
-        """The rules that the items at the indices `checked` break, once merged."""
+        """Yield the errors of the merged items at the indices `checked`."""
         objects = [item if isinstance(item, Mapping) else {} for item in items]
         if not self.side:
             yield from constraint_errors(objects, self.path, checked)
@@ -84,17 +86,17 @@ class Slot:
             yield from rules(objects[index], f"{self.path}[{index}]")
 
     def _term(self, item: object) -> object:
-        return mapped(item, "podAffinityTerm") if self.kind == PREFERRED else item
+        return object_field(item, "podAffinityTerm") if self.kind == PREFERRED else item
 
 
-#: In the order in which upstream checks them.
-SLOTS: Final = (
+#: In the order in which the API server validates them.
+TERM_LISTS: Final = (
     *(
-        Slot(side, kind, Term if kind == REQUIRED else WeightedTerm)
+        TermList(side, kind, Term if kind == REQUIRED else WeightedTerm)
         for side in ("podAffinity", "podAntiAffinity")
         for kind in (REQUIRED, PREFERRED)
     ),
-    Slot("", _SPREAD, Constraint),
+    TermList("", _SPREAD, Constraint),
 )
 
 
@@ -102,7 +104,7 @@ def _without_keys(term: Mapping[str, object], found_in: Labels | None) -> Json:
     left: Json = {}
     for name, value in term.items():
         if name in KEY_LISTS:
-            known = () if found_in is None else listed(term, name)
+            known = () if found_in is None else list_field(term, name)
             value = [key for key in known if not isinstance(key, str) or key not in (found_in or ())]
             if not value:
                 continue

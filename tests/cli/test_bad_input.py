@@ -74,7 +74,7 @@ def test_a_file_that_is_no_snapshot_is_one_line(
         ),
         pytest.param(
             "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {containers: [{resources: {requests: {cpu: x}}}]}\n",
-            "Pod default/p: found pod: ",
+            "Pod default/p: found a malformed pod: ",
             id="a quantity that is none",
         ),
     ],
@@ -96,8 +96,8 @@ def test_a_manifest_that_is_wrong_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["explain"], "arguments: found neither, expected a pod's name or -f FILE"),
-        (["explain", "p", "-f", "x"], "arguments: found both, expected a pod's name or -f FILE"),
+        (["explain"], "arguments: found neither, expected either POD or -f FILE"),
+        (["explain", "p", "-f", "x"], "arguments: found both, expected either POD or -f FILE"),
         (["explain", "deploy/web"], "POD: found 'deploy/web', expected a pod's name; use -f FILE"),
         (["explain", ""], "POD: found '', expected a pod's name"),
         (["explain", "p", "--on", "absent.json"], "absent.json: found no such file"),

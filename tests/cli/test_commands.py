@@ -221,7 +221,7 @@ async def test_simulate_places_replicas_until_the_next_does_not_fit(
     assert out.startswith("Deployment default/web: 3 of 5 replicas fit\n")
     for zone in ("zone-a", "zone-b", "zone-c"):
         assert re.search(rf"^  {zone} +2 +1$", out, re.MULTILINE)
-    assert "WHAT STOPS THE NEXT" in out
+    assert "WHY THE NEXT REPLICA DOES NOT FIT" in out
     assert "Pod default/web-3 cannot be scheduled" in out
     assert (fits[0], "3 of 3 replicas fit" in fits[1]) == (0, True)
     (simulation,) = json.loads(answered[1])

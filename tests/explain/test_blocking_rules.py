@@ -73,7 +73,7 @@ def test_a_limit_is_told_with_its_number_and_counts_only_where_it_is_declared() 
     assert names(rule) == [("default/one", "a1", "a"), ("default/two", "a2", "a")]
     assert table(rule) == [("a", 2, 2, 1, False), ("b", 1, 0, 1, True)]
     text = f"more than 1 pod with app=web in namespace default, by {build.ZONE}; closes 2 nodes"
-    assert rule_text(rule) == f"Anti-affinity of running pods to {text}"
+    assert rule_text(rule) == f"Anti-affinity of running pods against {text}"
     subject["metadata"]["annotations"] = {AFFINITY: annotation}
     own = next(each for each in rules(cluster, subject) if each.declared_by is None)
     assert rule_text(own).startswith("The pod's anti-affinity: not beside more than 1 pod with app=web")

@@ -13,8 +13,8 @@ from scheduler.model.annotations import AFFINITY, AnnotatedAffinity, parse_affin
 from scheduler.observe import enforcement, process
 from scheduler.observe.series import Family
 from scheduler.webhook import metrics
-from scheduler.webhook.shapes import Declared, declared
-from scheduler.webhook.slots import SLOTS
+from scheduler.webhook.term_json import ParsedTerms, parse_terms
+from scheduler.webhook.term_lists import TERM_LISTS
 from tests.manifests.files import MANIFESTS, ROOT
 
 PAGES = sorted([ROOT / "README.md", *MANIFESTS.glob("*/README.md")])
@@ -46,7 +46,7 @@ def test_every_folder_that_a_command_applies_is_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=_IDS)
 def test_every_annotation_shown_is_one_that_is_read(page: Path) -> None:
-    shapes = {slot.annotation: slot.shape for slot in SLOTS}
+    shapes = {term_list.annotation: term_list.term_type for term_list in TERM_LISTS}
     for block in blocks(page, "yaml"):
         content = yaml.safe_load(block)
         assert content is not None
@@ -59,8 +59,8 @@ def test_every_annotation_shown_is_one_that_is_read(page: Path) -> None:
                     parse_affinity_annotation("default", {}, {name: text}), AnnotatedAffinity
                 ), text
             elif name in shapes:
-                found = declared(text, shapes[name])
-                assert isinstance(found, Declared), text
+                found = parse_terms(text, shapes[name])
+                assert isinstance(found, ParsedTerms), text
                 assert found.unknown == ()
             else:
                 json.loads(text)

@@ -9,9 +9,9 @@ import pytest
 from scheduler.cli import webhook
 from scheduler.kube.reviewing import User, review_access, review_token
 from scheduler.model.annotations import AFFINITY, MODE
+from scheduler.webhook.certificate_store import get_configuration, get_secret, patch_bundle, patch_secret
 from scheduler.webhook.mutating import IGNORE
-from scheduler.webhook.slots import SLOTS
-from scheduler.webhook.storing import get_configuration, get_secret, patch_bundle, patch_secret
+from scheduler.webhook.term_lists import TERM_LISTS
 from tests.manifests.files import MANIFESTS, container, named, one, resources
 from tests.manifests.kubectl import Kubectl
 from tests.manifests.rights import needed
@@ -78,8 +78,8 @@ def test_the_conditions_speak_of_the_annotations_that_the_program_reads():
     (opted_out,) = hook(KINDS[0])["objectSelector"]["matchExpressions"]
     assert (opted_out["key"], opted_out["operator"]) == (IGNORE, "DoesNotExist")
     assert "objectSelector" not in hook(KINDS[1])
-    prefix = SLOTS[0].annotation.partition("/")[0] + "/"
-    assert all(slot.annotation.startswith(prefix) for slot in SLOTS)
+    prefix = TERM_LISTS[0].annotation.partition("/")[0] + "/"
+    assert all(slot.annotation.startswith(prefix) for slot in TERM_LISTS)
     for expression in (mutating["expression"], validating["expression"]):
         assert f"name.startsWith('{prefix}')" in expression
     assert f"name == '{AFFINITY}'" in mutating["expression"]

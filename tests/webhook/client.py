@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.webhook.mutating import mutate
-from scheduler.webhook.reviews import decode_review, encode_answer
-from scheduler.webhook.slots import SLOTS
+from scheduler.webhook.reviews import decode_review, encode_response
+from scheduler.webhook.term_lists import TERM_LISTS
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests.support.build import Json
 
 #: Annotation of kep-3633-alt by its name without the prefix.
-ANNOTATION = {slot.name: slot.annotation for slot in SLOTS}
+ANNOTATION = {term_list.name: term_list.annotation for term_list in TERM_LISTS}
 OWN = "affinity-scheduler.io/affinity"
 MERGED = "affinity-scheduler.io/merged-labels"
 
@@ -55,7 +55,7 @@ def review(pod: Json, *, operation: str = "CREATE", old: Json | None = None) -> 
 def mutated(pod: Json, *, merges_fields: bool = False) -> Answer:
     """What becomes of a pod that is created."""
     asked = decode_review(review(pod))
-    return answered(pod, encode_answer(asked.uid, mutate(asked, merges_fields=merges_fields)))
+    return answered(pod, encode_response(asked.uid, mutate(asked, merges_fields=merges_fields)))
 
 
 def validated(
@@ -63,7 +63,7 @@ def validated(
 ) -> Answer:
     """Whether a pod may be created, or updated from `old`."""
     asked = decode_review(review(pod, operation="UPDATE" if old else "CREATE", old=old))
-    return answered(pod, encode_answer(asked.uid, validate(asked, refused=refused)))
+    return answered(pod, encode_response(asked.uid, validate(asked, refused=refused)))
 
 
 def answered(pod: Json, body: bytes) -> Answer:

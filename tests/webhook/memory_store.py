@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from scheduler.errors import ApiError, Conflict, Unreachable
 from scheduler.serving.certificates import Trusted
 from scheduler.serving.tls import Pair
-from scheduler.webhook.storing import Stored
+from scheduler.webhook.certificate_store import StoredCertificate
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Shared:
     #: A write by somebody else that happens just before the next one.
     faster: Trusted | None = None
 
-    async def read(self) -> Stored:
+    async def read(self) -> StoredCertificate:
         self._answer()
-        return Stored(str(self.version), self.trusted)
+        return StoredCertificate(str(self.version), self.trusted)
 
     async def write(self, version: str, trusted: Trusted) -> None:
         self._answer()

@@ -22,8 +22,8 @@ from scheduler.serving.certificates import (
     renewed,
 )
 from scheduler.serving.tls import FileKeeper, Pair
-from scheduler.webhook.keeping import LEARN_S, SecretKeeper
-from tests.webhook.cluster import Clock, Served, Shared
+from scheduler.webhook.certificate_rotation import LEARN_S, CertificateRotation
+from tests.webhook.memory_store import Clock, Served, Shared
 
 HOST = "affinity-scheduler-webhook.somewhere.svc"
 NOW_S = Clock().now_s
@@ -110,13 +110,13 @@ def test_a_pair_is_never_shown():
 
 
 class Replica:
-    """One process: its keeper and what it serves."""
+    """One process: its rotation and what it serves."""
 
     def __init__(self, shared: Shared, clock: Clock) -> None:
         self.log = io.StringIO()
         self.served = Served()
         logger = configure(verbosity=2, form="text", stream=self.log)
-        self.keeper = SecretKeeper(shared, [HOST], self.served, log=logger, clock_s=clock)
+        self.rotation = CertificateRotation(shared, [HOST], self.served, log=logger, clock_s=clock)
 
     @property
     def serves(self) -> Pair:
@@ -127,8 +127,8 @@ class Replica:
 async def test_the_first_replica_makes_a_pair_and_the_second_shares_it():
     shared, clock = Shared(), Clock()
     first, second = Replica(shared, clock), Replica(shared, clock)
-    await first.keeper.round()
-    await second.keeper.round()
+    await first.rotation.check()
+    await second.rotation.check()
     assert first.serves == second.serves == shared.trusted.pair
     assert shared.n_writes == 1
     assert trusts(shared.published[-1], first.serves)
@@ -138,7 +138,7 @@ async def test_the_first_replica_makes_a_pair_and_the_second_shares_it():
 async def test_of_two_that_renew_at_once_one_wins():
     shared, clock = Shared(faster=GOOD), Clock()
     loser = Replica(shared, clock)
-    await loser.keeper.round()
+    await loser.rotation.check()
     assert (loser.serves, shared.n_writes) == (GOOD.pair, 0)
     assert shared.published == [GOOD.authorities]
 
@@ -152,7 +152,7 @@ async def test_over_a_year_every_served_pair_is_trusted_at_every_moment():
     for round_number in range(2 * 365):
         clock.now_s += 12 * 3600.0
         for replica in replicas:
-            await replica.keeper.round()
+            await replica.rotation.check()
             clock.now_s += 20.0
             for each in replicas:
                 if each.served.pairs and heard:
@@ -167,16 +167,16 @@ async def test_over_a_year_every_served_pair_is_trusted_at_every_moment():
 async def test_a_renewed_pair_waits_until_its_authority_is_known():
     shared, clock = Shared(trusted=GOOD), Clock()
     replica = Replica(shared, clock)
-    await replica.keeper.round()
+    await replica.rotation.check()
     clock.now_s = NOW_S + LIFETIME_S - RENEW_BEFORE_S
-    await replica.keeper.round()
+    await replica.rotation.check()
     assert shared.trusted.pair != GOOD.pair
     assert replica.serves == GOOD.pair
     clock.now_s += LEARN_S - 1
-    await replica.keeper.round()
+    await replica.rotation.check()
     assert replica.serves == GOOD.pair
     clock.now_s += 1
-    await replica.keeper.round()
+    await replica.rotation.check()
     assert replica.serves == shared.trusted.pair
 
 
@@ -186,11 +186,11 @@ async def test_an_emptied_secret_is_filled_anew_and_nobody_is_ever_distrusted():
     shared, clock = Shared(), Clock()
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     for replica in replicas:
-        await replica.keeper.round()
+        await replica.rotation.check()
     shared.trusted = Trusted(b"", Pair(b"", b""))
     for _ in range(3):
         for replica in replicas:
-            await replica.keeper.round()
+            await replica.rotation.check()
             clock.now_s += LEARN_S / 2
             for each in replicas:
                 assert trusts(shared.published[-1], each.serves, now_s=clock.now_s)
@@ -202,9 +202,9 @@ async def test_another_pair_in_the_secret_is_served_at_once():
     """From a backup, or of a replica that had just started when it was emptied: waiting would only cost time."""
     shared, clock = Shared(), Clock()
     replica = Replica(shared, clock)
-    await replica.keeper.round()
+    await replica.rotation.check()
     shared.trusted = issue([HOST], clock.now_s)
-    await replica.keeper.round()
+    await replica.rotation.check()
     assert replica.serves == shared.trusted.pair
     assert trusts(shared.published[-1], replica.serves, now_s=clock.now_s)
 
@@ -214,10 +214,10 @@ async def test_while_the_api_server_is_away_what_is_served_is_served_on():
     """The round fails; the loop says so once a round, sleeps less and tries again."""
     shared, clock = Shared(), Clock()
     replica = Replica(shared, clock)
-    await replica.keeper.round()
+    await replica.rotation.check()
     shared.is_down = True
     with pytest.raises(Unreachable):
-        await replica.keeper.round()
+        await replica.rotation.check()
     assert replica.serves == shared.trusted.pair
 
     slept: list[float] = []
@@ -229,9 +229,9 @@ async def test_while_the_api_server_is_away_what_is_served_is_served_on():
             raise EndError
 
     with pytest.raises(EndError):
-        await replica.keeper.run(sleep)
+        await replica.rotation.run(sleep)
     assert slept == [5.0, 5.0, 60.0]
-    assert replica.log.getvalue().count("Could not keep the serving certificate") == 2
+    assert replica.log.getvalue().count("Failed to check the serving certificate") == 2
 
 
 class EndError(Exception):
@@ -255,11 +255,11 @@ def write(folder: Path, pair: Pair) -> tuple[Path, Path]:
 
 def test_files_that_changed_are_served_and_others_are_not_loaded_again(tmp_path, log):
     served = Served()
-    keeper = FileKeeper(*write(tmp_path, GOOD.pair), served, log=log)
-    keeper.load()
-    keeper.load()
+    rotation = FileKeeper(*write(tmp_path, GOOD.pair), served, log=log)
+    rotation.load()
+    rotation.load()
     write(tmp_path, OTHER.pair)
-    keeper.load()
+    rotation.load()
     assert served.pairs == [GOOD.pair, OTHER.pair]
 
 

@@ -13,9 +13,9 @@ import pytest
 from scheduler.serving.certificates import Trusted, issue
 from tests.integration.daemon import refused
 from tests.support import build
-from tests.webhook.asking import review
+from tests.webhook.client import review
 from tests.webhook.process import webhook
-from tests.webhook.test_certificates import write
+from tests.webhook.test_certificate_rotation import write
 
 pytestmark = pytest.mark.asyncio
 

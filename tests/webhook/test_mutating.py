@@ -13,7 +13,7 @@ import yaml
 
 from tests.support import build
 from tests.support.build import Json
-from tests.webhook.asking import ANNOTATION, MERGED, OWN, annotated, mutated, without_key_lists
+from tests.webhook.client import ANNOTATION, MERGED, OWN, annotated, mutated, without_key_lists
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "admission.jsonl.gz"
 HARD, SOFT = (

@@ -18,8 +18,8 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.observe.logs import configure
-from scheduler.webhook.keeping import SecretKeeper
-from scheduler.webhook.storing import ClusterStore
+from scheduler.webhook.certificate_rotation import CertificateRotation
+from scheduler.webhook.certificate_store import SecretStore
 from tests.devcluster.contract.client import Answer, Api
 from tests.integration.cluster import kubeconfig_text
 from tests.integration.daemon import Daemon
@@ -29,8 +29,8 @@ from tests.manifests.kubectl import Kubectl
 from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
-from tests.webhook.asking import MERGED, OWN
-from tests.webhook.cluster import Served
+from tests.webhook.client import MERGED, OWN
+from tests.webhook.memory_store import Served
 from tests.webhook.process import webhook
 from tests.webhook.test_mutating import ANTI_HARD, HARD, expressions, pod_with, term
 
@@ -233,9 +233,9 @@ async def test_the_bundle_is_put_right_again(api, daemon, kubectl, folder):
     served = Served()
     credentials = await load_credentials(kubeconfig=str(folder / "account"), master=None, environ={})
     async with KubeClient(credentials) as client:
-        store = ClusterStore(client, namespace=NAME, name=NAME)
+        store = SecretStore(client, namespace=NAME, name=NAME)
         log = configure(verbosity=0, form="text", stream=io.StringIO())
-        await SecretKeeper(store, ["127.0.0.1"], served, log=log, clock_s=time.time).round()
+        await CertificateRotation(store, ["127.0.0.1"], served, log=log, clock_s=time.time).check()
     secret = (await api.get(f"/api/v1/namespaces/{NAME}/secrets/{NAME}")).ok["data"]
     assert [pair.cert for pair in served.pairs] == [base64.b64decode(secret["tls.crt"])]
     for kind in KINDS:

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.webhook.mutating import mutate
-from scheduler.webhook.reviews import MalformedReviewError, decode_review, encode_answer
-from scheduler.webhook.slots import SLOTS
+from scheduler.webhook.reviews import MalformedReviewError, decode_review, encode_response
+from scheduler.webhook.term_lists import TERM_LISTS
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests.support import build
 from tests.support.build import Json
-from tests.webhook.asking import ANNOTATION, MERGED, OWN, mutated, review, validated
+from tests.webhook.client import ANNOTATION, MERGED, OWN, mutated, review, validated
 from tests.webhook.test_mutating import ENFORCED, HARD, SOFT
 
 KEYS = ["app", "tier", "tenant", "absent", "Bad key"]
@@ -67,10 +67,10 @@ def pods(draw: st.DrawFn) -> Json:
     if spread:
         pod["spec"]["topologySpreadConstraints"] = spread
     kinds: dict[str, st.SearchStrategy[Any]] = {
-        ANNOTATION[slot.name]: st.lists(
-            constraints if not slot.side else terms if slot.kind == HARD else weighted, max_size=2
+        ANNOTATION[term_list.name]: st.lists(
+            constraints if not term_list.side else terms if term_list.kind == HARD else weighted, max_size=2
         )
-        for slot in SLOTS
+        for term_list in TERM_LISTS
     }
     kinds[OWN] = st.fixed_dictionaries({}, optional={"podAffinity": own_sides, "podAntiAffinity": own_sides})
     annotations = draw(st.fixed_dictionaries({}, optional=kinds))
@@ -108,7 +108,11 @@ def test_a_second_run_after_other_labels_gives_what_one_run_with_them_would(pod,
 
 def _unordered(pod: Json) -> tuple[Any, ...]:
     affinity = pod["spec"].get("affinity") or {}
-    lists = [affinity.get(slot.side, {}).get(slot.kind) or [] for slot in SLOTS if slot.side]
+    lists = [
+        affinity.get(term_list.side, {}).get(term_list.kind) or []
+        for term_list in TERM_LISTS
+        if term_list.side
+    ]
     lists.append(pod["spec"].get("topologySpreadConstraints") or [])
     own = json.loads(pod["metadata"]["annotations"].get(OWN, "null"))
     marker = pod["metadata"]["annotations"].get(MERGED)
@@ -183,7 +187,7 @@ def answer_to(body: bytes, merges_fields: bool) -> None:
         assert "\n" not in str(error)
         return
     for verdict in (mutate(asked, merges_fields=merges_fields), validate(asked, refused=AntiAffinity.ANY)):
-        response = json.loads(encode_answer(asked.uid, verdict))["response"]
+        response = json.loads(encode_response(asked.uid, verdict))["response"]
         assert response["uid"] == asked.uid
         if not response["allowed"]:
             status = response["status"]
@@ -240,4 +244,6 @@ def test_other_objects_are_let_through():
         body = json.dumps({**asked, "request": {**asked["request"], **change, "object": ["whatever"]}})
         found = decode_review(body.encode())
         assert found.pod is None
-        assert json.loads(encode_answer(found.uid, mutate(found, merges_fields=True)))["response"]["allowed"]
+        assert json.loads(encode_response(found.uid, mutate(found, merges_fields=True)))["response"][
+            "allowed"
+        ]

@@ -24,7 +24,7 @@ from scheduler.webhook.mutating import mutate
 from scheduler.webhook.server import MAX_BODY_BYTES, MAX_UNDER_WAY, Endpoint, Listener
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests.support import build
-from tests.webhook.asking import answered, review
+from tests.webhook.client import answered, review
 from tests.webhook.test_mutating import ANTI_HARD, pod_with, term
 
 pytestmark = pytest.mark.asyncio

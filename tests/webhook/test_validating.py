@@ -12,7 +12,7 @@ from scheduler.model.annotations import GRACE, MODE
 from scheduler.webhook.validating import AntiAffinity
 from tests.support import build
 from tests.support.build import Json
-from tests.webhook.asking import ANNOTATION, OWN, validated
+from tests.webhook.client import ANNOTATION, OWN, validated
 from tests.webhook.test_mutating import ANTI_HARD, ENFORCED, HARD, SOFT
 
 EVERYWHERE: Json = {}
@@ -40,7 +40,7 @@ def in_annotation(affinity: Json) -> Json:
 @pytest.mark.parametrize(
     ("affinity", "verdicts"),
     [
-        # Refused where the setting is off, over all namespaces, any.
+        # Denied where the setting is off, over all namespaces, any.
         pytest.param(anti(build.HOSTNAME, EVERYWHERE), (0, 0, 0), id="per node"),
         pytest.param(anti(build.ZONE, None), (0, 0, 1), id="per zone, own namespace"),
         pytest.param(anti(build.ZONE, build.selector("team=a")), (0, 0, 1), id="per zone, one team"),

@@ -45,7 +45,7 @@ async def connect(
             yield client
         except ApiError as error:
             server = credentials.endpoint.server
-            raise SettingsError("API server", server, str(error), "an answer to a list") from error
+            raise SettingsError("API server", server, str(error), "a list of objects") from error
 
 
 async def list_all(

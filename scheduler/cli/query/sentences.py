@@ -30,7 +30,7 @@ def rule_text(rule: Rule) -> str:
         case "requiredAntiAffinity":
             return f"The pod's anti-affinity: not beside {_too_many(rule)} {pods}, by {rule.topology_key}; {nodes}"
         case "existingAntiAffinity":
-            term = f"Anti-affinity of running pods to {_too_many(rule)} {pods}"
+            term = f"Anti-affinity of running pods against {_too_many(rule)} {pods}"
             return f"{term}, by {rule.topology_key}; {nodes}"
         case "topologySpread":
             return f"The pod's spread of {pods}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
