@@ -1,4 +1,4 @@
-"""The Helm chart, rendered and linted by Helm itself: what values switch, and that it installs what kustomize does."""
+"""The Helm chart, rendered and linted by Helm: it installs the same as kustomize, and its values work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVERYTHING: Json = {
     "networkPolicy": {"enabled": True},
     "serviceMonitor": {"enabled": True},
 }
-#: Labels that only a chart knows.
+#: Labels that only the chart sets.
 HELMS = (
     "app.kubernetes.io/instance",
     "app.kubernetes.io/version",
@@ -50,7 +50,7 @@ def rendered(
     name: str = "affinity-scheduler",
     namespace: str = "kube-system",
 ) -> list[Json]:
-    """The objects that these values install."""
+    """Return the objects that these values install."""
     files = chart.render(values or {}, name=name, namespace=namespace)
     manifests = (text for path, text in files.items() if path.endswith(".yaml"))
     return [each for text in manifests for each in yaml.safe_load_all(text) if each]
@@ -61,20 +61,20 @@ def names(objects: list[Json]) -> set[tuple[str, str]]:
 
 
 def alike(value: Any, *ignored: str) -> Any:
-    """An object without what only Helm adds, and without the fields that are ignored."""
+    """Return an object without Helm's additions and without the ignored fields."""
     if isinstance(value, dict):
         own = {name: each for name, each in value.items() if name not in (*HELMS, *ignored)}
         return {name: alike(each, *ignored) for name, each in own.items() if not name.startswith("checksum/")}
     return [alike(each, *ignored) for each in value] if isinstance(value, list) else value
 
 
-def test_helm_finds_nothing_to_complain_about():
+def test_helm_lint_finds_no_problem():
     report = helm.lint(CHART, strict=True)
     assert [m["error"] for m in report["messages"]] == ["icon is recommended"]
     assert report["errors"] == []
 
 
-def test_versions_are_those_of_the_program(chart):
+def test_the_chart_has_the_programs_version(chart):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert chart.metadata["appVersion"] == project["version"]
     assert container(named(rendered(chart), "Deployment")[WEBHOOK])["image"].endswith(
@@ -82,8 +82,8 @@ def test_versions_are_those_of_the_program(chart):
     )
 
 
-def test_every_value_has_its_meaning_in_the_schema(chart):
-    """And the schema speaks of no value that there is not."""
+def test_the_schema_describes_every_value(chart):
+    """And no other values."""
     definitions = chart.schema["definitions"]
 
     def compare(values: Json, properties: Json, path: str) -> None:
@@ -101,8 +101,8 @@ def test_every_value_has_its_meaning_in_the_schema(chart):
 # The same as kustomize
 
 
-def test_the_scheduler_is_the_one_of_the_manifests(chart):
-    """A change of one has to be made in the other too."""
+def test_the_scheduler_is_that_of_the_manifests(chart):
+    """Both have to change together."""
     ours = rendered(chart, {"webhook": {"enabled": False}})
     theirs = resources(BASE)
     for kind, name in sorted(names(theirs)):
@@ -114,7 +114,7 @@ def test_the_scheduler_is_the_one_of_the_manifests(chart):
     assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration")}
 
 
-def test_the_enforcer_is_the_one_of_the_manifests(chart):
+def test_the_enforcer_is_that_of_the_manifests(chart):
     off = {"scheduler": {"enabled": False}, "webhook": {"enabled": False}}
     ours = rendered(chart, {**off, "enforcer": {"enabled": True}})
     theirs = resources(MANIFESTS / "enforcer")
@@ -126,7 +126,7 @@ def test_the_enforcer_is_the_one_of_the_manifests(chart):
     assert names(ours) - names(theirs) == {("ConfigMap", f"{ENFORCER}-configuration")}
 
 
-def test_the_webhook_is_the_one_of_the_manifests(chart):
+def test_the_webhook_is_that_of_the_manifests(chart):
     ours = rendered(chart, {"scheduler": {"enabled": False}}, namespace=WEBHOOK)
     theirs = [each for each in resources(MANIFESTS / "webhook") if each["kind"] != "Namespace"]
     assert names(ours) == names(theirs)
@@ -134,10 +134,10 @@ def test_the_webhook_is_the_one_of_the_manifests(chart):
         assert alike(named(ours, kind)[name]) == alike(named(theirs, kind)[name]), (kind, name)
 
 
-# What values switch
+# Values
 
 
-def test_everything_is_in_the_releases_namespace_and_named_after_it(chart):
+def test_objects_have_the_releases_namespace_and_name(chart):
     objects = rendered(chart, EVERYTHING, name="prod", namespace="scheduling")
     for each in objects:
         assert each["metadata"]["name"].startswith("prod-affinity-scheduler")
@@ -175,7 +175,7 @@ def test_everything_is_in_the_releases_namespace_and_named_after_it(chart):
     ],
 )
 @pytest.mark.parametrize("namespace", ["kube-system", "scheduling"])
-def test_a_component_that_is_switched_off_leaves_nothing_behind(chart, component, namespace):
+def test_a_disabled_component_renders_no_objects(chart, component, namespace):
     values = {**EVERYTHING, "serviceMonitor": {"enabled": False}}
 
     def left(is_on: bool) -> set[tuple[str, str]]:

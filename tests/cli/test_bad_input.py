@@ -1,4 +1,4 @@
-"""Wrong arguments, files and manifests: one line each, exit code 2; and what only a terminal gets."""
+"""Bad arguments, files and manifests are one line and exit code 2; and output that only terminals get."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from scheduler.explain.explanation import Explanation, NodeGroup
         ),
     ],
 )
-def test_a_file_that_is_no_snapshot_is_one_line(
+def test_an_invalid_snapshot_is_one_line(
     content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """File, field, found, expected; exit code 2."""
+    """The line names file, field, found and expected."""
     file = tmp_path / "snapshot.json"
     file.write_text(content)
     assert main(["explain", "p", "--on", str(file)]) == 2
@@ -80,10 +80,10 @@ def test_a_file_that_is_no_snapshot_is_one_line(
     ],
 )
 @pytest.mark.parametrize("command", ["explain", "simulate"])
-def test_a_manifest_that_is_wrong_is_one_line(
+def test_an_invalid_manifest_is_one_line(
     command: str, manifest: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 2, and never a traceback."""
+    """Exit code 2 and no traceback."""
     (tmp_path / "m.yaml").write_text(manifest)
     snapshot = tmp_path / "s.json"
     snapshot.write_text('{"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot"}')
@@ -121,7 +121,7 @@ def test_a_manifest_that_is_wrong_is_one_line(
 def test_bad_input_is_one_line_and_exit_code_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was found, and what is expected there."""
+    """The line names found and expected."""
     try:
         code = main(arguments)
     except SystemExit as ended:
@@ -133,8 +133,8 @@ def test_bad_input_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("n_bytes", [0, 100_000])
-def test_a_reader_that_has_had_enough_ends_it_quietly(n_bytes: int, tmp_path: Path) -> None:
-    """Whether the pipe breaks while it prints or at its end: no traceback, and the exit code that SIGPIPE gives."""
+def test_a_broken_pipe_ends_the_command_quietly(n_bytes: int, tmp_path: Path) -> None:
+    """While it prints or at its end: no traceback, and the exit code of SIGPIPE."""
     snapshot = tmp_path / "s.json"
     pods = [
         {
@@ -152,8 +152,8 @@ def test_a_reader_that_has_had_enough_ends_it_quietly(n_bytes: int, tmp_path: Pa
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-def test_what_others_wrote_into_annotations_reaches_no_terminal_as_control_characters() -> None:
-    """They are written out, in the sentence and in every table."""
+def test_control_characters_in_annotations_are_escaped() -> None:
+    """In sentences and in every table."""
     evil = "\x1b[31mred\x07\u202e"
     record = DecisionRecord(1, 1, 1, (RankedNode(evil, 1, {evil: 1}),), {evil: 1})
     group = NodeGroup(evil, evil, evil, 1, (evil,), removable=False)
@@ -180,10 +180,10 @@ class _Terminal(io.StringIO):
         pytest.param(io.StringIO(), {"TERM": "xterm"}, False, False, id="a file"),
     ],
 )
-def test_colours_and_counting_are_for_terminals_alone(
+def test_only_terminals_get_colours_and_progress(
     out: io.StringIO, environ: dict[str, str], coloured: bool, progress: bool
 ) -> None:
-    """NO_COLOR takes the colours, not the count."""
+    """NO_COLOR removes the colours, but not the progress line."""
     assert ("\x1b" in Style(out, environ).bad("x")) == coloured
     line = ReadProgress(out, environ)
     line.update("Pod", 500)

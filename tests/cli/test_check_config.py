@@ -1,4 +1,4 @@
-"""The command check-config."""
+"""The command `check-config`."""
 
 import argparse
 import io

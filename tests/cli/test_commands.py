@@ -1,4 +1,4 @@
-"""The commands as a person uses them, on the embedded cluster and on a snapshot of it."""
+"""The commands explain, simulate and snapshot on the embedded cluster."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def web(name: str, node: str | None = None) -> build.Json:
 
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
-    """Six nodes in three zones; two of the zones have a web pod, and a third one waits."""
+    """Six nodes in three zones. Each zone has a web pod, and a fourth one is pending."""
     async with DevCluster(nodes=6, zones=3) as cluster:
         kubeconfig = tmp_path / "kubeconfig"
         cluster.write_kubeconfig(kubeconfig)
@@ -85,7 +85,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
 
 
 async def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of the command, in a thread with a loop of its own."""
+    """Run the command in a thread with its own event loop. Return exit code, standard output and standard error."""
     capsys.readouterr()
     try:
         code = await asyncio.to_thread(main, list(arguments))
@@ -99,7 +99,7 @@ async def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[i
 async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole text; nothing is written to the cluster."""
+    """Nothing is written to the cluster."""
     async with served(tmp_path) as (cluster, kubeconfig):
         version = cluster.store.revision(POD, "default", "web-3").obj["metadata"]["resourceVersion"]
         code, out, err = await called(capsys, "explain", "web-3", "--kubeconfig", kubeconfig)
@@ -116,10 +116,10 @@ async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
 
 
 @pytest.mark.asyncio
-async def test_every_form_of_the_answer_says_the_same(
+async def test_every_output_format_says_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Table, wide and json; pod/NAME is a name, a snapshot answers as the cluster does."""
+    """Table, wide and json, for a name or pod/NAME, on the cluster and on a snapshot."""
     async with served(tmp_path) as (_, kubeconfig):
         snapshot = str(tmp_path / "snapshot.json")
         assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
@@ -138,7 +138,7 @@ async def test_every_form_of_the_answer_says_the_same(
 async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The record is what the scheduler wrote into the binding's annotations."""
+    """The scheduler writes the record into an annotation of the binding."""
     record = {
         "v": 1, "evaluated": 6, "feasible": 4, "rejected": {"node(s) didn't match pod anti-affinity rules": 2},
         "top": [{"node": "node-0004", "total": 398, "scores": {"TaintToleration": 300, "NodeResourcesFit": 98}}],
@@ -171,10 +171,10 @@ async def _bind(cluster: DevCluster, pod: build.Json, node: str, annotation: str
 
 
 @pytest.mark.asyncio
-async def test_a_pod_of_another_scheduler_is_explained_with_our_profile_and_says_so(
+async def test_a_pod_of_another_scheduler_is_explained_with_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It may be on its way to us."""
+    """The first profile explains it."""
     async with served(tmp_path) as (cluster, kubeconfig):
         cluster.store.create(NAMESPACE, "", build.namespace("team"))
         pod = build.pod("theirs", namespace="team")
@@ -190,7 +190,7 @@ async def test_a_pod_of_another_scheduler_is_explained_with_our_profile_and_says
 async def test_manifests_are_explained_before_they_exist(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A new revision's pods are let in beside the old ones, since matchLabelKeys tells them apart."""
+    """A new revision's pods are kept out only by the old ones' own terms, since matchLabelKeys separates revisions."""
     manifest = tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT + "---\n" + json.dumps(web("bare")))
     async with served(tmp_path) as (_, kubeconfig):
@@ -208,7 +208,7 @@ async def test_manifests_are_explained_before_they_exist(
 async def test_simulate_places_replicas_until_the_next_does_not_fit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One for each zone of a cluster without others; the explanation of the fourth follows."""
+    """One per zone, and the explanation of the fourth."""
     manifest = tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
     async with DevCluster(nodes=6, zones=3) as cluster:
@@ -229,10 +229,10 @@ async def test_simulate_places_replicas_until_the_next_does_not_fit(
 
 
 @pytest.mark.asyncio
-async def test_a_pod_of_a_whole_application_file_is_simulated_as_often_as_wanted(
+async def test_a_bare_pod_in_an_application_file_may_have_replicas(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What makes no pods is left aside, of whatever kind; a bare pod may be placed several times."""
+    """Documents that create no pods are ignored, of whatever kind."""
     manifest = tmp_path / "app.yaml"
     other = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m"}}
     manifest.write_text(
@@ -249,7 +249,7 @@ async def test_a_pod_of_a_whole_application_file_is_simulated_as_often_as_wanted
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> None:
-    """Twenty replicas, pod by pod on the same nodes, and the same one stops."""
+    """Twenty replicas get the same nodes, and the same one does not fit."""
     spec = {
         "replicas": 20,
         "selector": {"matchLabels": {"app": "web"}},
@@ -269,7 +269,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
     for node in nodes:
         cluster.state.upsert_node(decode_node(encoded(node)))
     simulation = simulate_manifest(cluster, manifest, None, random.Random(seed))
-    real = _bound_for_real([manifest.pod(number) for number in range(20)], nodes, seed)
+    real = _nodes_bound_by_machine([manifest.pod(number) for number in range(20)], nodes, seed)
     assert simulation.n_placed == len(real) < 20
     assert simulation.next is not None
     assert simulation.next.pod == f"web-{len(real)}"
@@ -277,7 +277,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
     assert placed == real
 
 
-def _bound_for_real(pods: list[Any], nodes: list[build.Json], seed: int) -> dict[str, str]:
+def _nodes_bound_by_machine(pods: list[Any], nodes: list[build.Json], seed: int) -> dict[str, str]:
     settings = default_settings()
     state = ClusterState()
     profiles = built_profiles(settings, Snapshot(state))
@@ -295,10 +295,10 @@ def _bound_for_real(pods: list[Any], nodes: list[build.Json], seed: int) -> dict
 
 
 @pytest.mark.asyncio
-async def test_a_snapshot_holds_no_secret_and_is_for_its_owner_alone(
+async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Environment values and names of secrets are nowhere in the file."""
+    """Neither environment values nor names of secrets."""
     async with served(tmp_path) as (cluster, kubeconfig):
         stored = json.dumps(cluster.store.revision(POD, "default", "web-0").obj)
         code, out, err = await called(
@@ -315,10 +315,10 @@ async def test_a_snapshot_holds_no_secret_and_is_for_its_owner_alone(
 
 
 @pytest.mark.asyncio
-async def test_a_snapshot_goes_through_a_pipe_and_to_where_a_link_leads(
+async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither is put in a file's place: whoever reads the pipe would wait for ever."""
+    """Neither is replaced by a file, or the pipe's reader would wait for ever."""
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
     os.mkfifo(pipe)
     link.symlink_to(target)
@@ -335,10 +335,10 @@ async def test_a_snapshot_goes_through_a_pipe_and_to_where_a_link_leads(
 
 
 @pytest.mark.asyncio
-async def test_a_pod_that_is_not_there_is_one_line_with_namespace_and_name(
+async def test_a_missing_pod_is_one_line_with_namespace_and_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The namespace is the context's, unless another is named."""
+    """The namespace is the context's unless -n names another."""
     async with served(tmp_path) as (_, kubeconfig):
         found = await called(capsys, "explain", "nobody", "--kubeconfig", kubeconfig)
         document = yaml.safe_load(Path(kubeconfig).read_text())
@@ -352,10 +352,10 @@ async def test_a_pod_that_is_not_there_is_one_line_with_namespace_and_name(
 
 
 @pytest.mark.asyncio
-async def test_another_context_is_asked_by_name_as_with_kubectl(
+async def test_context_selects_cluster_user_and_namespace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its cluster, its user and its namespace."""
+    """As with kubectl."""
     async with served(tmp_path) as (_, kubeconfig):
         document = yaml.safe_load(Path(kubeconfig).read_text())
         (entry,) = document["contexts"]
@@ -374,7 +374,7 @@ async def test_another_context_is_asked_by_name_as_with_kubectl(
 
 @pytest.mark.asyncio
 async def test_a_server_that_refuses_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong token: the server's own words."""
+    """With a wrong token, the line has the server's message."""
     async with DevCluster(token="right") as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         text = (tmp_path / "kubeconfig").read_text()
@@ -385,7 +385,7 @@ async def test_a_server_that_refuses_is_one_line(tmp_path: Path, capsys: pytest.
     assert len(err.splitlines()) == 1
 
 
-def test_the_commands_are_on_the_menu_and_kubectl_finds_the_plugin(
+def test_help_lists_the_commands_and_kubectl_finds_the_plugin(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """kubectl looks for an executable named kubectl-affinity."""

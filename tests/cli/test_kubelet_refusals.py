@@ -1,4 +1,4 @@
-"""explain knows of kubelets that refused such a pod, from the failed pods that are left in the cluster."""
+"""`explain` notes kubelets that rejected pods with the same spec, from failed pods in the cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ON
     return document
 
 
-def test_it_names_the_nodes_and_what_their_kubelets_said() -> None:
+def test_the_note_names_nodes_and_reasons() -> None:
     cluster = _cluster(
         build.node("a"),
         build.node("b"),
@@ -44,7 +44,7 @@ def test_it_names_the_nodes_and_what_their_kubelets_said() -> None:
     assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
 
 
-def test_without_failed_pods_it_says_nothing_of_them() -> None:
+def test_without_failed_pods_there_is_no_note() -> None:
     cluster = _cluster(build.node("a"), build.pod("p", containers=ONE_CPU, spec=SPEC))
     answer = explain_named_pod(cluster, PodQuery("default", "p"))
     assert answer is not None

@@ -1,4 +1,4 @@
-"""The ClusterRole of manifests/explain is enough for every command that reads a cluster, and nothing in it is idle."""
+"""The ClusterRole of manifests/explain has exactly the rights that the commands use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support import accounts
 
 
 @pytest.mark.asyncio
-async def test_the_role_grants_what_the_commands_ask_for_and_nothing_else(
+async def test_the_role_has_exactly_the_rights_that_the_commands_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record, manifest = accounts.Record(), tmp_path / "web.yaml"

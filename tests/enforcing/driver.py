@@ -1,4 +1,4 @@
-"""An enforcer with a tiny cluster, driven by API objects as JSON; and the same cluster recounted plainly."""
+"""An enforcer on a tiny cluster, driven by API objects as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.build import Json
 ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
-#: No limit that a test does not ask for; anti-affinity is acted upon at once.
+#: No limits, and anti-affinity is enforced at once.
 FREE = EvictionLimits(
     evictions=10_000, evictions_per_namespace=10_000, evictions_per_node=10_000, max_share=1.0, settle_s=0.0
 )
@@ -28,7 +28,7 @@ FREE = EvictionLimits(
 def rules(
     near: list[Json] | None = None, far: list[Json] | None = None, *, which: str = ENFORCED
 ) -> dict[str, Any]:
-    """An affinity annotation of these terms."""
+    """Return an affinity annotation with these terms."""
     made: dict[str, Any] = {}
     if near:
         made["podAffinity"] = {which: near}
@@ -38,7 +38,7 @@ def rules(
 
 
 class Driver:
-    """Stimuli from JSON, a clock that moves by hand."""
+    """Feeds an enforcer stimuli made from JSON, with a clock that the test sets."""
 
     def __init__(self, limits: EvictionLimits = FREE, **settings: Any) -> None:
         settings = {"is_movable": lambda _: True, "acts": True, **settings}
@@ -49,7 +49,7 @@ class Driver:
         self._version = 0
 
     def __repr__(self) -> str:
-        """What a falsifying example is told with."""
+        """Describe the pods, for Hypothesis."""
         metadata = [{**pod["metadata"], **pod["spec"]} for pod in self.pods.values()]
         told = ("name", "namespace", "labels", "nodeName", "priority", "creationTimestamp", "annotations")
         return "\n".join(json.dumps({key: each.get(key) for key in told}) for each in metadata)
@@ -72,7 +72,7 @@ class Driver:
         priority: int = 0,
         **keywords: Any,
     ) -> str:
-        """The pod runs on the node; returns its uid."""
+        """Let the pod run on the node. Return its UID."""
         document = build.pod(name, node=node, spec={"priority": priority}, phase="Running", **keywords)
         self._version += 1
         annotations = {AFFINITY: json.dumps(annotation)} if annotation else {}
@@ -87,7 +87,7 @@ class Driver:
         return str(document["metadata"]["uid"])
 
     def see(self, document: Json) -> None:
-        """The watch shows the pod so."""
+        """Deliver a watch event of the pod."""
         uid = document["metadata"]["uid"]
         if not document["metadata"].get("deletionTimestamp"):
             self.pods[uid] = document
@@ -107,12 +107,12 @@ class Driver:
         return self.enforcer.check(self.now_s)
 
     def evicted(self, uid: str) -> None:
-        """The server has evicted the pod, and its containers have ended."""
+        """Report a successful eviction and the deletion of the pod."""
         self.enforcer.on_eviction_result(uid, EvictionResult.EVICTED, self.now_s)
         self.gone(uid)
 
     def enforce(self, after_s: float = 0.0, *, limit: int = 1000) -> list[str]:
-        """Names of the pods that go, in order, until nobody does."""
+        """Evict until no more pod is evicted. Return the pods' names in order."""
         names: list[str] = []
         orders = self.check(after_s)
         while orders := [each for each in orders if isinstance(each, Evict)]:

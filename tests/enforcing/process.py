@@ -1,4 +1,4 @@
-"""`python -m scheduler enforce` as a process beside a cluster, and what a user does to that cluster."""
+"""`python -m scheduler enforce` as a process, and a cluster with a user's actions."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Shop:
         self.api, self.kubeconfig, self.namespace = api, kubeconfig, namespace
 
     async def nodes(self) -> None:
-        """The four nodes are there."""
+        """Create the four nodes."""
         for name in ("a1", "a2", "b1", "b2"):
             (await self.api.post("/api/v1/nodes", build.node(name, labels={ZONE: name[0]}))).ok  # noqa: B018
 
     async def pod(
         self, name: str, node: str, annotation: Any = None, *, grace: str | None = None, **keywords: Any
     ) -> None:
-        """The pod runs on the node, placed by hand as any other scheduler would."""
+        """Create the pod and bind it to the node, as another scheduler would."""
         document = build.pod(name, namespace=self.namespace, **keywords)
         document["metadata"].pop("uid")
         document["spec"]["schedulerName"] = "somebody-else"
@@ -58,7 +58,7 @@ class Shop:
         return f"/{group}/namespaces/{self.namespace}/{plural}"
 
     async def label(self, path: str, **labels: str | None) -> None:
-        """Merged into the labels of the object at `path`."""
+        """Merge labels into the object at `path`."""
         (await self.api.patch(path, {"metadata": {"labels": labels}})).ok  # noqa: B018
 
     async def label_node(self, name: str, zone: str) -> None:
@@ -68,7 +68,7 @@ class Shop:
         (await self.api.delete(f"{self.path('pods')}/{name}", {"gracePeriodSeconds": 0})).ok  # noqa: B018
 
     async def names(self) -> set[str]:
-        """The pods that are there to stay."""
+        """Return the pods that are not being deleted."""
         items = (await self.api.get(self.path("pods"))).ok["items"]
         return {one["metadata"]["name"] for one in items if not one["metadata"].get("deletionTimestamp")}
 
@@ -78,7 +78,7 @@ class Shop:
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     async def left(self, *names: str) -> None:
-        """Exactly these pods are there to stay; waits for it."""
+        """Wait until exactly these pods are left."""
         await until(self.names, lambda found: found == set(names), what=f"{names} alone")
 
     async def events(self, name: str, reason: str = "RequiredDuringExecutionViolated") -> list[Json]:
@@ -97,7 +97,7 @@ async def shop(folder: Path) -> AsyncIterator[Shop]:
 
 @asynccontextmanager
 async def started(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
-    """An enforcer that is not waited for; killed at the end if it still runs."""
+    """Start an enforcer without waiting for readiness. It is killed at the end."""
     port = free_port()
     process = await _process(
         "enforce", "--kubeconfig", str(kubeconfig), "--port", str(port), "--max-share", "100%", *arguments
@@ -108,7 +108,7 @@ async def started(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
 
 @asynccontextmanager
 async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
-    """An enforcer that is ready; at the end it stops in good order, and never with a traceback."""
+    """Start an enforcer and wait until it is ready. At the end it has to stop orderly and without a traceback."""
     async with started(kubeconfig, *arguments) as daemon:
         await until(daemon.is_ready, what="readiness")
         yield daemon
@@ -117,7 +117,7 @@ async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
 
 
 async def output(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command that ends by itself."""
+    """Run a command. Return exit code, standard output and standard error."""
     process = await _process(*arguments)
     async with asyncio.timeout(EXIT_TIMEOUT_S):
         out, errors = await process.communicate()

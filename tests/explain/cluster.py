@@ -1,4 +1,4 @@
-"""A cluster as JSON: the state that `explain` gets, and the machine that decides for real."""
+"""A cluster as JSON, its explanations, and a machine that schedules on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = default_settings()
 
 @dataclass
 class Cluster:
-    """API objects; a pod without a node is pending."""
+    """API objects. A pod without a node is pending."""
 
     nodes: list[build.Json]
     pods: list[build.Json] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Cluster:
     services: list[build.Json] = field(default_factory=list)
 
     def state(self, state: ClusterState | None = None) -> ClusterState:
-        """All of it but pods without a node; in `state`, which is empty, where one is given."""
+        """Return a state with all objects but pending pods, in the empty `state` if one is given."""
         state = state or ClusterState()
         for namespace in self.namespaces:
             state.upsert_namespace(decode_namespace(encoded(namespace)))
@@ -49,7 +49,7 @@ class Cluster:
         return state
 
     def explain(self, pod: build.Json, **more: Any) -> Explanation:
-        """What `explain` says of the pod; the state is as before afterwards."""
+        """Return the pod's explanation, and check that the state did not change."""
         state = self.state()
         answer = explain(self.request(pod, state, **more))
         assert differences(state) == []
@@ -69,7 +69,7 @@ class Cluster:
         )
 
     def driver(self) -> Driver:
-        """A machine that has seen all of it but pods without a node."""
+        """Return a machine that knows all objects but pending pods."""
         driver = Driver()
         for namespace in self.namespaces:
             driver.namespace(namespace["metadata"]["name"], **namespace["metadata"]["labels"])
@@ -81,7 +81,7 @@ class Cluster:
         return driver
 
     def changed(self, changes: Iterable[build.Json], pod: build.Json) -> tuple[Cluster, build.Json]:
-        """Cluster and pod after the changes, made on the JSON objects by what the answer's JSON says."""
+        """Return cluster and pod after changes given as JSON, made on the JSON objects."""
         after, subject = copy.deepcopy(self), copy.deepcopy(pod)
         for change in changes:
             after._change(change, subject)
@@ -129,7 +129,7 @@ class Cluster:
                     if constraint["topologyKey"] == change["topologyKey"]:
                         constraint["maxSkew"] = change["maxSkew"]
             case other:
-                raise AssertionError(f"a change nobody knows: {other}")
+                raise AssertionError(f"unknown change: {other}")
 
     def _node(self, change: build.Json) -> build.Json:
         (node,) = [n for n in self.nodes if n["metadata"]["name"] == change["node"]]
@@ -152,17 +152,17 @@ def decoded(document: build.Json) -> Pod:
 
 
 def as_json(answer: Explanation) -> Any:
-    """The answer as `-o json` prints it."""
+    """Return the explanation as `-o json` prints it."""
     return msgspec.json.decode(msgspec.json.encode(answer))
 
 
 def zoned(names: str, **more: Any) -> list[build.Json]:
-    """Nodes such as `a1 a2 b1`, each in the zone of its first letter."""
+    """Return nodes such as `a1 a2 b1`, each in the zone of its first letter."""
     return [build.node(name, labels={build.ZONE: name[0]}, **more) for name in names.split()]
 
 
 def web(name: str, node: str | None = None, **more: Any) -> build.Json:
-    """A pod with the label app=web."""
+    """Return a pod with the label app=web."""
     return build.pod(name, labels={"app": "web"}, node=node, **more)
 
 
@@ -171,12 +171,12 @@ def alone_per_zone(app: str = "web") -> build.Json:
 
 
 def groups(answer: Explanation) -> list[tuple[int, str, str]]:
-    """(nodes, plugin, where) of each group, most nodes first."""
+    """Return (nodes, plugin, where) of each group."""
     return [(group.n_nodes, group.plugin, group.where) for group in answer.groups]
 
 
 def changes(answer: Explanation) -> list[list[str]]:
-    """The kinds of change of each suggestion."""
+    """Return the types of each suggestion's changes."""
     return [[type(change).__name__ for change in s.changes] for s in answer.suggestions]
 
 

@@ -1,4 +1,4 @@
-"""Exempt namespaces: `explain` blames nobody whom the scheduler does not see."""
+"""Exempt namespaces: explanations ignore the pods that the scheduler ignores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERYBODY = build.affinity(
 
 
 def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
-    """With daemons exempt."""
+    """Return the explanation with namespace daemons exempt."""
     config = build.configuration({"InterPodAffinity": {"exemptNamespaces": ["daemons"]}})
     settings = parse_settings(json.dumps(config), "test")
     (profile,) = settings.profiles
@@ -40,7 +40,7 @@ def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
 
 @pytest.mark.parametrize("declares", ["incoming", "running", "both"])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_an_exempt_pod_blocks_nobody(declares: str, limit: int) -> None:
+def test_an_exempt_pod_blocks_no_pod(declares: str, limit: int) -> None:
     text = json.dumps(
         {
             "podAntiAffinity": {
@@ -61,14 +61,14 @@ def test_an_exempt_pod_blocks_nobody(declares: str, limit: int) -> None:
     assert (answer.state, answer.rules) == ("schedulable", ())
 
 
-def test_an_exempt_pod_is_blocked_by_nobody() -> None:
+def test_an_exempt_pod_is_not_blocked() -> None:
     cluster = Cluster(zoned("a1"), [web("hermit", "a1", affinity=EVERYBODY)])
     daemon = build.pod("d", namespace="daemons", affinity=EVERYBODY)
     assert explanation_of(cluster, daemon).state == "schedulable"
     assert explanation_of(cluster, web("p")).state == "unschedulable"
 
 
-def test_only_pods_that_count_are_named_and_told_to_leave() -> None:
+def test_only_pods_that_count_are_named_and_suggested_to_leave() -> None:
     cluster = Cluster(
         zoned("a1 a2"), [build.pod("d", namespace="daemons", node="a1"), build.pod("seen", node="a2")]
     )

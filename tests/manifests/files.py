@@ -1,4 +1,4 @@
-"""What is in manifests/, as objects."""
+"""Reads manifests/ as objects."""
 
 from collections.abc import Iterable
 from pathlib import Path

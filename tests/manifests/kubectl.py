@@ -1,4 +1,4 @@
-"""kubectl, as an operator runs it; the one beside the API server's binaries if it is there."""
+"""Runs kubectl, preferably the one beside the API server's binaries."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ class Kubectl:
         self._command = [found, *([] if kubeconfig is None else ["--kubeconfig", str(kubeconfig)])]
 
     def __call__(self, *arguments: str | Path, given: str | None = None) -> str:
-        """What the command prints. Fails with what it says where it fails."""
+        """Run the command and return its output. A failure has the error message."""
         command = [*self._command, *map(str, arguments)]
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_TIMEOUT_S)
         assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Rights as the API server sees them: what the program's requests need, and what roles grant."""
+"""The rights that requests need, and the rights that roles grant."""
 
 import importlib
 import inspect
@@ -37,7 +37,7 @@ _ARGUMENTS: dict[str, Any] = {
 
 
 class Right(NamedTuple):
-    """One thing that may be asked for. `name` is empty where any object will do."""
+    """One right. `name` is empty if it covers every object."""
 
     group: str
     resource: str
@@ -46,7 +46,7 @@ class Right(NamedTuple):
 
 
 def all_requests() -> list[Request]:
-    """One request of every kind that the program can make: each builder, on each resource that is watched."""
+    """Return a request from each builder, for each watched resource."""
     kinds = (*always_watched(), *watched_for_default_spreading())
     watched = {requests.LIVE_PODS, *(kind.resource for kind in kinds)}
     return [request for build in _builders() for request in _built(build, watched)]
@@ -77,7 +77,7 @@ def needed(request: Request) -> Right:
 
 
 def granted(roles: Iterable[Json]) -> Iterator[Right]:
-    """The rights in the rules of roles."""
+    """Yield the rights in the rules of roles."""
     for role in roles:
         for rule in role["rules"]:
             assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}
@@ -89,8 +89,8 @@ def granted(roles: Iterable[Json]) -> Iterator[Right]:
 
 
 def _builders() -> list[Any]:
-    """Every public function that makes a Request, in every module of the room that `run` loads."""
-    # In a process of its own: here, other tests have loaded what other commands need.
+    """Return every public function that makes a Request, in the modules of scheduler.kube that `run` loads."""
+    # In its own process: here, other tests have loaded modules of other commands.
     program = (
         "import sys, scheduler.cli.run; print(*(m for m in sys.modules if m.startswith('scheduler.kube.')))"
     )
@@ -107,7 +107,7 @@ def _builders() -> list[Any]:
 
 
 def _built(build: Any, watched: Iterable[Resource]) -> Iterator[Request]:
-    """The builder's request, or one for each watched resource where it takes one."""
+    """Yield the builder's request, or one per watched resource if it takes one."""
     parameters = inspect.signature(build).parameters.values()
     wanted = {p.name for p in parameters if p.default is p.empty}
     if "resource" not in wanted:

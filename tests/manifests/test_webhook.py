@@ -1,4 +1,4 @@
-"""manifests/webhook: what its parts call each other, and that they say what the program says."""
+"""manifests/webhook is consistent and fits the program: names, ports, conditions and rights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hook(kind: str) -> Json:
 
 @pytest.fixture(scope="module")
 def arguments() -> argparse.Namespace:
-    """The Deployment's arguments as the program reads them."""
+    """The parsed arguments of the Deployment."""
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     webhook.add_arguments(parser)
     name, *given = container(one(OBJECTS, "Deployment"))["args"]
@@ -43,7 +43,7 @@ def test_kustomize_renders_everything():
     assert len(rendered) == len(OBJECTS)
 
 
-def test_all_is_of_one_name_and_in_one_namespace(arguments):
+def test_all_objects_have_one_name_and_namespace(arguments):
     assert (arguments.name, arguments.namespace) == (NAME, NAME)
     for each in OBJECTS:
         assert each["metadata"]["name"] == NAME, each["kind"]
@@ -61,8 +61,8 @@ def test_the_service_leads_to_the_ports_of_the_program(arguments):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_webhook_that_is_away_stops_nobody(kind):
-    """Ignored and not waited for; never asked about kube-system or itself."""
+def test_an_unavailable_webhook_blocks_no_pods(kind):
+    """Failures are ignored, and pods of kube-system and of the webhook are not sent."""
     found = hook(kind)
     assert (found["failurePolicy"], found["sideEffects"]) == ("Ignore", "None")
     assert found["timeoutSeconds"] <= 5
@@ -72,8 +72,8 @@ def test_a_webhook_that_is_away_stops_nobody(kind):
     assert one(OBJECTS, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
-def test_the_conditions_speak_of_the_annotations_that_the_program_reads():
-    """Otherwise the API server would not ask about them."""
+def test_the_match_conditions_name_the_annotations_that_the_program_reads():
+    """Otherwise the API server would not send such pods."""
     (mutating,), (validating,) = (hook(kind)["matchConditions"] for kind in KINDS)
     (opted_out,) = hook(KINDS[0])["objectSelector"]["matchExpressions"]
     assert (opted_out["key"], opted_out["operator"]) == (IGNORE, "DoesNotExist")
@@ -87,7 +87,7 @@ def test_the_conditions_speak_of_the_annotations_that_the_program_reads():
     assert MODE.startswith(AFFINITY)
 
 
-def test_the_roles_grant_what_the_program_asks_for_and_nothing_else():
+def test_the_roles_have_exactly_the_rights_that_the_program_uses():
     requests = [
         get_secret(NAME, NAME),
         patch_secret(NAME, NAME, version="1", data={}),

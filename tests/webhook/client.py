@@ -1,4 +1,4 @@
-"""The webhook asked as the API server asks, its patches carried out, and pods as the server would hand them on."""
+"""Calls the webhook as the API server does, and applies its patches."""
 
 import base64
 import copy
@@ -21,7 +21,7 @@ MERGED = "affinity-scheduler.io/merged-labels"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the webhook said: the pod after its patch, or the Status of its refusal."""
+    """The webhook's response: the pod after its patch, or the Status of a refusal."""
 
     pod: Json | None
     status: Json | None
@@ -30,13 +30,13 @@ class Answer:
 
     @property
     def causes(self) -> list[tuple[str, str, str]]:
-        """(reason, field, message) of each cause."""
+        """The (reason, field, message) of each cause."""
         assert self.status is not None
         return [(c["reason"], c["field"], c["message"]) for c in self.status["details"]["causes"]]
 
 
 def review(pod: Json, *, operation: str = "CREATE", old: Json | None = None) -> bytes:
-    """The body that the API server sends."""
+    """Return the body that the API server sends."""
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -53,7 +53,7 @@ def review(pod: Json, *, operation: str = "CREATE", old: Json | None = None) -> 
 
 
 def mutated(pod: Json, *, merges_fields: bool = False) -> Answer:
-    """What becomes of a pod that is created."""
+    """Return the response of /mutate to the creation of a pod."""
     asked = decode_review(review(pod))
     return answered(pod, encode_response(asked.uid, mutate(asked, merges_fields=merges_fields)))
 
@@ -61,13 +61,13 @@ def mutated(pod: Json, *, merges_fields: bool = False) -> Answer:
 def validated(
     pod: Json, *, refused: AntiAffinity = AntiAffinity.ALL_NAMESPACES, old: Json | None = None
 ) -> Answer:
-    """Whether a pod may be created, or updated from `old`."""
+    """Return the response of /validate to the creation of a pod, or to its update from `old`."""
     asked = decode_review(review(pod, operation="UPDATE" if old else "CREATE", old=old))
     return answered(pod, encode_response(asked.uid, validate(asked, refused=refused)))
 
 
 def answered(pod: Json, body: bytes) -> Answer:
-    """The answer in a response's body."""
+    """Return the answer in a response's body."""
     response = json.loads(body)["response"]
     assert response["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
     patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
@@ -79,7 +79,7 @@ def answered(pod: Json, body: bytes) -> Answer:
 
 
 def patched(pod: Json, patch: list[Json]) -> Json:
-    """The pod after a JSON patch that only adds members to objects."""
+    """Return the pod after a JSON patch that only adds members to objects."""
     changed = copy.deepcopy(pod)
     for operation in patch:
         assert set(operation) == {"op", "path", "value"} and operation["op"] == "add"
@@ -94,7 +94,7 @@ def patched(pod: Json, patch: list[Json]) -> Json:
 
 
 def annotated(pod: Json) -> Json:
-    """The pod with its terms moved from its fields into the annotations of kep-3633-alt."""
+    """Return the pod with its terms moved from fields into the annotations of kep-3633-alt."""
     moved = copy.deepcopy(pod)
     spec, annotations = moved["spec"], moved["metadata"].setdefault("annotations", {})
     affinity = spec.get("affinity") or {}
@@ -111,7 +111,7 @@ def annotated(pod: Json) -> Json:
 
 
 def without_key_lists(value: Any, found_in: Mapping[str, str] | None = None) -> Any:
-    """Any JSON without the key lists in it, or without those keys in them that `found_in` has."""
+    """Return the JSON without key lists, or without the listed keys that `found_in` has."""
     if isinstance(value, list):
         return [without_key_lists(each, found_in) for each in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A Secret and webhook configurations in memory, shared by replicas, and a clock that is set."""
+"""A Secret and webhook configurations in memory, shared by replicas, and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clock:
 
 @dataclass
 class Shared:
-    """What one replica writes all others read; `published` is what the API server trusts, newest last."""
+    """The store that all replicas share. `published`: the authorities that the API server trusted, newest last."""
 
     trusted: Trusted = field(default_factory=lambda: Trusted(b"", Pair(b"", b"")))
     version: int = 1
@@ -56,7 +56,7 @@ class Shared:
 
 @dataclass
 class Served:
-    """The pairs that were served, newest last."""
+    """Records the served pairs, newest last."""
 
     pairs: list[Pair] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""`python -m scheduler webhook` as a process: started, asked over HTTP, stopped by a signal."""
+"""`python -m scheduler webhook` as a process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STRICT = ("-W", "error", "-W", "ignore:unclosed:ResourceWarning")
 
 @asynccontextmanager
 async def webhook(*arguments: str) -> AsyncIterator[tuple[Daemon, int]]:
-    """A webhook that is ready, and its HTTPS port; at the end it stops in good order, without a traceback."""
+    """Start a webhook and wait until it is ready. Yield it and its HTTPS port; at the end it has to stop orderly."""
     health, https = free_port(), free_port()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *_STRICT, "-m", "scheduler", "webhook"),

@@ -1,4 +1,4 @@
-"""Certificates of the webhook's own making, and how replicas share and renew them without a gap."""
+"""The webhook's own certificates, and how replicas share and renew them without a gap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MONTH_S = 30 * 86_400.0
 
 
 def trusts(authorities: bytes, pair: Pair, *, host: str = HOST, now_s: float = NOW_S) -> bool:
-    """Whether a TLS client that trusts these authorities takes the pair for the host."""
+    """Return whether a TLS client that trusts these authorities accepts the pair for the host."""
     store = verification.Store(x509.load_pem_x509_certificates(authorities))
     builder = verification.PolicyBuilder().store(store).time(datetime.fromtimestamp(now_s, UTC))
     verifier = builder.build_server_verifier(x509.DNSName(host))
@@ -42,7 +42,7 @@ def trusts(authorities: bytes, pair: Pair, *, host: str = HOST, now_s: float = N
     return True
 
 
-def test_an_issued_pair_is_good_for_its_hosts_and_its_time():
+def test_an_issued_pair_is_valid_for_its_hosts_and_time():
     made = issue([HOST, "127.0.0.1"], NOW_S)
     assert trusts(made.authorities, made.pair)
     assert not trusts(made.authorities, made.pair, host="elsewhere.svc")
@@ -83,7 +83,7 @@ GOOD, OTHER = issue([HOST], NOW_S), issue([HOST], NOW_S)
         ),
     ],
 )
-def test_a_pair_is_replaced_when_it_is_no_longer_good(trusted, host, now_s, reason):
+def test_a_pair_that_is_no_longer_valid_is_replaced(trusted, host, now_s, reason):
     assert renewal_reason(trusted, [host], now_s) == reason
 
 
@@ -93,7 +93,7 @@ def test_a_renewed_pair_is_trusted_beside_the_old_one():
     assert trusts(fresh.authorities, GOOD.pair)
 
 
-def test_authorities_that_have_expired_are_dropped_and_there_are_never_many():
+def test_expired_authorities_are_dropped_and_their_number_is_bounded():
     trusted = GOOD
     for number in range(6):
         trusted = renewed([HOST], NOW_S + number, trusted.authorities)
@@ -124,7 +124,7 @@ class Replica:
 
 
 @pytest.mark.asyncio
-async def test_the_first_replica_makes_a_pair_and_the_second_shares_it():
+async def test_the_first_replica_issues_a_pair_and_the_second_shares_it():
     shared, clock = Shared(), Clock()
     first, second = Replica(shared, clock), Replica(shared, clock)
     await first.rotation.check()
@@ -135,7 +135,7 @@ async def test_the_first_replica_makes_a_pair_and_the_second_shares_it():
 
 
 @pytest.mark.asyncio
-async def test_of_two_that_renew_at_once_one_wins():
+async def test_one_of_two_replicas_that_renew_at_once_wins():
     shared, clock = Shared(faster=GOOD), Clock()
     loser = Replica(shared, clock)
     await loser.rotation.check()
@@ -144,8 +144,8 @@ async def test_of_two_that_renew_at_once_one_wins():
 
 
 @pytest.mark.asyncio
-async def test_over_a_year_every_served_pair_is_trusted_at_every_moment():
-    """Two replicas that look at different times; the API server hears of an authority only at their next round."""
+async def test_every_served_pair_is_trusted_at_every_moment_of_a_year():
+    """With two replicas that check at different times."""
     shared, clock = Shared(), Clock()
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     heard = b""
@@ -181,8 +181,8 @@ async def test_a_renewed_pair_waits_until_its_authority_is_known():
 
 
 @pytest.mark.asyncio
-async def test_an_emptied_secret_is_filled_anew_and_nobody_is_ever_distrusted():
-    """Neither the replica that fills it nor the other, which comes later."""
+async def test_an_emptied_secret_is_refilled_and_every_served_pair_stays_trusted():
+    """Of the replica that refills it, and of the other."""
     shared, clock = Shared(), Clock()
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     for replica in replicas:
@@ -199,7 +199,7 @@ async def test_an_emptied_secret_is_filled_anew_and_nobody_is_ever_distrusted():
 
 @pytest.mark.asyncio
 async def test_another_pair_in_the_secret_is_served_at_once():
-    """From a backup, or of a replica that had just started when it was emptied: waiting would only cost time."""
+    """The served pair is not trusted any more, so waiting would gain nothing."""
     shared, clock = Shared(), Clock()
     replica = Replica(shared, clock)
     await replica.rotation.check()
@@ -210,8 +210,8 @@ async def test_another_pair_in_the_secret_is_served_at_once():
 
 
 @pytest.mark.asyncio
-async def test_while_the_api_server_is_away_what_is_served_is_served_on():
-    """The round fails; the loop says so once a round, sleeps less and tries again."""
+async def test_the_pair_is_served_on_while_the_api_server_is_down():
+    """Each failed check is logged once, and the next one comes sooner."""
     shared, clock = Shared(), Clock()
     replica = Replica(shared, clock)
     await replica.rotation.check()
@@ -235,7 +235,7 @@ async def test_while_the_api_server_is_away_what_is_served_is_served_on():
 
 
 class EndError(Exception):
-    """Ends a loop that has no end."""
+    """Ends the endless loop."""
 
 
 # Files
@@ -253,7 +253,7 @@ def write(folder: Path, pair: Pair) -> tuple[Path, Path]:
     return cert, key
 
 
-def test_files_that_changed_are_served_and_others_are_not_loaded_again(tmp_path, log):
+def test_changed_files_are_served_and_unchanged_ones_not_reloaded(tmp_path, log):
     served = Served()
     rotation = FileKeeper(*write(tmp_path, GOOD.pair), served, log=log)
     rotation.load()
@@ -264,7 +264,7 @@ def test_files_that_changed_are_served_and_others_are_not_loaded_again(tmp_path,
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", None])
-def test_files_that_are_no_certificate_are_one_clear_line(tmp_path, log, content):
+def test_invalid_certificate_files_are_one_line(tmp_path, log, content):
     cert, key = write(tmp_path, GOOD.pair)
     if content is None:
         cert.unlink()

@@ -1,4 +1,4 @@
-"""`affinity-scheduler webhook` as a process, with a certificate of somebody else's, and bad input in one line."""
+"""`affinity-scheduler webhook` as a process, with certificate files, and with bad input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def test_with_a_certificate_in_files_it_needs_no_api_server(tmp_path: Path) -> None:
-    """Ready, asked over HTTPS, measured, stopped in good order."""
+    """It becomes ready, serves HTTPS and metrics, and stops orderly."""
     trusted: Trusted = issue(["127.0.0.1"], time.time())
     cert, key = write(tmp_path, trusted.pair)
     files = ("--tls-cert-file", str(cert), "--tls-private-key-file", str(key))
