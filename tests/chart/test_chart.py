@@ -205,8 +205,8 @@ def test_a_dry_run_has_no_right_to_evict(chart):
     assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
 
 
-def test_the_enforcer_exempts_whom_the_scheduler_exempts(chart):
-    """Whoever the scheduler let in must not be evicted for what it does not see."""
+def test_the_enforcer_has_the_schedulers_exempt_namespaces(chart):
+    """Otherwise it would evict pods that the scheduler admits."""
     exempt = {"name": "InterPodAffinity", "args": {"exemptNamespaces": ["daemons"]}}
     profiles = [{"schedulerName": "a", "pluginConfig": [exempt]}]
     values = {"enforcer": {"enabled": True}, "scheduler": {"configuration": {"profiles": profiles}}}
@@ -216,7 +216,7 @@ def test_the_enforcer_exempts_whom_the_scheduler_exempts(chart):
         assert exempt_namespaces(parse_settings(text, "ConfigMap")) == {"daemons"}
 
 
-def test_a_network_policy_lets_in_the_api_server_and_whoever_scrapes(chart):
+def test_the_network_policy_admits_the_api_server_and_the_metrics_peers(chart):
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     values = {**EVERYTHING, "networkPolicy": {"enabled": True, "metricsFrom": peers}}
     objects = rendered(chart, values)
@@ -235,7 +235,7 @@ def test_a_network_policy_lets_in_the_api_server_and_whoever_scrapes(chart):
     assert not named(rendered(chart), "NetworkPolicy")
 
 
-def test_one_service_monitor_finds_the_services_of_all_components(chart):
+def test_one_service_monitor_selects_the_services_of_all_components(chart):
     values = {**EVERYTHING, "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
     objects = rendered(chart, values)
     monitor = one(objects, "ServiceMonitor")
@@ -255,7 +255,7 @@ def test_one_service_monitor_finds_the_services_of_all_components(chart):
     assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
 
 
-def test_every_probe_is_of_the_port_that_is_https(chart):
+def test_every_probe_uses_the_https_port(chart):
     for deployment in named(rendered(chart, EVERYTHING), "Deployment").values():
         probed = container(deployment)
         probes = [probe["httpGet"] for name, probe in probed.items() if name.endswith("Probe")]
@@ -266,7 +266,7 @@ def test_every_probe_is_of_the_port_that_is_https(chart):
 
 
 def test_the_configuration_is_merged_over_the_charts(chart):
-    """All profiles are the user's; what he does not say stays the chart's; the program understands the whole."""
+    """User values replace the chart's, the rest stays, and the program accepts the result."""
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
     values = {"scheduler": {"configuration": {"profiles": profiles, "clientConnection": {"qps": 50}}}}
     (text,) = one(rendered(chart, values), "ConfigMap")["data"].values()
@@ -286,8 +286,8 @@ def test_a_changed_configuration_rolls_the_deployment(chart):
     assert checksum({}) == checksum({"scheduler": {"replicas": 3}}) != checksum(other)
 
 
-def test_with_cert_manager_the_webhook_changes_nothing(chart):
-    """The certificate is mounted, the CA injector tells the API server; what is left is who may read metrics."""
+def test_with_cert_manager_the_webhook_needs_no_rights_for_certificates(chart):
+    """The certificate is mounted and the CA injector sets caBundle. Only the reviews for metrics are left."""
     objects = rendered(
         chart, {"scheduler": {"enabled": False}, "webhook": {"certManager": {"enabled": True}}}
     )
@@ -312,7 +312,7 @@ def test_with_cert_manager_the_webhook_changes_nothing(chart):
     assert "Issuer" not in {each["kind"] for each in objects}
 
 
-def test_webhooks_are_switched_and_narrowed_by_values(chart):
+def test_values_disable_and_narrow_webhooks(chart):
     values = {
         "mutating": False,
         "failurePolicy": "Fail",
@@ -328,7 +328,7 @@ def test_webhooks_are_switched_and_narrowed_by_values(chart):
     assert left_out["values"] == ["a", "kube-system"]
 
 
-def test_merging_fields_asks_about_pods_with_fields(chart):
+def test_merge_fields_adds_pods_with_affinity_to_the_match_conditions(chart):
     objects = rendered(chart, {"webhook": {"mergeFields": True}})
     (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
     assert webhook["matchConditions"][0]["expression"].startswith("has(object.spec.affinity) ||")
@@ -351,7 +351,7 @@ def test_merging_fields_asks_about_pods_with_fields(chart):
         pytest.param({"scheduler": {"configuration": {"profiles": []}}}, "profiles", id="no profile"),
     ],
 )
-def test_values_that_cannot_be_meant_are_refused(chart, values, complaint):
+def test_invalid_values_are_refused(chart, values, complaint):
     with pytest.raises(helm.HelmValuesError, match=complaint):
         chart.validate_schema(values)
 
@@ -361,7 +361,7 @@ def test_values_that_cannot_be_meant_are_refused(chart, values, complaint):
     [("affinity-scheduler", run), (ENFORCER, enforce), (WEBHOOK, webhook)],
     ids=["scheduler", "enforcer", "webhook"],
 )
-def test_the_program_knows_every_flag_of_its_deployment(chart, component, command):
+def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, command):
     values = {
         "enforcer": {"enabled": True, "dryRun": True},
         "webhook": {"mergeFields": True, "certManager": {"enabled": True}},

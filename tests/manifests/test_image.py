@@ -1,7 +1,7 @@
 """
-The image, as far as it can be known without a container engine.
+The image, checked without a container engine.
 
-The commands of its build stages are run in a folder of the test's own, and what they leave is what the image holds.
+The tests run the commands of the build stages in a temporary folder. The result is the content of the image.
 """
 
 import asyncio

@@ -110,7 +110,7 @@ def test_a_pair_is_never_shown():
 
 
 class Replica:
-    """One process: its rotation and what it serves."""
+    """One webhook process and the pairs that it serves."""
 
     def __init__(self, shared: Shared, clock: Clock) -> None:
         self.log = io.StringIO()
