@@ -1,9 +1,9 @@
 """
 `affinity-scheduler simulate -f FILE --replicas N`: say how many replicas fit, on which nodes, and what stops the next.
 
-The replicas are placed one after another by the scheduler's own core on a copy of the cluster that nobody else sees;
-several documents are placed in turn, each beside those before it. JSON: a list of `scheduler.explain.simulation`'s
-Simulation, one for each document.
+The scheduler's own code places the replicas one after another on a copy of the cluster. Several documents are placed in
+turn, each with the pods of the ones before it. The JSON is a list of `scheduler.explain.simulation.Simulation`, one per
+document.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scheduler.model.wire import MalformedObjectError
 from scheduler.state.snapshot import Snapshot
 
 #: About half a minute at 5,000 nodes.
-_MOST_REPLICAS: Final = 100_000
+_MAX_REPLICAS: Final = 100_000
 #: Nodes in the table unless it is wide.
 _NODES: Final = 10
 
@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the simulations. Return 0 if all replicas fit, else 1. Raises SettingsError for bad input."""
-    if args.replicas is not None and not 0 <= args.replicas <= _MOST_REPLICAS:
-        raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {_MOST_REPLICAS}")
+    if args.replicas is not None and not 0 <= args.replicas <= _MAX_REPLICAS:
+        raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {_MAX_REPLICAS}")
     settings = settings_of(args)
     manifest_file = read_manifest_file(args, settings)
     cluster, _ = asyncio.run(read_cluster(args, settings, None))
@@ -79,36 +79,36 @@ def simulate_manifest(
     cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None, rng: Rng
 ) -> Simulation:
     """Place the manifest's replicas in the cluster until one does not fit. Raises SettingsError."""
-    wanted = manifest.n_replicas if n_replicas is None else n_replicas
-    if wanted > _MOST_REPLICAS:
+    n_replicas = manifest.n_replicas if n_replicas is None else n_replicas
+    if n_replicas > _MAX_REPLICAS:
         raise SettingsError(
-            f"{manifest.kind} {manifest.name}", "", f"{wanted} replicas", f"at most {_MOST_REPLICAS}"
+            f"{manifest.kind} {manifest.name}", "", f"{n_replicas} replicas", f"at most {_MAX_REPLICAS}"
         )
     try:
-        pods = [cluster.create_pod(manifest, number) for number in range(wanted)]
+        pods = [cluster.create_pod(manifest, number) for number in range(n_replicas)]
     except MalformedObjectError as error:
         raise SettingsError(
             f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
         ) from error
     node_names: list[str] = []
-    stopped = None
+    first_unplaced = None
     if pods:
         profile, _ = cluster.profile_for(pods[0])
         placed = place_replicas(
             pods, cluster.state, cluster.build_profile(profile, Snapshot(cluster.state)), rng
         )
-        node_names, stopped = [node_name for _, node_name in placed.pods], placed.first_unplaced
+        node_names, first_unplaced = [node_name for _, node_name in placed.pods], placed.first_unplaced
     shares, n_more = node_shares(cluster.state, node_names)
     return Simulation(
         manifest_kind=manifest.kind,
         namespace=manifest.namespace,
         name=manifest.name,
-        n_replicas=wanted,
+        n_replicas=n_replicas,
         n_placed=len(node_names),
         zones=zone_shares(cluster.state, node_names),
         nodes=shares,
         n_more_nodes=n_more,
-        next=None if stopped is None else explain_pod(cluster, stopped, None),
+        next=None if first_unplaced is None else explain_pod(cluster, first_unplaced, None),
     )
 
 

@@ -1,5 +1,5 @@
 """
-The admission webhook, a process of its own.
+The admission webhook, which runs as a separate process.
 
 Pure: `reviews` (AdmissionReview), `mutating`, `validating` and the modules that they import. The others: `server`
 (HTTPS), `certificate_rotation` and `certificate_store` (the serving certificate), `metrics`, `app` (start and stop).

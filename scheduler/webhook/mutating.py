@@ -124,7 +124,7 @@ def _list_items(
     change.errors += result.errors
     if not result.differs:
         return None
-    change.warnings += _notes(term_list, found, pod.labels)
+    change.warnings += _warnings(term_list, found, pod.labels)
     return result.items
 
 
@@ -158,37 +158,38 @@ def _merge_list(
     *,
     merges_fields: bool,
 ) -> _MergedList:
+    """Return the pod's own items, followed by the annotation's terms; terms of an earlier run are replaced."""
     current = term_list.of(pod)
     merged = term_list.merged(terms, pod.labels)
-    added = [term_list.without_keys(term) for term in merged]
-    written = (
+    new = [term_list.without_keys(term) for term in merged]
+    old = (
         [] if earlier is None else [term_list.without_keys(term) for term in term_list.merged(terms, earlier)]
     )
-    kept = _without(current, written)
-    if written == added and len(kept) + len(written) == len(current):
-        kept, merged, added = current, [], []
-    final, full = kept, kept
-    checked = set(range(len(kept), len(kept) + len(added)))
-    if merges_fields and len(kept) <= MAX_MERGED_FIELDS:
-        full = term_list.merged(kept, pod.labels)
-        final = [term_list.without_keys(item, pod.labels) for item in full]
-        checked.update(index for index, item in enumerate(kept) if term_list.keys(item))
-    items = [*final, *added]
-    errors = tuple(term_list.errors([*full, *merged], checked)) if checked else ()
+    own = _without(current, old)
+    if old == new and len(own) + len(old) == len(current):
+        own, merged, new = current, [], []  # an earlier run wrote the same terms
+    own_merged, own_stored = own, own
+    checked = set(range(len(own), len(own) + len(new)))
+    if merges_fields and len(own) <= MAX_MERGED_FIELDS:
+        own_merged = term_list.merged(own, pod.labels)
+        own_stored = [term_list.without_keys(item, pod.labels) for item in own_merged]
+        checked.update(index for index, item in enumerate(own) if term_list.keys(item))
+    items = [*own_stored, *new]
+    errors = tuple(term_list.errors([*own_merged, *merged], checked)) if checked else ()
     return _MergedList(items, items != current, errors)
 
 
-def _without(items: Sequence[object], written: Sequence[object]) -> list[object]:
-    """Return the items without the ones that an earlier run wrote; each is removed once."""
-    left, plain = list(items), [normalized(item) for item in items] if written else []
-    for item in written:
-        if item in plain:
-            index = plain.index(item)
-            del left[index], plain[index]
+def _without(items: Sequence[object], removed: Sequence[object]) -> list[object]:
+    """Return the items without the removed ones; each is removed once."""
+    left, comparable = list(items), [normalized(item) for item in items] if removed else []
+    for item in removed:
+        if item in comparable:
+            index = comparable.index(item)
+            del left[index], comparable[index]
     return left
 
 
-def _notes(term_list: TermList, found: ParsedTerms, labels: Labels) -> Iterator[str]:
+def _warnings(term_list: TermList, found: ParsedTerms, labels: Labels) -> Iterator[str]:
     """Yield warnings for the user about one list."""
     keys = [key for item in found.items for key in term_list.keys(item)]
     if found.items:
@@ -203,9 +204,9 @@ def _values(keys: Iterable[str], labels: Labels) -> str:
     return ",".join(values) or "no label"
 
 
-def _record(pod: ReviewedPod, asked: Iterable[str]) -> Iterator[Json]:
+def _record(pod: ReviewedPod, keys: Iterable[str]) -> Iterator[Json]:
     """Yield the patch that records the merged label values for a later run, unless they are recorded already."""
-    values = {key: pod.labels[key] for key in sorted(set(asked)) if key in pod.labels}
+    values = {key: pod.labels[key] for key in sorted(set(keys)) if key in pod.labels}
     text = json.dumps(values, separators=(",", ":"))
     if pod.annotations.get(MERGED) != text:
         yield _add(_annotation_path(MERGED), text)

@@ -29,7 +29,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 _MAX_UNKNOWN: Final = 5
 
 #: Objects that mean something although they are empty: an empty selector selects everything, a missing one nothing.
-_KEPT_EMPTY: Final = frozenset({"labelSelector", "namespaceSelector", "podAffinityTerm"})
+_MEANINGFUL_EMPTY: Final = frozenset({"labelSelector", "namespaceSelector", "podAffinityTerm"})
 
 
 class _Shape(msgspec.Struct, frozen=True, rename="camel"):
@@ -150,16 +150,16 @@ def string_field(item: object, name: str) -> str:
 
 
 def _without_empty(item: Mapping[str, object]) -> Json:
-    kept: Json = {}
+    result: Json = {}
     for name, value in item.items():
         if isinstance(value, Mapping) and name != "matchLabels":
             value = _without_empty(value)
         elif isinstance(value, (list, tuple)):
             value = [_without_empty(each) if isinstance(each, Mapping) else each for each in value]
-        if value in (None, [], {}) and not (name in _KEPT_EMPTY and value == {}):
+        if value in (None, [], {}) and not (name in _MEANINGFUL_EMPTY and value == {}):
             continue
-        kept[name] = value
-    return kept
+        result[name] = value
+    return result
 
 
 def _unknown(written: object, shaped: object, path: str) -> list[str]:

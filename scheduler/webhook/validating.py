@@ -103,10 +103,10 @@ def _is_over_all_namespaces(term: object) -> bool:
 
 def _narrows(selector: object) -> bool:
     """Return whether an expression requires a label that not every namespace has."""
-    asked = [
+    expressions = [
         (string_field(each, "operator"), string_field(each, "key"))
         for each in list_field(selector, "matchExpressions")
     ]
     return any(
-        operator == "In" or (operator == "Exists" and key != _NAMESPACE_NAME) for operator, key in asked
+        operator == "In" or (operator == "Exists" and key != _NAMESPACE_NAME) for operator, key in expressions
     )

@@ -116,9 +116,7 @@ async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
 
 
 @pytest.mark.asyncio
-async def test_every_output_format_says_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_every_output_format_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Table, wide and json, for a name or pod/NAME, on the cluster and on a snapshot."""
     async with served(tmp_path) as (_, kubeconfig):
         snapshot = str(tmp_path / "snapshot.json")

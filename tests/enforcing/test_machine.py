@@ -199,9 +199,7 @@ def test_an_immovable_pod_stays(*, moves: bool) -> None:
 
 
 @pytest.mark.parametrize(("priority", "gone"), [(1, ["web"]), (5, []), (9, [])])
-def test_rules_of_an_immovable_pod_evict_only_lower_priorities(
-    priority: int, gone: list[str]
-) -> None:
+def test_rules_of_an_immovable_pod_evict_only_lower_priorities(priority: int, gone: list[str]) -> None:
     cluster = zones(is_movable=lambda pod: pod.name != "daemon")
     cluster.pod("daemon", "a1", APART, priority=5)
     cluster.pod("web", "a2", labels=WEB, priority=priority)

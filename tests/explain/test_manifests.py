@@ -218,9 +218,7 @@ async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: bui
         (["a list"], "found a list, expected an object"),
     ],
 )
-def test_an_invalid_manifest_is_reported_with_its_field(
-    document: object, message: str
-) -> None:
+def test_an_invalid_manifest_is_reported_with_its_field(document: object, message: str) -> None:
     """The message names field, found and expected."""
     with pytest.raises(ManifestError) as caught:
         parse(document)

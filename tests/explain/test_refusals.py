@@ -272,7 +272,9 @@ def test_many_nodes_are_a_few_groups() -> None:
         ),
     ],
 )
-def test_a_pod_that_is_not_refused_has_its_state_and_a_sentence(pod: build.Json, state: str, words: str) -> None:
+def test_a_pod_that_is_not_refused_has_its_state_and_a_sentence(
+    pod: build.Json, state: str, words: str
+) -> None:
     """There is nothing to suggest."""
     is_bound = bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Pending"
     cluster = Cluster([build.node("a")], [pod] if is_bound else [])

@@ -188,9 +188,7 @@ async def test_its_requests_have_a_higher_priority_level_than_ordinary_workloads
     await until(level, lambda name: name == "workload-high", what="the level of kube-system's accounts")
 
 
-async def test_in_its_own_namespace_they_have_the_same_priority_level(
-    in_own_namespace, account, real_server
-):
+async def test_in_its_own_namespace_they_have_the_same_priority_level(in_own_namespace, account, real_server):
     """The namespace's pod security admits the pod, and the FlowSchemas raise its requests' level."""
     kubectl = in_own_namespace
     deployment = one(kubectl.rendered(OWN_NAMESPACE), "Deployment")

@@ -1,7 +1,8 @@
 """
-What every process of the product asked of an embedded cluster during the whole suite, against what its manifests grant.
+Compares all requests to embedded clusters in the whole suite with the rights in the manifests.
 
-Each ran as its own ServiceAccount (tests/support/accounts.py), so a missing rule also fails whatever test needed it.
+Each process runs as its own ServiceAccount (tests/support/accounts.py), so a missing right also fails the test that
+needs it.
 """
 
 import json

@@ -24,7 +24,7 @@ STANDARD_INPUT: Final = "-"
 #: A snapshot of 150,000 pods has about 150 MB.
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 _MANIFEST_LIMIT_BYTES: Final = 4 << 20
-_MOST_DOCUMENTS: Final = 100
+_MAX_DOCUMENTS: Final = 100
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 
 
@@ -61,8 +61,8 @@ def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool])
     documents = list(_documents(text, source))
     if not documents:
         raise SettingsError(source, "", "nothing", "at least one manifest")
-    if len(documents) > _MOST_DOCUMENTS:
-        raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MOST_DOCUMENTS}")
+    if len(documents) > _MAX_DOCUMENTS:
+        raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MAX_DOCUMENTS}")
     manifests: list[Manifest] = []
     other_documents: list[Mapping[str, object]] = []
     for number, document in enumerate(documents, 1):
