@@ -13,8 +13,8 @@ import yaml
 from scheduler.cli import enforce, run, webhook
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
-from tests.manifests.files import BASE, MANIFESTS, ROOT, container, named, one, resources
 from tests.support.build import Json
+from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, named, one, resources
 
 helm = pytest.importorskip(
     "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from tests.integration.cluster import kubeconfig_text
-from tests.manifests.files import MANIFESTS
-from tests.manifests.kubectl import Kubectl
 from tests.support.apiserver import Address
 from tests.support.build import Json
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS
 
 helm = pytest.importorskip(
     "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"

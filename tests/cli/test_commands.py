@@ -35,8 +35,8 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import built_profiles, queue_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-from tests.explain.cluster import decoded, encoded, zoned
 from tests.support import build
+from tests.support.json_cluster import decoded, encoded, zoned
 
 SECRET = "s3cr3t"
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])

@@ -9,9 +9,9 @@ import pytest
 from scheduler.devcluster.access.rbac import Wish
 from tests.cli.test_commands import DEPLOYMENT, called, served
 from tests.integration.cluster import kubeconfig_text
-from tests.manifests.files import documents
-from tests.manifests.rights import granted
 from tests.support import accounts
+from tests.support.manifest_files import documents
+from tests.support.rights import granted
 
 
 @pytest.mark.asyncio

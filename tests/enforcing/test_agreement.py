@@ -15,9 +15,9 @@ from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
 from tests.conformance.product import ProductSubject
-from tests.enforcing.driver import FREE
 from tests.plugins.lives import NODES, SPACES, pods
 from tests.support.build import Json, configuration
+from tests.support.enforcer_driver import FREE
 
 CONFIGURATIONS = (
     configuration(),

@@ -16,8 +16,8 @@ from scheduler.enforcing.instructions import (
     ViolationCause,
 )
 from scheduler.model.stimuli import NodeGone
-from tests.enforcing.driver import FREE, REQUIRED, Driver, rules
 from tests.support.build import HOSTNAME, ZONE, selector, term
+from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules
 
 WEB, DB = {"app": "web"}, {"app": "db"}
 APART = rules(far=[term(ZONE, selector("app=web"))])

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.enforcing.driver import REQUIRED, rules
-from tests.enforcing.process import Shop, enforcing, output, shop, started
 from tests.integration.daemon import Daemon
 from tests.integration.waiting import until
 from tests.support.build import ZONE, Json, selector, term
+from tests.support.enforcer_driver import REQUIRED, rules
+from tests.support.enforcer_process import Shop, enforcing, output, shop, started
 
 WEB, DB = {"app": "web"}, {"app": "db"}
 APART = rules(far=[term(ZONE, selector("app=web"))])

@@ -19,15 +19,15 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.shell.evictor import evicted
 from tests.devcluster.contract.client import Api
-from tests.enforcing.driver import rules
-from tests.enforcing.process import Shop, enforcing
 from tests.integration.cluster import kubeconfig_text
 from tests.integration.daemon import Daemon
 from tests.integration.waiting import until
-from tests.manifests.kubectl import Kubectl
 from tests.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE, all_requests
 from tests.support.apiserver import Address
 from tests.support.build import ZONE, Json, selector, term
+from tests.support.enforcer_driver import rules
+from tests.support.enforcer_process import Shop, enforcing
+from tests.support.kubectl import Kubectl
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from scheduler.enforcing.instructions import Evict
 from scheduler.model.annotations import AFFINITY
-from tests.enforcing.driver import ENFORCED, Driver, rules
 from tests.support.build import ZONE, Json, affinity, selector, term
+from tests.support.enforcer_driver import ENFORCED, Driver, rules
 
 APPS = ("a", "b", "c")
 TEAMS = ("red", "blue")

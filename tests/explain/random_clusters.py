@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.explain.cluster import Cluster
 from tests.support import build
+from tests.support.json_cluster import Cluster
 
 RACK = "rack"
 TAINTS = ("dedicated=gpu:NoSchedule", "spot:NoExecute", "node.kubernetes.io/not-ready:NoSchedule")

@@ -26,10 +26,10 @@ from scheduler.shell.profiles import built_profiles
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
-from tests.explain.cluster import SETTINGS, Cluster, as_json, decoded
 from tests.explain.random_clusters import random_cluster
 from tests.support import build
 from tests.support.driving import NAME
+from tests.support.json_cluster import SETTINGS, Cluster, as_json, decoded
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

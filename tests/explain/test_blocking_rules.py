@@ -13,8 +13,8 @@ from scheduler.explain.wording import amount_text, namespaces_text, selector_tex
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.labels import EVERYTHING, NOTHING, parse_selector
 from scheduler.state.matching import NamespaceRule
-from tests.explain.cluster import Cluster, alone_per_zone, web, zoned
 from tests.support import build
+from tests.support.json_cluster import Cluster, alone_per_zone, web, zoned
 
 
 def rules(cluster: Cluster, pod: build.Json) -> list[Rule]:

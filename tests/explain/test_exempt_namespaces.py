@@ -12,8 +12,8 @@ from scheduler.explain.explanation import Explanation
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import built_profiles, exempt_namespaces, exempt_of
 from scheduler.state.cluster import ClusterState
-from tests.explain.cluster import Cluster, decoded, web, zoned
 from tests.support import build
+from tests.support.json_cluster import Cluster, decoded, web, zoned
 
 EVERYBODY = build.affinity(
     anti_required=[build.term(build.ZONE, build.selector(), namespace_selector={})],

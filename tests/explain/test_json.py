@@ -10,8 +10,8 @@ import pytest
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain import explanation
 from scheduler.explain.simulation import NodeShare, Simulation, ZoneShare
-from tests.explain.cluster import Cluster, alone_per_zone, as_json, web, zoned
 from tests.support import build
+from tests.support.json_cluster import Cluster, alone_per_zone, as_json, web, zoned
 
 FIELDS = {
     explanation.Explanation: (

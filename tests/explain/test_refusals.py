@@ -19,9 +19,9 @@ from scheduler.explain.explanation import (
     Uncordon,
 )
 from scheduler.model.stimuli import PodSeen
-from tests.explain.cluster import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
 from tests.support import build
 from tests.support.driving import NAME, condition_of
+from tests.support.json_cluster import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
 
 GPU = "dedicated=gpu:NoSchedule"
 CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"

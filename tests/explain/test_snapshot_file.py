@@ -11,9 +11,9 @@ import pytest
 from scheduler.explain.snapshot_file import SECTIONS, scheduling_fields
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.shell.informers import always_watched, watched_for_default_spreading
-from tests.explain.cluster import decoded
 from tests.explain.random_clusters import random_cluster
 from tests.support import build
+from tests.support.json_cluster import decoded
 
 #: Stands wherever a secret or the name of one could be.
 SECRET = "s3cr3t"

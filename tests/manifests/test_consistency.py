@@ -11,7 +11,8 @@ from scheduler.cli import run
 from scheduler.serving import listener, probes
 from scheduler.settings.loading import load_settings
 from scheduler.shell import app
-from tests.manifests.files import (
+from tests.support.build import Json
+from tests.support.manifest_files import (
     BASE,
     MANIFESTS,
     OWN_NAMESPACE,
@@ -23,8 +24,7 @@ from tests.manifests.files import (
     one,
     resources,
 )
-from tests.manifests.rights import Right, granted
-from tests.support.build import Json
+from tests.support.rights import Right, granted
 
 OBJECTS = resources(BASE)
 DEPLOYMENT = one(OBJECTS, "Deployment")

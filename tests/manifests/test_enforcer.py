@@ -17,9 +17,9 @@ from scheduler.settings.loading import load_settings
 from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.informers import always_watched
-from tests.manifests.files import BASE, MANIFESTS, container, kustomization, named, one, resources
-from tests.manifests.kubectl import Kubectl
-from tests.manifests.rights import Right, granted
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import BASE, MANIFESTS, container, kustomization, named, one, resources
+from tests.support.rights import Right, granted
 
 FOLDER = MANIFESTS / "enforcer"
 OBJECTS = resources(FOLDER)

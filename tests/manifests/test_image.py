@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.conftest import embedded
 from tests.manifests.dockerfile import Dockerfile
-from tests.manifests.files import BASE, ROOT, container, one, resources
+from tests.support.manifest_files import BASE, ROOT, container, one, resources
 from tests.support.ports import free_port
 
 DOCKERFILE = Dockerfile(ROOT / "Dockerfile")

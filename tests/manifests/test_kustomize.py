@@ -3,8 +3,8 @@
 import pytest
 
 from scheduler.settings.loading import parse_settings
-from tests.manifests.files import MANIFESTS, OWN_NAMESPACE, named, one
-from tests.manifests.kubectl import Kubectl
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS, OWN_NAMESPACE, named, one
 
 CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"}
 PLACES = [

@@ -8,12 +8,12 @@ import pytest
 
 from scheduler.devcluster.faults import FAULTS_PATH, Action
 from tests.devcluster.contract.client import Api
-from tests.enforcing.driver import REQUIRED, rules
-from tests.enforcing.process import enforcing, shop
 from tests.integration.conftest import embedded
 from tests.integration.daemon import running
 from tests.integration.waiting import until
 from tests.support import build
+from tests.support.enforcer_driver import REQUIRED, rules
+from tests.support.enforcer_process import enforcing, shop
 
 pytestmark = pytest.mark.asyncio
 

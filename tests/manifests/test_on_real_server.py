@@ -20,13 +20,13 @@ from tests.integration.cluster import Cluster, kubeconfig_text
 from tests.integration.conftest import real
 from tests.integration.daemon import Daemon, refused, running
 from tests.integration.waiting import until
-from tests.manifests.files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
-from tests.manifests.kubectl import Kubectl
 from tests.manifests.operator import definitions
-from tests.manifests.rights import all_requests, needed
 from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
+from tests.support.rights import all_requests, needed
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 

@@ -15,7 +15,7 @@ from scheduler.observe.series import Family
 from scheduler.webhook import metrics
 from scheduler.webhook.term_json import ParsedTerms, parse_terms
 from scheduler.webhook.term_lists import TERM_LISTS
-from tests.manifests.files import MANIFESTS, ROOT
+from tests.support.manifest_files import MANIFESTS, ROOT
 
 PAGES = sorted([ROOT / "README.md", *MANIFESTS.glob("*/README.md")])
 _IDS = [str(page.relative_to(ROOT)) for page in PAGES]

@@ -1,7 +1,7 @@
 """The roles have exactly the rights for the requests that the program can build."""
 
-from tests.manifests.files import BASE, named, resources
-from tests.manifests.rights import LEASE, Right, all_requests, granted, needed
+from tests.support.manifest_files import BASE, named, resources
+from tests.support.rights import LEASE, Right, all_requests, granted, needed
 
 OBJECTS = resources(BASE)
 

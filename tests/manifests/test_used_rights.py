@@ -11,8 +11,8 @@ import pytest
 
 from scheduler.devcluster.access.identities import User
 from scheduler.devcluster.access.rbac import Wish
-from tests.manifests.rights import Right, granted
 from tests.support.accounts import COMPONENTS, RECORD, Component, Record
+from tests.support.rights import Right, granted
 
 pytestmark = pytest.mark.last
 

@@ -12,10 +12,10 @@ from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.webhook.certificate_store import get_configuration, get_secret, patch_bundle, patch_secret
 from scheduler.webhook.mutating import IGNORE
 from scheduler.webhook.term_lists import TERM_LISTS
-from tests.manifests.files import MANIFESTS, container, named, one, resources
-from tests.manifests.kubectl import Kubectl
-from tests.manifests.rights import needed
 from tests.support.build import Json
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS, container, named, one, resources
+from tests.support.rights import needed
 
 NAME = "affinity-scheduler-webhook"
 FOLDER = MANIFESTS / "webhook"

@@ -21,9 +21,9 @@ from tests.integration.cluster import Cluster
 from tests.integration.conftest import embedded
 from tests.integration.daemon import Daemon, running
 from tests.integration.waiting import until
-from tests.manifests.files import MANIFESTS, documents
 from tests.monitoring.queries import ALERTS, RULES, Query, of_alerts, of_dashboard, without_thresholds
 from tests.support import accounts, build
+from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

@@ -12,9 +12,9 @@ import pytest_asyncio
 from tests.integration.cluster import kubeconfig_text
 from tests.integration.daemon import Daemon, running
 from tests.integration.waiting import until
-from tests.manifests.files import MANIFESTS
-from tests.manifests.kubectl import Kubectl
 from tests.support.apiserver import Address
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 

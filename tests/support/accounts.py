@@ -24,8 +24,8 @@ from scheduler.devcluster.kinds import (
 )
 from scheduler.devcluster.server import DevCluster
 from tests.integration.cluster import kubeconfig_text
-from tests.manifests.files import MANIFESTS, documents, resources
 from tests.support.build import Json
+from tests.support.manifest_files import MANIFESTS, documents, resources
 
 _INSTALLED = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret")
 

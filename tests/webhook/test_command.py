@@ -13,8 +13,8 @@ import pytest
 from scheduler.serving.certificates import Trusted, issue
 from tests.integration.daemon import refused
 from tests.support import build
+from tests.support.webhook_process import webhook
 from tests.webhook.client import review
-from tests.webhook.process import webhook
 from tests.webhook.test_certificate_rotation import write
 
 pytestmark = pytest.mark.asyncio

@@ -24,14 +24,14 @@ from tests.devcluster.contract.client import Answer, Api
 from tests.integration.cluster import kubeconfig_text
 from tests.integration.daemon import Daemon
 from tests.integration.waiting import until
-from tests.manifests.files import MANIFESTS
-from tests.manifests.kubectl import Kubectl
 from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS
+from tests.support.webhook_process import webhook
 from tests.webhook.client import MERGED, OWN
 from tests.webhook.memory_store import Served
-from tests.webhook.process import webhook
 from tests.webhook.test_mutating import ANTI_HARD, HARD, expressions, pod_with, term
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("daemon"), pytest.mark.asyncio(loop_scope="module")]
