@@ -63,13 +63,13 @@ def merge_annotation(pod: ReviewedPod, earlier: Labels | None) -> MergedAnnotati
 
 def affinity_error(pod: ReviewedPod) -> FieldError | None:
     """Return why the scheduler cannot read the pod's affinity annotations; None if it can."""
-    found = parse_extra(pod.namespace, pod.labels, pod.annotations)
+    found = parse_affinity_annotation(pod.namespace, pod.labels, pod.annotations)
     return _located(pod, found) if isinstance(found, Problem) else None
 
 
 def grace_error(pod: ReviewedPod) -> FieldError | None:
     """Return why the enforcer cannot read the pod's grace period; None if it can."""
-    found = parse_grace(pod.annotations)
+    found = parse_grace_period(pod.annotations)
     return _located(pod, found) if isinstance(found, Problem) else None
 
 

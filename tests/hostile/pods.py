@@ -1,4 +1,4 @@
-"""Pods that try to slow down the scheduler: beyond the limits of `model.limits`, and just within them."""
+"""Pods that somebody wrote to hold up a scheduler: beyond the limits of `model.limits`, and just within them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _weighted(terms: list[Json]) -> list[tuple[int, Json]]:
 
 def hostile(times: int, nonce: str = "none") -> dict[str, dict[str, Any]]:
     """
-    Return keywords of `build.pod` by what the pod has too much of. `times` 1 is exactly at the limits.
+    Keywords of `build.pod` by what is there too much of; `times` 1 is as much as the limits let be.
 
-    Another nonce gives other terms, so that cached results are of no use.
+    Another nonce asks other questions, so that nothing of an earlier answer is of use.
     """
     in_turn = [
         APPS[i % len(APPS)] if i < len(APPS) else f"{nonce}-{i}" for i in range(MAX_VALUES * times - 1)

@@ -1,7 +1,7 @@
 """
-The costs of hostile pods as multiples of the costs of a plain pod in the same process: no pod makes a cycle slow.
+No pod makes a cycle slow: what a hostile one costs, as a multiple of what a plain one costs in the same process.
 
-Costs are CPU time of this thread, the minimum of several tries. The bounds are several times the measured costs.
+CPU time of this thread, the least of several tries; the bounds are several times what is measured.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tests.support import build
 from tests.support.driving import NAME, Driver, condition_of
 
 N_NODES, N_NAMESPACES = 300, 20
-#: Multiples of the limits.
+#: Times the limits.
 WITHIN, BEYOND = 1, 10
 KINDS = [*hostile(WITHIN)]
 
-#: Bound for the pod's own events and cycle, as a multiple of a plain pod's.
+#: The pod's own events and its cycle, times those of a plain pod.
 OWN = 250.0
-#: Bound for events and cycle of a plain pod beside hostile ones, as a multiple of before.
+#: Events and the cycle of a plain pod while the hostile one waits or runs, times those before.
 OTHERS = 10.0
-#: Bound for decoding, per byte, as a multiple of a plain pod's.
+#: Reading the object, per byte, times a plain pod's.
 READING = 3.0
 
 
 @dataclass
 class Costs:
-    """The costs of a pod in CPU seconds."""
+    """CPU seconds."""
 
     reading_per_byte: float
     own: float
 
 
 class Town:
-    """A cluster, and the costs of pods in it."""
+    """A cluster of some size, and what pods cost in it."""
 
     def __init__(self) -> None:
         self.driver = Driver()
@@ -71,7 +71,7 @@ class Town:
         return json.dumps(document).encode()
 
     def live(self, keywords: dict[str, Any]) -> Costs:
-        """Add a pod, try it, bind it if it fits, and delete it. Return the costs."""
+        """A pod comes, is tried, is bound where it fits, and goes."""
         raw = self.document(keywords)
         started = time.thread_time()
         pod = self.driver._decoder.decode(raw)
@@ -85,21 +85,21 @@ class Town:
         return Costs((read - started) / len(raw), done - read)
 
     def cost_of(self, keywords: dict[str, Any], tries: int = 5) -> Costs:
-        """Return the lowest costs of pods with new specs."""
+        """The least that a life costs of pods whose specs nobody has met before."""
         return self.least([self.live(self.fresh(keywords)) for _ in range(tries)])
 
     def cost_of_hostile(self, what: str, times: int) -> Costs:
-        """Return the lowest costs of hostile pods, each with different terms."""
+        """The same for hostile pods, each with questions of its own."""
         return self.least([self.live(hostile(times, f"n{number}")[what]) for number in range(3)])
 
     def fresh(self, keywords: dict[str, Any]) -> dict[str, Any]:
-        """Return the pod with one more container, which makes its spec new."""
+        """The same with a container more, so that the spec is a new one."""
         self._n += 1
         container = build.container(f"new-{self._n}")
         return {**keywords, "containers": [*keywords.get("containers", [build.container()]), container]}
 
     def least(self, found: list[Costs]) -> Costs:
-        """Return the minimum of each cost."""
+        """Each cost at its lowest."""
         return Costs(min(one.reading_per_byte for one in found), min(one.own for one in found))
 
 
@@ -110,7 +110,7 @@ def town() -> Town:
 
 @pytest.mark.parametrize("what", KINDS)
 @pytest.mark.parametrize("times", [WITHIN, BEYOND], ids=["at the limits", "beyond"])
-def test_a_hostile_pod_costs_little_itself(town: Town, what: str, times: int) -> None:
+def test_a_pod_that_asks_for_too_much_is_not_slow(town: Town, what: str, times: int) -> None:
     cost = town.cost_of_hostile(what, times)
     assert cost.own < OWN * town.plain.own
     assert cost.reading_per_byte < READING * town.plain.reading_per_byte
@@ -118,8 +118,8 @@ def test_a_hostile_pod_costs_little_itself(town: Town, what: str, times: int) ->
 
 @pytest.mark.parametrize("node", [None, "n0"], ids=["waiting", "running"])
 @pytest.mark.parametrize("times", [WITHIN, BEYOND], ids=["at the limits", "beyond"])
-def test_other_pods_stay_fast_beside_hostile_ones(town: Town, times: int, node: str | None) -> None:
-    """With a hostile pod of every kind at once."""
+def test_others_are_not_slow_beside_them(town: Town, times: int, node: str | None) -> None:
+    """One of every kind at once."""
     documents = [town.document({**keywords, "node": node}) for keywords in hostile(times).values()]
     placed = [town.driver._decoder.decode(document) for document in documents]
     for pod in placed:
@@ -149,8 +149,8 @@ TOO_MUCH: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("what", "says"), TOO_MUCH, ids=[what for what, _ in TOO_MUCH])
-def test_a_pod_beyond_a_limit_is_refused_with_the_reason(town: Town, what: str, says: str) -> None:
-    """It stays pending and has the reason. A pod at the limit is decided."""
+def test_what_is_beyond_a_limit_is_refused_in_words(town: Town, what: str, says: str) -> None:
+    """The pod stays pending and says why; one at the limit is decided."""
     pod = town.driver._decoder.decode(town.document(hostile(BEYOND)[what]))
     town.driver.handle(PodSeen(pod))
     message = condition_of(town.driver.cycle()).message
@@ -162,8 +162,8 @@ def test_a_pod_beyond_a_limit_is_refused_with_the_reason(town: Town, what: str, 
     assert within.spec.exceeded_limits is None
 
 
-def test_a_running_pod_beyond_a_limit_still_counts_its_requests(town: Town) -> None:
-    """Its terms are ignored, but its cpu is used."""
+def test_a_running_pod_beyond_a_limit_counts_with_the_rest_of_what_it_asks(town: Town) -> None:
+    """Its terms bind nobody; its cpu is taken."""
     asked = [build.container(requests={"cpu": "3", **{f"none.example/r{i}": "1" for i in range(1000)}})]
     everybody = hostile(BEYOND)["preferred terms about everybody"]["affinity"]
     pod = town.driver._decoder.decode(
@@ -178,8 +178,8 @@ def test_a_running_pod_beyond_a_limit_still_counts_its_requests(town: Town) -> N
     town.driver.lose(pod)
 
 
-def test_ten_thousand_namespaces_do_not_slow_down_decisions(town: Town) -> None:
-    """A term with a namespaceSelector reads only namespaces with pods."""
+def test_ten_thousand_namespaces_are_no_burden(town: Town) -> None:
+    """A term that selects namespaces by labels, where there are many: only those with pods are looked at."""
     selects = build.affinity(
         anti_required=[
             build.term(
@@ -193,8 +193,8 @@ def test_ten_thousand_namespaces_do_not_slow_down_decisions(town: Town) -> None:
     assert town.cost_of({"affinity": selects}).own < 5.0 * before + 5.0 * town.plain.own
 
 
-def test_a_node_with_ten_thousand_labels_taints_and_images_slows_only_its_own_events(town: Town) -> None:
-    """Cycles cost the same as before."""
+def test_a_node_with_ten_thousand_labels_taints_and_images_costs_its_own_events_alone(town: Town) -> None:
+    """Once it is known, cycles cost what they did."""
     huge: dict[str, Any] = {
         "labels": {f"l{i}": "v" for i in range(10_000)},
         "taints": [f"t{i}:NoSchedule" for i in range(10_000)],
@@ -225,9 +225,9 @@ def _absurd(text: str) -> Callable[[], object]:
         "NaN",
     ],
 )
-def test_absurd_amounts_are_read_or_refused_quickly(town: Town, amount: str) -> None:
-    """The pod is malformed or never fits."""
-    from scheduler.model.pods import MalformedObjectError
+def test_absurd_amounts_are_read_or_refused_at_no_cost(town: Town, amount: str) -> None:
+    """The pod is malformed, or never fits; neither takes long."""
+    from scheduler.model.wire import MalformedObjectError
 
     containers = [build.container(requests={"cpu": amount})]
     started = time.thread_time()

@@ -1,5 +1,6 @@
 """
-Thousands of distinct terms of running pods select one pod: each costs a few function calls, whatever it says.
+Thousands of terms of running pods that all select one pod, by as many selections: a step or two for each, whatever
+they say. Counted in calls of functions, not in time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CALLS_OF_LIMITS_AT_FIRST, CALLS_OF_LIMITS_AGAIN = 200.0, 100.0
 
 
 class Town:
-    """A cluster with app=web pods on every node, and hostile pods whose terms select them."""
+    """Pods with app=web on every node, and hostile ones whose terms select them."""
 
     def __init__(self, limit: dict[str, int], *, weighted: bool = False, n_hostile: int = N_HOSTILE) -> None:
         self.driver = Driver()
@@ -97,8 +98,8 @@ def alone() -> int:
 
 
 @pytest.mark.parametrize("what", [*LIMITS, "preferred"])
-def test_each_term_of_other_pods_costs_a_few_calls(what: str, alone: int) -> None:
-    """At first, again, after a node's labels moved, after a node came; and no term takes an array for itself."""
+def test_each_term_of_others_costs_a_few_steps(what: str, alone: int) -> None:
+    """At first, again, after a node was relabelled, after a node came. Only limits take an array each."""
     town = Town(LIMITS.get(what, {}), weighted=what == "preferred")
     is_limit = "maxPodsPerDomain" in LIMITS.get(what, {})
     at_first = CALLS_OF_LIMITS_AT_FIRST if is_limit else CALLS_AT_FIRST
@@ -119,8 +120,8 @@ def test_each_term_of_other_pods_costs_a_few_calls(what: str, alone: int) -> Non
     town.driver.audit()
 
 
-def test_a_relabelled_namespace_affects_only_terms_that_select_by_the_label() -> None:
-    """The cost is not its label sets times all terms with a namespaceSelector."""
+def test_a_namespace_that_is_relabelled_costs_nothing_until_a_decision_asks() -> None:
+    """A decision then looks at the terms that may select its pod, not at every term that reads namespace labels."""
     driver = Driver()
     driver.node("n", allocatable={"pods": "200"})
     n_matched = 0

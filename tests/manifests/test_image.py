@@ -128,6 +128,10 @@ class TestProduct:
         assert not (scheduler.parent / "tests").exists()
         assert not (scheduler.parent / "pip").exists()
 
+    def test_it_has_the_license(self, scheduler):
+        (license_file,) = scheduler.parent.glob("affinity_scheduler-*.dist-info/licenses/LICENSE")
+        assert license_file.read_bytes() == (ROOT / "LICENSE").read_bytes()
+
     def test_every_module_can_be_imported(self, built, scheduler, tmp_path):
         """No module needs one that the image leaves out."""
         modules = sorted(

@@ -1,4 +1,4 @@
-"""The built wheel is complete: it installs into a clean environment and starts without the checkout."""
+"""The built wheel installs into a clean environment and starts: nothing is found only because of the checkout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel as `pip install` would."""
+    """Build the wheel as `pip install` does."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [
         sys.executable,
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_wheel_installs_into_a_clean_environment_and_starts(wheel: Path, tmp_path: Path) -> None:
-    """With only its declared dependencies, outside the checkout."""
+    """The environment has the declared dependencies alone, and commands run outside the checkout."""
     venv.create(tmp_path / "env")
     into = ["--python", str(tmp_path / "env" / "bin" / "python")]
     # With this environment's pip and without compiling bytecode, which halves the time.
@@ -61,8 +61,7 @@ def test_the_wheel_installs_into_a_clean_environment_and_starts(wheel: Path, tmp
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_the_wheel_has_the_product_and_no_tests(wheel: Path) -> None:
-    """One typed package with its architecture page."""
+def test_the_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"scheduler"}
