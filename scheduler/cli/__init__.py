@@ -1,1 +1,1 @@
-"""One file per command; `main` is the menu."""
+"""The command line: one file per command. `main` parses the arguments and runs the command."""

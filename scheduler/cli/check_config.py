@@ -1,4 +1,4 @@
-"""`affinity-scheduler check-config FILE`: what a configuration file means, or everything that is wrong with it."""
+"""`affinity-scheduler check-config FILE`: print a configuration with all defaults, or all of its problems."""
 
 import argparse
 import sys
@@ -10,7 +10,7 @@ from scheduler.settings.writing import resolved_yaml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read this command's arguments."""
+    """Add this command's arguments."""
     parser.add_argument("file", metavar="FILE", help='a KubeSchedulerConfiguration, "-" for standard input')
     parser.add_argument(
         "--feature-gates", default="", metavar="A=true,B=false", help="feature gates to switch on or off"
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the completed configuration and return 0, or every problem on standard error and return 2."""
+    """Print the complete configuration and return 0, or print every problem to standard error and return 2."""
     try:
         settings = load_settings(args.file, parse_feature_gates(args.feature_gates))
     except SettingsError as error:

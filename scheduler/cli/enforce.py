@@ -1,4 +1,4 @@
-"""`affinity-scheduler enforce`: evicts pods whose enforced affinity rules are broken, and reports the others."""
+"""`affinity-scheduler enforce`: evict pods that break enforced affinity rules, and report rules that do not hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.cli import server_flags, serving_flags
-from scheduler.cli.asking.columns import aligned
+from scheduler.cli.query.table import table_lines
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
@@ -19,34 +19,38 @@ from scheduler.settings.loading import default_settings, load_settings
 from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.enforcer import BrokenRule, Options, check_once, serve
 
-#: Beside the scheduler's 10259.
+#: The scheduler has 10259.
 _PORT: Final = 10260
 _NAMESPACE: Final = "kube-system"
 _LIMITS: Final = EvictionLimits()
-_HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD GO")
+_HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD EVICT")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read this command's arguments."""
+    """Add this command's arguments."""
     parser.add_argument(
-        "--config", metavar="FILE", help="the scheduler's configuration, for its exemptNamespaces"
+        "--config",
+        metavar="FILE",
+        help="the scheduler's configuration, for its exemptNamespaces, clientConnection and leaderElection",
     )
     server_flags.add_server(parser)
-    parser.add_argument("--dry-run", action="store_true", help="log and count who would go, and evict nobody")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="log and count the pods to evict, but evict none"
+    )
     parser.add_argument(
         "--once",
         action="store_true",
-        help="print which rules are broken now and end: exit code 0 if none is, 1 if some are",
+        help="print the rules that are broken now and exit: code 0 if none is, else 1",
     )
     _add_limits(parser)
     parser.add_argument(
         "--namespace",
         default=_NAMESPACE,
         metavar="NAME",
-        help="where its Lease and its ConfigMap are (default %(default)s)",
+        help="namespace of its Lease and its ConfigMap (default %(default)s)",
     )
     parser.add_argument(
-        "--name", default=NAME, help="what its Lease and its ConfigMap are called (default %(default)s)"
+        "--name", default=NAME, help="name of its Lease and its ConfigMap (default %(default)s)"
     )
     parser.add_argument(
         "--leader-elect", choices=("true", "false"), default="true", help="default %(default)s"
@@ -61,37 +65,37 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--grace",
         default=f"{_LIMITS.grace_s:g}s",
         metavar="DURATION",
-        help="how long affinity may lack its match where the pod does not say (default %(default)s)",
+        help="how long affinity may lack a match, unless the pod sets its own time (default %(default)s)",
     )
     group.add_argument(
         "--max-share",
         default=f"{_LIMITS.max_share:.0%}",
         metavar="PERCENT",
-        help="of the pods with enforced rules; where more (and more than 3) would have to go, nobody does; "
-        "100%% for no such limit (default %(default)s)",
+        help="if more than this share of the pods with enforced rules, and more than 3 pods, would be evicted, evict "
+        "none; 100%% for no limit (default %(default)s)",
     )
     for flag, default, what in (
-        ("--max-evictions-per-minute", _LIMITS.evictions, "in all"),
+        ("--max-evictions-per-minute", _LIMITS.evictions, "per minute"),
         (
             "--max-evictions-per-namespace",
             _LIMITS.evictions_per_namespace,
-            "of one namespace's pods a minute",
+            "per minute in one namespace",
         ),
-        ("--max-evictions-per-node", _LIMITS.evictions_per_node, "of one node's pods a minute"),
+        ("--max-evictions-per-node", _LIMITS.evictions_per_node, "per minute on one node"),
     ):
         group.add_argument(
-            flag, type=int, default=default, metavar="N", help=f"evictions {what} (default %(default)s)"
+            flag, type=int, default=default, metavar="N", help=f"most evictions {what} (default %(default)s)"
         )
     group.add_argument(
         "--protected-namespaces",
         default="kube-system",
         metavar="A,B",
-        help="whose pods are never evicted (default %(default)s)",
+        help="namespaces whose pods are never evicted (default %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Enforce until SIGTERM or SIGINT, or print once. Raises SettingsError for bad input."""
+    """Enforce until SIGTERM or SIGINT, or print the broken rules once. Raises SettingsError for bad input."""
     options = _options(args)
     if args.once:
         broken = asyncio.run(check_once(options, os.environ))
@@ -101,9 +105,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def table(broken: Sequence[BrokenRule]) -> list[str]:
-    """The broken rules as lines, one each, under a heading; one line where there is none."""
+    """Return a table with one line per broken rule; one sentence if there is none."""
     if not broken:
-        return ["every required rule of every running pod holds"]
+        return ["Every required rule of every running pod holds."]
     rows = [
         (
             each.pod.key,
@@ -115,7 +119,7 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
         )
         for each in broken
     ]
-    return aligned(_HEAD, rows, indent="")
+    return table_lines(_HEAD, rows, indent="")
 
 
 def _options(args: argparse.Namespace) -> Options:

@@ -1,8 +1,8 @@
 """
-`affinity-scheduler explain POD`: why a pod is pending, pod by pod and node by node, and what would let it schedule.
+`affinity-scheduler explain POD`: say why a pod is pending, which pods and rules block it, and what would help.
 
-Also `kubectl affinity explain POD`. Reads the cluster once, decides with the scheduler's own core, and writes nothing.
-JSON: one object for a pod, a list of objects for a manifest; `scheduler.explain.explanation` documents their fields.
+`kubectl affinity explain POD` is the same command. It reads the cluster once, decides with the scheduler's own code,
+and writes nothing. The JSON is an object for a pod and a list for a manifest, as `scheduler.explain.explanation` says.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli.asking.listing import recorded_decision
-from scheduler.cli.asking.paint import Paint
-from scheduler.cli.asking.report import text_of
-from scheduler.cli.asking.sources import (
-    Asked,
+from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.query.listing import recorded_decision
+from scheduler.cli.query.report import report_text
+from scheduler.cli.query.sources import (
+    PodQuery,
     add_source_arguments,
-    manifests_of,
     namespace_of,
-    read_world,
+    read_cluster,
+    read_manifest_file,
     settings_of,
 )
-from scheduler.cli.asking.world import World
+from scheduler.cli.query.terminal import Style
 from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
@@ -39,89 +39,92 @@ from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.shell.profiles import exempt_namespaces_of
 
-#: Ties are drawn from here, so that the same cluster gets the same answer.
+#: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
 _POD_PREFIXES: Final = ("pod/", "pods/", "po/")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read this command's arguments."""
+    """Add this command's arguments."""
     parser.add_argument("pod", metavar="POD", nargs="?", help="name of a pod")
     parser.add_argument(
         "-f",
         "--filename",
         metavar="FILE",
-        help='explain a manifest that is not created yet ("-": standard input)',
+        help='explain the pods that a manifest would create ("-": standard input)',
     )
     add_source_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer. Exit code 0: schedulable, bound or finished; 1: not; raises SettingsError for bad input."""
+    """Print the explanation. Return 0 if the pod can be scheduled, is bound or finished, else 1."""
     if (args.pod is None) == (args.filename is None):
-        raise SettingsError("arguments", "", "both" if args.pod else "neither", "a pod's name or -f FILE")
+        raise SettingsError("arguments", "", "both" if args.pod else "neither", "either POD or -f FILE")
     settings = settings_of(args)
     if args.pod is None:
-        manifests = manifests_of(args, settings)
-        world, _ = asyncio.run(read_world(args, settings, None))
-        manifests.add_beside(world)
-        answers = [explain_plan(world, plan) for plan in manifests.plans]
+        manifest_file = read_manifest_file(args, settings)
+        cluster, _ = asyncio.run(read_cluster(args, settings, None))
+        manifest_file.add_other_objects(cluster)
+        answers = [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
     else:
-        asked = Asked(namespace_of(args), _bare(args.pod))
-        world, found = asyncio.run(read_world(args, settings, asked))
-        answer = explain_asked(world, found or asked)
+        query = PodQuery(namespace_of(args), _bare(args.pod))
+        cluster, found = asyncio.run(read_cluster(args, settings, query))
+        answer = explain_named_pod(cluster, found or query)
         if answer is None:
-            print(f"there is no pod {asked.name} in namespace {asked.namespace}", file=sys.stderr)
+            print(f"there is no pod {query.name} in namespace {query.namespace}", file=sys.stderr)
             return 2
         answers = [answer]
     _print(answers, args.output, as_list=args.pod is None)
     return 0 if all(answer.is_ok for answer in answers) else 1
 
 
-def explain_asked(world: World, asked: Asked) -> Explanation | None:
-    """The answer about a pod of the cluster; None where there is no such pod."""
-    pod = world.pods.get((asked.namespace, asked.name))
-    recorded = None if asked.stored is None else recorded_decision(asked.stored)
-    if pod is None and asked.stored is not None:
+def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | None:
+    """Return the explanation of a pod of the cluster; None if there is no such pod."""
+    pod = cluster.pods.get((query.namespace, query.name))
+    recorded = None if query.stored is None else recorded_decision(query.stored)
+    if pod is None and query.stored is not None:
         try:
-            pod = PodDecoder().decode(asked.stored)
+            pod = PodDecoder().decode(query.stored)
         except MalformedObjectError as error:
-            raise SettingsError(f"pod {asked.namespace}/{asked.name}", "", str(error), "a pod") from error
-    return None if pod is None else explain_pod(world, pod, recorded)
+            where = f"pod {query.namespace}/{query.name}"
+            raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
+    return None if pod is None else explain_pod(cluster, pod, recorded)
 
 
-def explain_plan(world: World, plan: Manifest) -> Explanation:
-    """The answer about the first pod that a manifest would create now. Raises SettingsError."""
+def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
+    """Return the explanation of the first pod that the manifest would create. Raises SettingsError."""
     try:
-        pod = world.pod_of(plan, 0)
+        pod = cluster.create_pod(manifest, 0)
     except MalformedObjectError as error:
-        raise SettingsError(f"{plan.kind} {plan.namespace}/{plan.name}", "", str(error), "a pod") from error
-    return explain_pod(world, pod, None)
+        raise SettingsError(
+            f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
+        ) from error
+    return explain_pod(cluster, pod, None)
 
 
-def explain_pod(world: World, pod: Pod, recorded: DecisionRecord | None) -> Explanation:
-    """The answer about one pod of, or for, the cluster."""
-    profile, notes = world.profile_for(pod)
+def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None) -> Explanation:
+    """Return the explanation of a pod that is in the cluster or would be created in it."""
+    profile, notes = cluster.profile_for(pod)
     return explain(
         ExplainRequest(
             pod=pod,
-            state=world.state,
-            new_profile=lambda snapshot: world.built(profile, snapshot),
+            state=cluster.state,
+            new_profile=lambda snapshot: cluster.build_profile(profile, snapshot),
             rng=random.Random(_SEED),
-            new_state=world.new_state,
-            pending_pods=world.pending(),
+            new_state=cluster.new_state,
+            pending_pods=cluster.pending_pods(),
             exempt_namespaces=exempt_namespaces_of(profile),
             recorded=recorded,
-            notes=(*notes, *world.refusals_of(pod), *world.notes()),
+            notes=(*notes, *cluster.kubelet_refusal_notes(pod), *cluster.malformed_notes()),
         )
     )
 
 
 def _bare(name: str) -> str:
-    """The name, given as `kubectl get -o name` prints it or as it is. Raises SettingsError for what names no pod."""
+    """Return the pod's name, given as a name or as `kubectl get -o name` prints it. Raises SettingsError."""
     bare = next((name.removeprefix(p) for p in _POD_PREFIXES if name.startswith(p)), name)
     if not bare or "/" in bare:
-        raise SettingsError("POD", "", repr(name), "a pod's name; -f FILE explains what makes pods")
+        raise SettingsError("POD", "", repr(name), "a pod's name; use -f FILE to explain a manifest")
     return bare
 
 
@@ -130,4 +133,4 @@ def _print(answers: Sequence[Explanation], output: str, *, as_list: bool) -> Non
         encoded = msgspec.json.encode(answers if as_list else answers[0])
         print(msgspec.json.format(encoded, indent=2).decode())
     else:
-        print(text_of(answers, Paint(sys.stdout, os.environ), wide=output == "wide"))
+        print(report_text(answers, Style(sys.stdout, os.environ), wide=output == "wide"))

@@ -1,4 +1,4 @@
-"""`affinity-scheduler`: the menu of commands. Bad input ends in one line and exit code 2, never in a traceback."""
+"""`affinity-scheduler COMMAND`: runs a command. Bad input is one line and exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -12,53 +12,57 @@ from typing import Final, NoReturn, Protocol, cast
 from scheduler.errors import SettingsError
 from scheduler.kube.client import product_version
 
-#: Command, the module that carries it out (imported only when asked for), and its line in the menu.
+#: Each command, its module (imported only if the command is used), and its line in `--help`.
 _COMMANDS: Final = (
     ("run", "scheduler.cli.run", "schedule the pods that name one of the configured profiles"),
     ("enforce", "scheduler.cli.enforce", "evict pods whose enforced affinity rules are broken"),
     (
         "check-config",
         "scheduler.cli.check_config",
-        "print what a configuration file means, or all that is wrong with it",
+        "print a configuration with all defaults, or all of its problems",
     ),
-    ("explain", "scheduler.cli.explain", "tell why a pod is pending, or where it is, and what would help"),
-    ("simulate", "scheduler.cli.simulate", "place a manifest's replicas without touching the cluster"),
-    ("snapshot", "scheduler.cli.snapshot", "save what scheduling reads of a cluster to a file"),
+    (
+        "explain",
+        "scheduler.cli.explain",
+        "say why a pod is pending, or why it is on its node, and what would help",
+    ),
+    ("simulate", "scheduler.cli.simulate", "place a manifest's replicas on a copy of the cluster"),
+    ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
     (
         "webhook",
         "scheduler.cli.webhook",
-        "merge label keys into new pods, and refuse those that would keep others away",
+        "serve the admission webhook: merge label keys into new pods, refuse harmful ones",
     ),
-    ("demo", "scheduler.cli.demo", "play the stories of the design documents on an embedded cluster"),
-    ("devcluster", "scheduler.cli.devcluster", "serve an embedded cluster that kubectl can talk to"),
+    ("demo", "scheduler.cli.demo", "play common affinity problems and their fixes on an embedded cluster"),
+    ("devcluster", "scheduler.cli.devcluster", "run an embedded cluster for kubectl"),
 )
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line, without the usage of all commands above it."""
+    """Reports wrong arguments in one line, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
-        """Ends the process with exit code 2."""
+        """Print the message and exit with code 2."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class Command(Protocol):
-    """What a command's module offers."""
+    """The interface of a command's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Makes the parser read the command's arguments."""
+        """Add the command's arguments."""
         ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Carries the command out; returns the exit code."""
+        """Run the command and return its exit code."""
         ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. Exit codes: 0 done, 1 the work failed, 2 bad input."""
+    """Run one command and return its exit code: 0 done, 1 the command's answer is no, 2 bad input."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        command, args = _parsed(arguments)
+        command, args = _parse(arguments)
         code = command.run(args)
         sys.stdout.flush()
     except SettingsError as error:
@@ -67,13 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read has had enough. The null device takes what is left, or Python complains as it ends.
+        # The reader closed the pipe. The null device takes the rest, or Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
 
 
-def _parsed(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     parser = _Parser(
         prog="affinity-scheduler",
         description="A second Kubernetes scheduler for workloads that care which pods run beside which.",
@@ -88,15 +92,15 @@ def _parsed(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
             name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
         )
         if name == chosen:
-            # Only the chosen command is imported: some pull in packages that take half a second.
-            loaded[name] = _loaded(name, module)
+            # Only the chosen command is imported: some imports take half a second.
+            loaded[name] = _load(name, module)
             loaded[name].add_arguments(entry)
     args = parser.parse_args(arguments)
     return loaded[args.command], args
 
 
-def _loaded(name: str, module: str) -> Command:
-    """The command's module. Raises SettingsError where the product image leaves it out."""
+def _load(name: str, module: str) -> Command:
+    """Import the command's module. Raises SettingsError if the image does not contain it."""
     try:
         return cast(Command, importlib.import_module(module))
     except ModuleNotFoundError as error:

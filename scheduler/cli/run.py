@@ -1,4 +1,4 @@
-"""`affinity-scheduler run`: the daemon. Flags are named as kube-scheduler's where it has them."""
+"""`affinity-scheduler run`: the scheduler. Flags that kube-scheduler has too are named as there."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _PORT: Final = 10259
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read this command's arguments."""
+    """Add this command's arguments."""
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="KubeSchedulerConfiguration v1; without it, one profile named affinity-scheduler",
+        help="a KubeSchedulerConfiguration (v1); default: one profile named affinity-scheduler",
     )
     server_flags.add_server(parser)
     parser.add_argument(
@@ -37,35 +37,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pod-max-in-unschedulable-pods-duration",
         default="5m",
         metavar="DURATION",
-        help="longest wait of an unschedulable pod for an event (default %(default)s)",
+        help="how long an unschedulable pod waits for an event before it is retried anyway (default %(default)s)",
     )
     parser.add_argument(
-        "--seed", type=int, default=None, metavar="N", help="draw ties between nodes repeatably"
+        "--seed", type=int, default=None, metavar="N", help="seed for the choice between equal nodes"
     )
     server_flags.add_logging(parser)
     parser.add_argument(
         "--leader-elect",
         choices=("true", "false"),
         default=None,
-        help="overrides the configuration's leaderElection.leaderElect, which is true by default",
+        help="overrides leaderElection.leaderElect of the configuration (default true)",
     )
     parser.add_argument(
         "--event-loop",
         choices=("auto", "asyncio", "uvloop"),
         default="asyncio",
-        help="auto takes uvloop where it is installed; with TLS it may end uncleanly (default %(default)s)",
+        help="auto uses uvloop if it is installed; with TLS it may exit uncleanly (default %(default)s)",
     )
     parser.add_argument(
         "--decision-annotations",
         choices=("true", "false"),
         default="true",
-        help="write why a node was chosen into the bound pod's annotations (default %(default)s)",
+        help="write the reasons for the node into an annotation of the bound pod (default %(default)s)",
     )
     serving_flags.add_arguments(parser, port=_PORT)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Schedule until SIGTERM or SIGINT. Exit code 0 after an orderly stop; raises SettingsError for bad input."""
+    """Schedule until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
     gates = parse_feature_gates(args.feature_gates)
     settings = load_settings(args.config, gates) if args.config else default_settings(gates)
     options = Options(
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The loop of uvloop where it is asked for, or there and nothing was asked; None for asyncio's own."""
+    """Return uvloop's event loop for `uvloop`, or for `auto` if it is installed; None for asyncio's own."""
     if choice == "asyncio":
         return None
     try:
@@ -100,7 +100,7 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
 
 
 def _election(settings: LeaderElection, flag: str | None) -> ElectionSettings | None:
-    """The Lease to be elected on; the flag overrides the file, as kube-scheduler's does."""
+    """Return the Lease for leader election, or None. The flag overrides the file, as in kube-scheduler."""
     if flag == "false" or (flag is None and not settings.leader_elect):
         return None
     return server_flags.election(settings, namespace=settings.resource_namespace, name=settings.resource_name)

@@ -1,4 +1,4 @@
-"""Flags of every command that talks to an API server, and of those that do it for as long as they run."""
+"""Flags of commands that talk to an API server: connection, logging and leader election."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from scheduler.errors import SettingsError
 from scheduler.settings.resolved import LeaderElection, Settings
 from scheduler.shell.leader_election import ElectionSettings
 
-#: A deadline shorter than this many retry periods would be missed by jitter alone (client-go, JitterFactor).
+#: Jitter alone could miss a deadline shorter than this many retry periods (client-go, JitterFactor).
 _RETRIES_IN_DEADLINE: Final = 1.2
 
 
 def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read --kubeconfig."""
+    """Add --kubeconfig."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="how to reach the API server; default: KUBECONFIG, ~/.kube/config, in-cluster",
+        help="kubeconfig of the API server; default: KUBECONFIG, ~/.kube/config, then in-cluster",
     )
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read --kubeconfig and --master."""
+    """Add --kubeconfig and --master."""
     add_kubeconfig(parser)
     parser.add_argument(
-        "--master", metavar="URL", help="address of the API server, overrides the kubeconfig's"
+        "--master", metavar="URL", help="address of the API server; overrides the kubeconfig's"
     )
 
 
 def add_logging(parser: argparse.ArgumentParser, *, note: str = "") -> None:
-    """Make `parser` read -v and --log-format; `note`: what the levels show."""
+    """Add -v and --log-format; `note` follows in the help of -v."""
     parser.add_argument(
         "-v",
         "--v",
@@ -46,7 +46,7 @@ def add_logging(parser: argparse.ArgumentParser, *, note: str = "") -> None:
 
 
 def verbosity(args: argparse.Namespace) -> int:
-    """What -v says. Raises SettingsError."""
+    """Return the value of -v. Raises SettingsError."""
     level: int = args.verbosity
     if not 0 <= level <= 10:
         raise SettingsError("-v", "", str(level), "a verbosity from 0 to 10")
@@ -54,14 +54,14 @@ def verbosity(args: argparse.Namespace) -> int:
 
 
 def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
-    """The flag counts where the file names none; kube-scheduler ignores it with --config, which only surprises."""
+    """Return the settings with --kubeconfig, if given. Unlike here, kube-scheduler ignores the flag beside --config."""
     if not kubeconfig:
         return settings
     return replace(settings, client_connection=replace(settings.client_connection, kubeconfig=kubeconfig))
 
 
 def election(settings: LeaderElection, *, namespace: str, name: str) -> ElectionSettings:
-    """The Lease of this name, with the durations of the settings. Raises SettingsError where they cannot work."""
+    """Return the Lease of this name with the settings' durations. Raises SettingsError if they cannot work."""
     if settings.renew_deadline_s <= _RETRIES_IN_DEADLINE * settings.retry_period_s:
         raise SettingsError(
             "leaderElection",

@@ -1,4 +1,4 @@
-"""Flags of the port with metrics and health, the same for every command; named as kube-scheduler's."""
+"""Flags of the port that serves metrics and health, for all daemons; named as in kube-scheduler."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate: bool = True) -> None:
-    """Make `parser` read them; `has_certificate` where the command has no other use for --tls-cert-file."""
+    """Add the flags. `has_certificate` is false where --tls-cert-file has another meaning."""
     group = parser.add_argument_group("metrics and health")
     group.add_argument(
         "--bind-address",
         default=_LOOPBACK,
         metavar="IP",
-        help="where they are served: on loopback over plain HTTP, elsewhere over HTTPS to those whom the API server "
-        "knows and lets (default %(default)s)",
+        help="address to serve on: plain HTTP on loopback, elsewhere HTTPS for users whom the API server "
+        "authenticates and authorizes (default %(default)s)",
     )
     group.add_argument(
         "--port",
@@ -30,36 +30,36 @@ def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate
         type=int,
         default=port,
         metavar="N",
-        help="their port, 0 for none (default %(default)s)",
+        help="port to serve on, 0 for none (default %(default)s)",
     )
     if has_certificate:
         group.add_argument(
             "--tls-cert-file",
             metavar="FILE",
-            help="certificate for HTTPS, read again when it changes (default: a self-signed one)",
+            help="certificate for HTTPS, reloaded when it changes (default: self-signed)",
         )
         group.add_argument("--tls-private-key-file", metavar="FILE", help="its key")
     group.add_argument(
         "--authentication-kubeconfig",
         metavar="FILE",
-        help="whose TokenReviews and SubjectAccessReviews the API server answers (default: as for everything else)",
+        help="kubeconfig for TokenReviews and SubjectAccessReviews (default: that of all other requests)",
     )
     group.add_argument(
         "--authorization-always-allow-paths",
         default=",".join(ALWAYS_ALLOWED),
         metavar="PATHS",
-        help="paths that need no right, separated by commas; one that ends with * stands for all that begin so "
+        help="paths that need no authorization, separated by commas; a path that ends with * is a prefix "
         "(default %(default)s)",
     )
     group.add_argument(
         "--insecure-http",
         action="store_true",
-        help="plain HTTP to whoever asks, on any address: behind a proxy or NetworkPolicy that decides who may",
+        help="plain HTTP for everybody on any address; use it behind a proxy or a NetworkPolicy that restricts access",
     )
 
 
 def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> ServingOptions:
-    """What the flags say. Raises SettingsError where they contradict each other."""
+    """Return the values of the flags. Raises SettingsError if they contradict each other."""
     if not 0 <= args.port <= 65535:
         raise SettingsError("--port", "", str(args.port), "a port from 0 to 65535")
     paths = tuple(path for path in args.authorization_always_allow_paths.split(",") if path)
@@ -82,7 +82,7 @@ def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> Serv
 
 
 def certificate(args: argparse.Namespace) -> tuple[Path, Path] | tuple[None, None]:
-    """The files of --tls-cert-file and --tls-private-key-file. Raises SettingsError where one lacks the other."""
+    """Return the files of --tls-cert-file and --tls-private-key-file. Raises SettingsError if only one is given."""
     cert, key = args.tls_cert_file, args.tls_private_key_file
     if bool(cert) != bool(key):
         raise SettingsError("--tls-cert-file", "", "one of the two files", "--tls-private-key-file as well")

@@ -1,9 +1,9 @@
 """
-`affinity-scheduler simulate -f FILE --replicas N`: how many replicas fit, where they go, and what stops the next.
+`affinity-scheduler simulate -f FILE --replicas N`: say how many replicas fit, on which nodes, and what stops the next.
 
-The replicas are placed one after another by the scheduler's own core on a copy of the cluster that nobody else sees;
-several documents are placed in turn, each beside those before it. JSON: a list of `scheduler.explain.simulation`'s
-Simulation, one for each document.
+The scheduler's own code places the replicas one after another on a copy of the cluster. Several documents are placed in
+turn, each with the pods of the ones before it. The JSON is a list of `scheduler.explain.simulation.Simulation`, one per
+document.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli.asking.columns import aligned
-from scheduler.cli.asking.paint import Paint
-from scheduler.cli.asking.report import report
-from scheduler.cli.asking.sources import add_source_arguments, manifests_of, read_world, settings_of
-from scheduler.cli.asking.world import World
 from scheduler.cli.explain import explain_pod
+from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.query.report import report_lines
+from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
+from scheduler.cli.query.table import table_lines
+from scheduler.cli.query.terminal import Style
 from scheduler.core.node_scores import Rng
 from scheduler.errors import SettingsError
 from scheduler.explain.manifests import Manifest
@@ -31,90 +31,105 @@ from scheduler.model.wire import MalformedObjectError
 from scheduler.state.snapshot import Snapshot
 
 #: About half a minute at 5,000 nodes.
-_MOST_REPLICAS: Final = 100_000
-#: Nodes listed in a table that is not wide.
+_MAX_REPLICAS: Final = 100_000
+#: Nodes in the table unless it is wide.
 _NODES: Final = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read this command's arguments."""
+    """Add this command's arguments."""
     parser.add_argument(
         "-f", "--filename", metavar="FILE", required=True, help='the manifest ("-": standard input)'
     )
     parser.add_argument(
-        "--replicas", type=int, metavar="N", help="how many; default: as many as the manifest says"
+        "--replicas", type=int, metavar="N", help="number of replicas; default: the manifest's"
     )
     parser.add_argument(
         "--seed",
         type=int,
         default=1,
         metavar="N",
-        help="draw ties between nodes by this seed (default %(default)s)",
+        help="seed for the choice between equal nodes (default %(default)s)",
     )
     add_source_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what happened. Exit code 0: all fit; 1: not all; raises SettingsError for bad input."""
-    if args.replicas is not None and not 0 <= args.replicas <= _MOST_REPLICAS:
-        raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {_MOST_REPLICAS}")
+    """Print the simulations. Return 0 if all replicas fit, else 1. Raises SettingsError for bad input."""
+    if args.replicas is not None and not 0 <= args.replicas <= _MAX_REPLICAS:
+        raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {_MAX_REPLICAS}")
     settings = settings_of(args)
-    manifests = manifests_of(args, settings)
-    world, _ = asyncio.run(read_world(args, settings, None))
-    manifests.add_beside(world)
-    chance = random.Random(args.seed)
-    simulations = [simulate_plan(world, plan, args.replicas, chance) for plan in manifests.plans]
+    manifest_file = read_manifest_file(args, settings)
+    cluster, _ = asyncio.run(read_cluster(args, settings, None))
+    manifest_file.add_other_objects(cluster)
+    rng = random.Random(args.seed)
+    simulations = [
+        simulate_manifest(cluster, manifest, args.replicas, rng) for manifest in manifest_file.manifests
+    ]
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(simulations), indent=2).decode())
     else:
-        paint = Paint(sys.stdout, os.environ)
+        style = Style(sys.stdout, os.environ)
         wide = args.output == "wide"
-        print("\n\n".join("\n".join(_lines(simulation, paint, wide=wide)) for simulation in simulations))
+        print("\n\n".join("\n".join(_lines(simulation, style, wide=wide)) for simulation in simulations))
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
-def simulate_plan(world: World, plan: Manifest, n_replicas: int | None, chance: Rng) -> Simulation:
-    """The plan's replicas are part of the world afterwards, as many as fit. Raises SettingsError."""
-    wanted = plan.n_replicas if n_replicas is None else n_replicas
-    if wanted > _MOST_REPLICAS:
-        raise SettingsError(f"{plan.kind} {plan.name}", "", f"{wanted} replicas", f"at most {_MOST_REPLICAS}")
+def simulate_manifest(
+    cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None, rng: Rng
+) -> Simulation:
+    """Place the manifest's replicas in the cluster until one does not fit. Raises SettingsError."""
+    n_replicas = manifest.n_replicas if n_replicas is None else n_replicas
+    if n_replicas > _MAX_REPLICAS:
+        raise SettingsError(
+            f"{manifest.kind} {manifest.name}", "", f"{n_replicas} replicas", f"at most {_MAX_REPLICAS}"
+        )
     try:
-        pods = [world.pod_of(plan, number) for number in range(wanted)]
+        pods = [cluster.create_pod(manifest, number) for number in range(n_replicas)]
     except MalformedObjectError as error:
-        raise SettingsError(f"{plan.kind} {plan.namespace}/{plan.name}", "", str(error), "a pod") from error
+        raise SettingsError(
+            f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
+        ) from error
     node_names: list[str] = []
-    stopped = None
+    first_unplaced = None
     if pods:
-        profile, _ = world.profile_for(pods[0])
-        placed = place_replicas(pods, world.state, world.built(profile, Snapshot(world.state)), chance)
-        node_names, stopped = [node_name for _, node_name in placed.pods], placed.first_unplaced
-    shares, n_more = node_shares(world.state, node_names)
+        profile, _ = cluster.profile_for(pods[0])
+        placed = place_replicas(
+            pods, cluster.state, cluster.build_profile(profile, Snapshot(cluster.state)), rng
+        )
+        node_names, first_unplaced = [node_name for _, node_name in placed.pods], placed.first_unplaced
+    shares, n_more = node_shares(cluster.state, node_names)
     return Simulation(
-        manifest_kind=plan.kind,
-        namespace=plan.namespace,
-        name=plan.name,
-        n_replicas=wanted,
+        manifest_kind=manifest.kind,
+        namespace=manifest.namespace,
+        name=manifest.name,
+        n_replicas=n_replicas,
         n_placed=len(node_names),
-        zones=zone_shares(world.state, node_names),
+        zones=zone_shares(cluster.state, node_names),
         nodes=shares,
         n_more_nodes=n_more,
-        next=None if stopped is None else explain_pod(world, stopped, None),
+        next=None if first_unplaced is None else explain_pod(cluster, first_unplaced, None),
     )
 
 
-def _lines(simulation: Simulation, paint: Paint, *, wide: bool) -> list[str]:
+def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
     count = f"{simulation.n_placed} of {simulation.n_replicas} replicas fit"
     fits = simulation.n_placed == simulation.n_replicas
     subject = f"{simulation.manifest_kind} {simulation.namespace}/{simulation.name}"
-    lines = [paint.head(f"{subject}: {paint.good(count) if fits else paint.bad(count)}")]
-    zones = aligned(("ZONE", "NODES", "PODS"), [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones])
+    lines = [style.heading(f"{subject}: {style.good(count) if fits else style.bad(count)}")]
+    zones = table_lines(("ZONE", "NODES", "PODS"), [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones])
     shown = simulation.nodes if wide else simulation.nodes[:_NODES]
-    nodes = aligned(("NODE", "ZONE", "PODS"), [(n.node, n.zone or "-", n.n_pods) for n in shown])
+    nodes = table_lines(("NODE", "ZONE", "PODS"), [(n.node, n.zone or "-", n.n_pods) for n in shown])
     left = len(simulation.nodes) - len(shown) + simulation.n_more_nodes
     if left:
         nodes.append(f"  ... and {left} more node{'s' if left > 1 else ''}")
     for table in (zones, nodes):
         lines += ["", *table] if table else []
     if simulation.next is not None:
-        lines += ["", paint.head("WHAT STOPS THE NEXT"), "", *report(simulation.next, paint, wide=wide)]
+        lines += [
+            "",
+            style.heading("WHY THE NEXT REPLICA DOES NOT FIT"),
+            "",
+            *report_lines(simulation.next, style, wide=wide),
+        ]
     return lines

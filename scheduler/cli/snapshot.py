@@ -1,5 +1,5 @@
 """
-`affinity-scheduler snapshot -o FILE`: what scheduling reads of a cluster, in a file that `--on` reads.
+`affinity-scheduler snapshot -o FILE`: save what the scheduler reads of a cluster to a file for `--on`.
 
 `scheduler.explain.snapshot_file` lists the fields. The file is written beside its final place and moved there when it
 is complete.
@@ -19,10 +19,10 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli.asking.files import STANDARD_INPUT
-from scheduler.cli.asking.listing import connected, listed
-from scheduler.cli.asking.paint import Counting
-from scheduler.cli.asking.sources import add_cluster_arguments
+from scheduler.cli.query.input_files import STANDARD_INPUT
+from scheduler.cli.query.listing import connect, list_all
+from scheduler.cli.query.sources import add_cluster_arguments
+from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
 from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
@@ -32,7 +32,7 @@ _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read this command's arguments."""
+    """Add this command's arguments."""
     parser.add_argument(
         "-o",
         "--output",
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the cluster. Exit code 0; raises SettingsError for bad input."""
+    """Write the snapshot and return 0. Raises SettingsError for bad input."""
     body = asyncio.run(snapshot_of(args.kubeconfig, args.context))
     if args.output == STANDARD_INPUT:
         sys.stdout.buffer.write(body)
@@ -61,15 +61,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
-    """The snapshot as JSON, an object a line. Raises SettingsError."""
-    counting = Counting(sys.stderr, os.environ)
+    """Return the snapshot as JSON, one object per line. Raises SettingsError."""
+    progress = ReadProgress(sys.stderr, os.environ)
     objects_by_kind: dict[str, list[bytes]] = {}
-    async with connected(kubeconfig, context, os.environ) as client:
+    async with connect(kubeconfig, context, os.environ) as client:
         for watched in (*required_kinds(), *workload_kinds()):
-            objects_by_kind[watched.kind] = await listed(
-                client, watched.resource, partial(_kept, watched.kind), partial(counting.at, watched.kind)
+            objects_by_kind[watched.kind] = await list_all(
+                client,
+                watched.resource,
+                partial(_reduce, watched.kind),
+                partial(progress.update, watched.kind),
             )
-    counting.done()
+    progress.clear()
     parts = [msgspec.json.encode(header())[:-1]]
     for kind, section in SECTIONS.items():
         listed_objects = b",\n".join(objects_by_kind[kind])
@@ -77,15 +80,15 @@ async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
     return b"".join((*parts, b"}\n"))
 
 
-def _kept(kind: str, raw: msgspec.Raw) -> bytes:
+def _reduce(kind: str, raw: msgspec.Raw) -> bytes:
     return msgspec.json.encode(scheduling_fields(kind, nesting.read(_JSON.decode, raw)))
 
 
 def _write(path: Path, body: bytes) -> None:
     """
-    The file is there whole, or as it was. Readable by its owner alone: it describes a cluster.
+    Write the whole file or leave it as it was. Only its owner may read it, since it describes a cluster.
 
-    A pipe or a device is written to, and a link is left what it is.
+    A pipe or device is written to, and a symbolic link is followed.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(body)

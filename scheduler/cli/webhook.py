@@ -1,4 +1,4 @@
-"""`affinity-scheduler webhook`: the admission webhook, a process of its own."""
+"""`affinity-scheduler webhook`: the admission webhook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.serving.status_server import ServingOptions
 if TYPE_CHECKING:
     from scheduler.webhook.app import Options
 
-#: controller-runtime's port for webhooks, which firewalls of managed clusters know.
+#: controller-runtime's webhook port, which firewalls of managed clusters usually allow.
 _WEBHOOK_PORT: Final = 9443
 _PORT: Final = 10262
 _NAME: Final = "affinity-scheduler-webhook"
@@ -22,17 +22,17 @@ _REFUSED: Final = ("off", "all-namespaces", "any")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read this command's arguments."""
+    """Add this command's arguments."""
     parser.add_argument(
         "--webhook-port",
         type=int,
         default=_WEBHOOK_PORT,
         metavar="N",
-        help="port for /mutate and /validate over HTTPS, on the same address (default %(default)s)",
+        help="HTTPS port of /mutate and /validate, on the same address (default %(default)s)",
     )
     _add_rules(parser)
     _add_certificate(parser)
-    server_flags.add_logging(parser, note="; 4 shows every answer")
+    server_flags.add_logging(parser, note="; 4 logs every response")
     serving_flags.add_arguments(parser, port=_PORT, has_certificate=False)
 
 
@@ -41,15 +41,15 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         "--refuse-anti-affinity",
         choices=_REFUSED,
         default="all-namespaces",
-        help="which required anti-affinity /validate refuses where its topology key is not "
-        "kubernetes.io/hostname: none, that over all namespaces, or all (default %(default)s)",
+        help="which required anti-affinity with a topology key other than kubernetes.io/hostname /validate refuses: "
+        "none, terms over all namespaces, or every term (default %(default)s)",
     )
     parser.add_argument(
         "--merge-fields",
         choices=("true", "false"),
         default="false",
-        help="whether /mutate also merges matchLabelKeys and mismatchLabelKeys of the pod's own fields, for API "
-        "servers that do not (default %(default)s)",
+        help="also merge matchLabelKeys and mismatchLabelKeys of the pod's own fields, for API servers that do not "
+        "(default %(default)s)",
     )
 
 
@@ -61,26 +61,26 @@ def _add_certificate(parser: argparse.ArgumentParser) -> None:
         "(default %(default)s)",
     )
     parser.add_argument(
-        "--namespace", default=_NAME, help="where Service and Secret are (default %(default)s)"
+        "--namespace", default=_NAME, help="namespace of the Service and the Secret (default %(default)s)"
     )
     parser.add_argument(
         "--host",
         default="",
         metavar="NAME|IP",
-        help="what the API server calls the webhook by (default: the Service, NAME.NAMESPACE.svc)",
+        help="name or address by which the API server calls the webhook (default: NAME.NAMESPACE.svc)",
     )
     parser.add_argument(
         "--tls-cert-file",
         metavar="FILE",
-        help="certificate of --webhook-port that somebody else renews, such as cert-manager; Secret and "
-        "configurations are then left alone",
+        help="certificate of --webhook-port, renewed by cert-manager or the like; the webhook then leaves the Secret "
+        "and the webhook configurations alone",
     )
     parser.add_argument("--tls-private-key-file", metavar="FILE", help="its key")
     server_flags.add_server(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer until SIGTERM or SIGINT. Exit code 0 after an orderly stop; raises SettingsError for bad input."""
+    """Serve until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
     if not 1 <= args.webhook_port <= 65535:
         raise SettingsError("--webhook-port", "", str(args.webhook_port), "a port from 1 to 65535")
     listening = serving_flags.listening(args, has_certificate=False)

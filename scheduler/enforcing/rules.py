@@ -33,7 +33,7 @@ class RuleSpec:
     A required rule as a pod's spec states it.
 
     All affinity terms together are one rule, since scheduling needs one pod that matches them all. Each anti-affinity
-    term is a rule of its own. Kubernetes 1.36 reads a namespaceSelector in two ways. Affinity uses the wider one, of an
+    term is a separate rule. Kubernetes 1.36 reads a namespaceSelector in two ways. Affinity uses the wider one, of an
     incoming pod, and anti-affinity the narrower one, of a running pod, so that no placement breaks a rule at once.
     """
 

@@ -1,7 +1,7 @@
 """
-The admission webhook: a process of its own that the API server asks about every new pod.
+The admission webhook, which runs as a separate process.
 
-Pure: `reviews` (what is asked and answered), `mutating`, `validating` and what they are made of. Around them:
-`server` (HTTPS), `keeping` and `storing` (who the API server trusts), `app` (start and stop).
+Pure: `reviews` (AdmissionReview), `mutating`, `validating` and the modules that they import. The others: `server`
+(HTTPS), `certificate_rotation` and `certificate_store` (the serving certificate), `metrics`, `app` (start and stop).
 Imports `model`, `kube`, `observe` and `serving`; only `cli` imports it.
 """

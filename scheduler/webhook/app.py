@@ -1,8 +1,8 @@
 """
-Builds the webhook, and knows the order of starting and stopping.
+Builds, starts and stops the webhook.
 
     start   metrics and health -> HTTPS (handshakes fail) -> certificate -> ready
-    stop    not ready -> wait until Services have noticed -> answers under way -> all else ends
+    stop    not ready -> wait until Services notice -> finish requests in flight -> stop the rest
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from scheduler.observe.logs import Logger, configure
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.serving_certificate import FileCertificate
 from scheduler.serving.status_server import ServingOptions, StatusServer, open_auth
-from scheduler.webhook.keeping import SecretKeeper
+from scheduler.webhook.certificate_rotation import CertificateRotation
+from scheduler.webhook.certificate_store import SecretStore
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
 from scheduler.webhook.server import Endpoint, Listener
-from scheduler.webhook.storing import ClusterStore
 from scheduler.webhook.validating import AntiAffinity, validate
 
-#: How long after SIGTERM requests may still come: proxies hear of it within seconds.
-_LINGER_S: Final = 5.0
+#: How long requests may still arrive after SIGTERM, until proxies know that the pod is not ready.
+_NOT_READY_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says. `cert_file` and `key_file` are None where the certificate is of its own making."""
+    """The command line's options. `cert_file` and `key_file` are None if the webhook issues its own certificate."""
 
     listening: ServingOptions
     webhook_port: int
@@ -56,7 +56,7 @@ class Options:
 
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
-    """Answers until SIGTERM or SIGINT; a second one ends at once. Raises SettingsError for what a person can mend."""
+    """Serve until SIGTERM or SIGINT; a second signal ends the process at once. Raises SettingsError."""
     log = configure(verbosity=options.verbosity, form=options.log_format)
     metrics = WebhookMetrics(version=product_version())
     endpoint = Endpoint(
@@ -82,8 +82,8 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         open_auth(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as gate,
         KubeClient(credentials, on_request=metrics.on_request) as client,
     ):
-        store = ClusterStore(client, namespace=options.namespace, name=options.name)
-        secret = SecretKeeper(store, [options.host], listener, log=log, clock_s=time.time)
+        store = SecretStore(client, namespace=options.namespace, name=options.name)
+        secret = CertificateRotation(store, [options.host], listener, log=log, clock_s=time.time)
         return await _Webhook(options, listener, secret, metrics, log, gate).run()
 
 
@@ -94,7 +94,7 @@ class _Webhook:
         self,
         options: Options,
         listener: Listener,
-        keeper: SecretKeeper | FileCertificate,
+        certificates: CertificateRotation | FileCertificate,
         metrics: WebhookMetrics,
         log: Logger,
         gate: DelegatedAuth | None,
@@ -102,13 +102,13 @@ class _Webhook:
         self._gate = gate
         self._options = options
         self._listener = listener
-        self._keeper = keeper
+        self._certificates = certificates
         self._metrics = metrics
         self._log = log
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
-        """Until stopped by a signal. Returns the exit code."""
+        """Serve until a signal comes. Return the exit code."""
         probes = StatusServer(
             self._options.listening,
             auth=self._gate,
@@ -122,13 +122,13 @@ class _Webhook:
         )
         await probes.start()
         try:
-            await self._answer()
+            await self._serve()
         finally:
             await probes.stop()
         self._log.info(0, "Requested to terminate, exiting")
         return 0
 
-    async def _answer(self) -> None:
+    async def _serve(self) -> None:
         address, port = self._options.listening.address, self._options.webhook_port
         try:
             bound = await self._listener.start(address, port)
@@ -141,14 +141,14 @@ class _Webhook:
             loop.add_signal_handler(number, self._on_signal)
         try:
             async with asyncio.TaskGroup() as group:
-                keeping = group.create_task(self._keeper.run(), name="certificate")
+                rotation = group.create_task(self._certificates.run(), name="certificate")
                 await self._stopping.wait()
-                await asyncio.sleep(_LINGER_S)
-                keeping.cancel()
+                await asyncio.sleep(_NOT_READY_S)
+                rotation.cancel()
         finally:
             await self._listener.stop()
 
     def _on_signal(self) -> None:
         if self._stopping.is_set():
-            os._exit(1)  # whoever sends a second signal has no time left
+            os._exit(1)  # a second signal: do not wait
         self._stopping.set()

@@ -1,4 +1,4 @@
-"""The webhook's own Prometheus series, in a registry of its own: it is a process of its own."""
+"""The webhook's Prometheus series."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CERTIFICATE_EXPIRY: Final = Family(
 
 
 class WebhookMetrics(ProcessMetrics):
-    """The series of one webhook."""
+    """The series of one webhook process."""
 
     def __init__(self, *, version: str = "unknown") -> None:
         super().__init__(version=version)
@@ -42,7 +42,7 @@ class WebhookMetrics(ProcessMetrics):
         self._callback(CERTIFICATE_EXPIRY, self._expiry)
 
     def on_answer(self, webhook: str, verdict: str, *, n_operations: int, seconds: float) -> None:
-        """A question was answered."""
+        """Count an answered request."""
         self._answers.add(webhook, verdict)
         self._duration.labels(webhook).observe(seconds)
         if n_operations:

@@ -1,13 +1,13 @@
 """
-Key lists of annotations become selectors: what the API server does to matchLabelKeys in fields, done for annotations.
+Merges matchLabelKeys and mismatchLabelKeys in annotations, as the API server does in fields.
 
-Of the five annotations of kep-3633-alt the terms are added to the pod's own fields. In ours the selectors inside the
-annotation are completed. Merging, its rules and the sentences of a refusal are Kubernetes 1.36's, not those of
-kep-3633-alt, which made an absent selector an empty one and refused nothing.
+Terms in the five annotations of kep-3633-alt are added to the pod's own fields. Terms in
+`affinity-scheduler.io/affinity` stay there. Merging, validation and messages are Kubernetes 1.36's. kep-3633-alt
+differs: it made a missing selector an empty one and refused nothing.
 
-Terms go into fields without their key lists: an API server that knows the lists would merge them once more and then
-refuse the pod. Which label values were merged stands in an annotation; by it a later run, after other webhooks have
-changed labels, finds what this one wrote and writes it anew, or sees that there is nothing to do.
+Terms are added to fields without their key lists: an API server that knows the lists would merge them again and then
+refuse the pod. An annotation records the merged label values. If other webhooks change labels, a later run finds the
+terms that this one wrote by it, and writes them anew.
 
 Source: pkg/registry/core/pod/strategy.go, mutatePodAffinity (kubernetes 1.36); github.com/10hin/kep-3633-alt, README.
 """
@@ -22,119 +22,119 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY
+from scheduler.webhook.affinity_annotation import merge_annotation
 from scheduler.webhook.field_errors import FieldError, Json, annotation_error, invalid_pod
-from scheduler.webhook.own_annotation import completed
-from scheduler.webhook.reviews import Allowed, Refused, Review, ReviewedPod, Verdict
-from scheduler.webhook.shapes import UNREADABLE, Declared, Malformed, canonical, declared
-from scheduler.webhook.slots import SLOTS, Labels, Slot
+from scheduler.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
+from scheduler.webhook.term_json import DECODE_ERRORS, ParsedTerms, ParseProblem, normalized, parse_terms
+from scheduler.webhook.term_lists import TERM_LISTS, Labels, TermList
 
-#: JSON of the label values that were merged; its presence says that the annotations have been.
+#: JSON of the label values that were merged. Its presence says that the annotations were merged.
 MERGED: Final = "affinity-scheduler.io/merged-labels"
-#: A longer list in a field is left as it is: nobody means it, and reading it would keep others waiting.
-LIMIT_FIELDS: Final = 1024
+#: A longer list in a field is not merged: it is no real use, and would delay other requests.
+MAX_MERGED_FIELDS: Final = 1024
 #: Pods with this label are left alone, as kep-3633-alt does.
 IGNORE: Final = "kep-3633-alt.10h.in/ignore"
 
 
-def mutate(review: Review, *, merges_fields: bool) -> Verdict:
+def mutate(review: Review, *, merges_fields: bool) -> Response:
     """
-    The answer to the creation of a pod. O(terms and their keys).
+    Return the response to the creation of a pod. O(terms and their keys).
 
     Args:
-        review: what is asked.
-        merges_fields: whether key lists of the pod's own fields are merged too, for API servers that do not.
+        review: the request.
+        merges_fields: whether to merge key lists of the pod's own fields too, for API servers that do not.
     """
     pod = review.pod
     if pod is None or review.operation != "CREATE" or IGNORE in pod.labels:
         return Allowed()
-    earlier = earlier_labels(pod)
+    earlier = merged_labels(pod)
     if isinstance(earlier, FieldError):
         change = _Change(errors=[earlier])
     else:
         change = _change(pod, earlier, merges_fields=merges_fields)
     status = invalid_pod(pod.name, change.errors)
-    return Allowed(tuple(change.patch), tuple(change.warnings)) if status is None else Refused(status)
+    return Allowed(tuple(change.patch), tuple(change.warnings)) if status is None else Denied(status)
 
 
-def earlier_labels(pod: ReviewedPod) -> Labels | FieldError | None:
-    """The label values that an earlier run merged; None if there was none."""
+def merged_labels(pod: ReviewedPod) -> Labels | FieldError | None:
+    """Return the label values that an earlier run merged; None if there was none."""
     text = pod.annotations.get(MERGED)
     if text is None:
         return None
     try:
         return msgspec.json.decode(text, type=dict[str, str])
-    except UNREADABLE as error:
+    except DECODE_ERRORS as error:
         return annotation_error(MERGED, text, f"$: {error}")
 
 
-def backport_terms(pod: ReviewedPod, slot: Slot) -> Declared | FieldError:
-    """What the pod's annotation of kep-3633-alt holds for this list; empty where there is none."""
-    text = pod.annotations.get(slot.annotation)
-    found = Declared([], ()) if text is None else declared(text, slot.shape)
+def kep_3633_terms(pod: ReviewedPod, term_list: TermList) -> ParsedTerms | FieldError:
+    """Return the terms of the pod's kep-3633-alt annotation for this list; empty if it has none."""
+    text = pod.annotations.get(term_list.annotation)
+    found = ParsedTerms([], ()) if text is None else parse_terms(text, term_list.term_type)
     return (
-        annotation_error(slot.annotation, text or "", found.problem)
-        if isinstance(found, Malformed)
+        annotation_error(term_list.annotation, text or "", found.problem)
+        if isinstance(found, ParseProblem)
         else found
     )
 
 
 @dataclass
 class _Change:
-    """What is to be done to a pod, and what speaks against it."""
+    """The patch of a pod, and the warnings and errors."""
 
     patch: list[Json] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     errors: list[FieldError] = field(default_factory=list)
     #: Keys of all key lists in annotations.
-    asked: list[str] = field(default_factory=list)
-    #: Whether an annotation says anything that a later run would have to find again.
-    is_remembered: bool = False
+    keys: list[str] = field(default_factory=list)
+    #: Whether a later run has to know which label values were merged.
+    has_keys_to_record: bool = False
 
 
 def _change(pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool) -> _Change:
     change = _Change()
     affinity: Json = dict(pod.affinity or {})
-    for slot in SLOTS:
-        items = _slot_items(change, slot, pod, earlier, merges_fields=merges_fields)
+    for term_list in TERM_LISTS:
+        items = _list_items(change, term_list, pod, earlier, merges_fields=merges_fields)
         if items is None:
             continue
-        if slot.side:
-            affinity = slot.put(affinity, items)
+        if term_list.side:
+            affinity = term_list.put(affinity, items)
         else:
-            change.patch.append(_add(f"/spec/{slot.kind}", items))
+            change.patch.append(_add(f"/spec/{term_list.kind}", items))
     if affinity != (pod.affinity or {}):
         change.patch.insert(0, _add("/spec/affinity", affinity))
-    _complete_own(change, pod, earlier)
-    if change.is_remembered:
-        change.patch += _remembered(pod, change.asked)
+    _merge_annotation(change, pod, earlier)
+    if change.has_keys_to_record:
+        change.patch += _record(pod, change.keys)
     return change
 
 
-def _slot_items(
-    change: _Change, slot: Slot, pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool
+def _list_items(
+    change: _Change, term_list: TermList, pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool
 ) -> list[object] | None:
-    """The list as it is to be, None where it stays; `change` knows what there is to say about it."""
-    found = backport_terms(pod, slot)
+    """Return the list's new items, None if they stay; add warnings and errors to `change`."""
+    found = kep_3633_terms(pod, term_list)
     if isinstance(found, FieldError):
         change.errors.append(found)
         return None
-    change.is_remembered |= bool(found.items)
-    change.asked += (key for item in found.items for key in slot.keys(item))
-    result = _resolved(slot, pod, found.items, earlier, merges_fields=merges_fields)
+    change.has_keys_to_record |= bool(found.items)
+    change.keys += (key for item in found.items for key in term_list.keys(item))
+    result = _merge_list(term_list, pod, found.items, earlier, merges_fields=merges_fields)
     change.errors += result.errors
     if not result.differs:
         return None
-    change.warnings += _notes(slot, found, pod.labels)
+    change.warnings += _warnings(term_list, found, pod.labels)
     return result.items
 
 
-def _complete_own(change: _Change, pod: ReviewedPod, earlier: Labels | None) -> None:
-    """`change` completes the scheduler's own annotation too."""
-    own = completed(pod, earlier)
+def _merge_annotation(change: _Change, pod: ReviewedPod, earlier: Labels | None) -> None:
+    """Add the merge of the scheduler's own annotation to `change`."""
+    own = merge_annotation(pod, earlier)
     if own is None:
         return
-    change.is_remembered |= bool(own.keys)
-    change.asked += own.keys
+    change.has_keys_to_record |= bool(own.keys)
+    change.keys += own.keys
     change.errors += own.errors
     if own.text != pod.annotations[AFFINITY]:
         change.patch.append(_add(_annotation_path(AFFINITY), own.text))
@@ -142,53 +142,61 @@ def _complete_own(change: _Change, pod: ReviewedPod, earlier: Labels | None) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Resolved:
-    """One list as it is to be, whether that is a change, and the rules that its new items break."""
+class _MergedList:
+    """One list after merging, whether it changed, and the errors of its new items."""
 
     items: list[object]
     differs: bool
     errors: tuple[FieldError, ...]
 
 
-def _resolved(
-    slot: Slot, pod: ReviewedPod, terms: Sequence[Json], earlier: Labels | None, *, merges_fields: bool
-) -> _Resolved:
-    current = slot.of(pod)
-    merged = slot.merged(terms, pod.labels)
-    added = [slot.without_keys(term) for term in merged]
-    written = [] if earlier is None else [slot.without_keys(term) for term in slot.merged(terms, earlier)]
-    kept = _without(current, written)
-    if written == added and len(kept) + len(written) == len(current):
-        kept, merged, added = current, [], []
-    final, full = kept, kept
-    checked = set(range(len(kept), len(kept) + len(added)))
-    if merges_fields and len(kept) <= LIMIT_FIELDS:
-        full = slot.merged(kept, pod.labels)
-        final = [slot.without_keys(item, pod.labels) for item in full]
-        checked.update(index for index, item in enumerate(kept) if slot.keys(item))
-    items = [*final, *added]
-    errors = tuple(slot.errors([*full, *merged], checked)) if checked else ()
-    return _Resolved(items, items != current, errors)
+def _merge_list(
+    term_list: TermList,
+    pod: ReviewedPod,
+    terms: Sequence[Json],
+    earlier: Labels | None,
+    *,
+    merges_fields: bool,
+) -> _MergedList:
+    """Return the pod's own items, followed by the annotation's terms; terms of an earlier run are replaced."""
+    current = term_list.of(pod)
+    merged = term_list.merged(terms, pod.labels)
+    new = [term_list.without_keys(term) for term in merged]
+    old = (
+        [] if earlier is None else [term_list.without_keys(term) for term in term_list.merged(terms, earlier)]
+    )
+    own = _without(current, old)
+    if old == new and len(own) + len(old) == len(current):
+        own, merged, new = current, [], []  # an earlier run wrote the same terms
+    own_merged, own_stored = own, own
+    checked = set(range(len(own), len(own) + len(new)))
+    if merges_fields and len(own) <= MAX_MERGED_FIELDS:
+        own_merged = term_list.merged(own, pod.labels)
+        own_stored = [term_list.without_keys(item, pod.labels) for item in own_merged]
+        checked.update(index for index, item in enumerate(own) if term_list.keys(item))
+    items = [*own_stored, *new]
+    errors = tuple(term_list.errors([*own_merged, *merged], checked)) if checked else ()
+    return _MergedList(items, items != current, errors)
 
 
-def _without(items: Sequence[object], written: Sequence[object]) -> list[object]:
-    """The items but for those that an earlier run has written, each taken away once."""
-    left, plain = list(items), [canonical(item) for item in items] if written else []
-    for item in written:
-        if item in plain:
-            index = plain.index(item)
-            del left[index], plain[index]
+def _without(items: Sequence[object], removed: Sequence[object]) -> list[object]:
+    """Return the items without the removed ones; each is removed once."""
+    left, comparable = list(items), [normalized(item) for item in items] if removed else []
+    for item in removed:
+        if item in comparable:
+            index = comparable.index(item)
+            del left[index], comparable[index]
     return left
 
 
-def _notes(slot: Slot, found: Declared, labels: Labels) -> Iterator[str]:
-    """What the user is told about one list."""
-    keys = [key for item in found.items for key in slot.keys(item)]
+def _warnings(term_list: TermList, found: ParsedTerms, labels: Labels) -> Iterator[str]:
+    """Yield warnings for the user about one list."""
+    keys = [key for item in found.items for key in term_list.keys(item)]
     if found.items:
-        yield f"{slot.annotation}: {len(found.items)} added to {slot.path}, merged {_values(keys, labels)}"
+        yield f"{term_list.annotation}: {len(found.items)} added to {term_list.path}, merged {_values(keys, labels)}"
     else:
-        yield f"{slot.path}: merged its key lists into selectors"
-    yield from (f"{slot.annotation}: unknown field {path}" for path in found.unknown)
+        yield f"{term_list.path}: merged its key lists into selectors"
+    yield from (f"{term_list.annotation}: unknown field {path}" for path in found.unknown)
 
 
 def _values(keys: Iterable[str], labels: Labels) -> str:
@@ -196,9 +204,9 @@ def _values(keys: Iterable[str], labels: Labels) -> str:
     return ",".join(values) or "no label"
 
 
-def _remembered(pod: ReviewedPod, asked: Iterable[str]) -> Iterator[Json]:
-    """The annotation that tells a later run what was merged, unless it says so already."""
-    values = {key: pod.labels[key] for key in sorted(set(asked)) if key in pod.labels}
+def _record(pod: ReviewedPod, keys: Iterable[str]) -> Iterator[Json]:
+    """Yield the patch that records the merged label values for a later run, unless they are recorded already."""
+    values = {key: pod.labels[key] for key in sorted(set(keys)) if key in pod.labels}
     text = json.dumps(values, separators=(",", ":"))
     if pod.annotations.get(MERGED) != text:
         yield _add(_annotation_path(MERGED), text)
@@ -209,5 +217,5 @@ def _annotation_path(name: str) -> str:
 
 
 def _add(path: str, value: object) -> Json:
-    """Also replaces what is there."""
+    """Return a patch operation that adds the value or replaces it."""
     return {"op": "add", "path": path, "value": value}

@@ -1,5 +1,5 @@
 """
-AdmissionReview v1: what the API server asks, and the answers it takes. No IO.
+Decodes AdmissionReview v1 requests and encodes the responses.
 
 Source: staging/src/k8s.io/api/admission/v1/types.go (kubernetes 1.36).
 """
@@ -14,16 +14,16 @@ import msgspec
 
 from scheduler.model import nesting
 from scheduler.webhook.field_errors import Json
-from scheduler.webhook.shapes import UNREADABLE, located
+from scheduler.webhook.term_json import DECODE_ERRORS, with_json_path
 
 API_VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
-#: Longest warning: what is longer than this some servers cut or drop.
+#: Longer warnings are cut or dropped by some API servers.
 _MAX_WARNING: Final = 256
 
 
 class _Wire(msgspec.Struct, frozen=True, rename="camel"):
-    """Camel-cased; what is not declared is not read."""
+    """A JSON object with camelCase names. Other fields are ignored."""
 
 
 class _Metadata(_Wire, frozen=True):
@@ -68,7 +68,7 @@ class _Review(_Wire, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ReviewedPod:
-    """The parts of a pod that the webhook reads. `affinity` and `constraints` are fields as JSON, None if absent."""
+    """The parts of a pod that the webhook reads. `affinity` and `constraints` are JSON; None if absent."""
 
     name: str
     namespace: str
@@ -80,7 +80,7 @@ class ReviewedPod:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One question. `pod` is None where it is not about the creation or update of a pod itself."""
+    """One request. `pod` is None unless it is about the creation or update of a pod itself."""
 
     uid: str
     operation: str
@@ -90,25 +90,25 @@ class Review:
 
 
 class MalformedReviewError(ValueError):
-    """A body that is no AdmissionReview v1. The message is one line with the JSON path."""
+    """The body is no AdmissionReview v1. The message is one line with the JSON path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The pod may be stored, changed by `patch` (RFC 6902), with these warnings to whoever sent it."""
+    """The pod is allowed, with a JSON patch (RFC 6902) and warnings for the client."""
 
     patch: tuple[Json, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The pod is not stored; `status` says why, as a Status object."""
+class Denied:
+    """The pod is denied; `status` is a Kubernetes Status that says why."""
 
     status: Json
 
 
-Verdict = Allowed | Refused
+Response = Allowed | Denied
 
 _REVIEWS: Final = msgspec.json.Decoder(_Review)
 _PODS: Final = msgspec.json.Decoder(_Pod | None)
@@ -116,10 +116,10 @@ _PODS: Final = msgspec.json.Decoder(_Pod | None)
 
 def decode_review(body: bytes) -> Review:
     """
-    The question in a request's body. O(its length).
+    Return the request in the body. O(length).
 
     Raises:
-        MalformedReviewError: if it is not an AdmissionReview v1, or its pod is none.
+        MalformedReviewError: if it is no AdmissionReview v1 or its pod is malformed.
     """
     try:
         review = nesting.read(_REVIEWS.decode, body)
@@ -135,22 +135,22 @@ def decode_review(body: bytes) -> Review:
             pod=_pod(request.object, request.namespace),
             old_pod=_pod(request.old_object, request.namespace),
         )
-    except UNREADABLE as error:
-        raise MalformedReviewError(located(error)) from error
+    except DECODE_ERRORS as error:
+        raise MalformedReviewError(with_json_path(error)) from error
 
 
-def encode_answer(uid: str, verdict: Verdict) -> bytes:
-    """The AdmissionReview with which the question of this uid is answered."""
+def encode_response(uid: str, verdict: Response) -> bytes:
+    """Return the AdmissionReview with the response to the request with this UID."""
     response: Json = {"uid": uid}
     match verdict:
         case Allowed(patch, warnings):
             response["allowed"] = True
             if patch:
-                # []byte in the API: base64, which is what msgspec makes of bytes.
+                # The API's type is []byte, which is base64 in JSON; msgspec encodes bytes so.
                 response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(patch)}
             if warnings:
                 response["warnings"] = _shortened(warnings)
-        case Refused(status):
+        case Denied(status):
             response |= {"allowed": False, "status": status}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": _KIND, "response": response})
 
@@ -177,7 +177,7 @@ def _pod(raw: msgspec.Raw, namespace: str | None) -> ReviewedPod | None:
 
 
 def _shortened(warnings: Sequence[str]) -> list[str]:
-    """A warning travels in a header: one line of printable ASCII."""
+    """Return the warnings as short lines of printable ASCII, since they are sent in a header."""
     plain = (text.encode("ascii", "backslashreplace").decode() for text in warnings)
     lines = ("".join(c if c.isprintable() else "?" for c in text) for text in plain)
     return [line if len(line) <= _MAX_WARNING else f"{line[: _MAX_WARNING - 3]}..." for line in lines]

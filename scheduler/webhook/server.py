@@ -1,11 +1,11 @@
 """
-The HTTPS endpoint: /mutate and /validate, asked by the API server for every pod it creates.
+The HTTPS server of /mutate and /validate.
 
-Whatever arrives is answered within a bounded time and size: an AdmissionReview with a verdict, or 400, 408 or 413 and
-one line. The API server then does what its failurePolicy says.
+Time and size of a request are bounded. The answer is an AdmissionReview, or 400, 408 or 413 with one line; then the API
+server applies its failurePolicy.
 
-Every pod of a cluster may be able to connect. Whoever sends slowly or nothing gives way to whoever comes after: the API
-server sends a whole request at once.
+Every pod of the cluster may be able to connect. When there are too many requests, the slowest is dropped for a new one:
+the API server sends a request at once.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from scheduler.serving.tls import KeyPair, load_pair, server_context
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.reviews import (
     Allowed,
+    Denied,
     MalformedReviewError,
-    Refused,
+    Response,
     Review,
-    Verdict,
     decode_review,
-    encode_answer,
+    encode_response,
 )
 
-#: An update brings two pods. The store takes one of 1.5 MiB, which as JSON is up to six times as long: the API server
-#: escapes `<` and its like. A pod that is not read is not refused where failures are ignored.
+#: An update has two pods. etcd takes a pod of 1.5 MiB, which is up to six times as long as JSON, since the API server
+#: escapes `<` and the like. With failurePolicy Ignore, a pod that is too large would not be validated.
 MAX_BODY_BYTES: Final = 20 << 20
-#: Of all bodies that are being received; beyond, the one that has taken longest is given up.
+#: Total size of bodies that are being received. Beyond it, the one that has taken longest is dropped.
 MAX_RECEIVED_BYTES: Final = 128 << 20
-#: How long a body may take to arrive: longer than the API server ever waits for an answer.
+#: How long a body may take to arrive. The API server never waits longer for a response.
 BODY_TIMEOUT_S: Final = 30.0
-#: Bodies that are being received at a time; one more, and the one that has taken longest is given up.
+#: Bodies that are received at a time. Beyond it, the one that has taken longest is dropped.
 MAX_UNDER_WAY: Final = 64
-#: An API server keeps 25 idle ones, and opens more where it asks about more pods at a time.
+#: An API server keeps 25 idle connections, and opens more for more requests at a time.
 MAX_CONNECTIONS: Final = 512
 
-Judge = Callable[[Review], Verdict]
+Reviewer = Callable[[Review], Response]
 
 
 class _TooLargeError(Exception):
-    """A body is longer than `MAX_BODY_BYTES`."""
+    """The body is longer than `MAX_BODY_BYTES`."""
 
 
 class Endpoint:
-    """Answers on `/NAME` for each judge. `application` is what serves it."""
+    """Serves `/NAME` for each reviewer. `application` is the aiohttp application."""
 
     def __init__(
         self,
-        judges: Mapping[str, Judge],
+        reviewers: Mapping[str, Reviewer],
         *,
         metrics: WebhookMetrics,
         log: Logger,
@@ -66,60 +66,62 @@ class Endpoint:
         self._metrics = metrics
         self._log = log
         self._body_timeout_s = body_timeout_s
-        #: Bytes of the bodies that are being received, the one that has taken longest first.
-        self._arriving: dict[asyncio.Timeout, int] = {}
+        #: Sizes of the bodies that are being received; the one that has taken longest is first.
+        self._receiving: dict[asyncio.Timeout, int] = {}
         self.application = web.Application()
-        for name, judge in judges.items():
-            self.application.router.add_post(f"/{name}", self._handler(name, judge))
+        for name, reviewer in reviewers.items():
+            self.application.router.add_post(f"/{name}", self._handler(name, reviewer))
 
-    def _handler(self, name: str, judge: Judge) -> Handler:
+    def _handler(self, name: str, reviewer: Reviewer) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             try:
-                body = await self._received(request)
+                body = await self._read_body(request)
             except TimeoutError:
                 return self._rejected(name, "too_slow", 408, "the body did not arrive in time")
             except _TooLargeError:
                 return self._rejected(name, "too_large", 413, f"more than {MAX_BODY_BYTES} bytes")
-            return self._answer(name, judge, body)
+            return self._respond(name, reviewer, body)
 
         return handle
 
-    async def _received(self, request: web.Request) -> bytes:
-        """The body. Raises TimeoutError if it is too slow, or slow where others wait; _TooLargeError."""
+    async def _read_body(self, request: web.Request) -> bytes:
+        """Return the body. Raises TimeoutError if it is too slow or dropped for another one; _TooLargeError."""
         parts: list[bytes] = []
         size_bytes = 0
         async with asyncio.timeout(self._body_timeout_s) as deadline:
-            while len(self._arriving) >= MAX_UNDER_WAY:
-                self._give_up_slowest()
-            self._arriving[deadline] = 0
+            while len(self._receiving) >= MAX_UNDER_WAY:
+                self._drop_slowest()
+            self._receiving[deadline] = 0
             try:
                 while data := await request.content.readany():
                     parts.append(data)
                     size_bytes += len(data)
                     if size_bytes > MAX_BODY_BYTES:
                         raise _TooLargeError
-                    if deadline in self._arriving:  # else it is given up, and told so at the next wait
-                        self._arriving[deadline] = size_bytes
-                    while sum(self._arriving.values()) > MAX_RECEIVED_BYTES:
-                        self._give_up_slowest()
+                    if (
+                        deadline in self._receiving
+                    ):  # else it is dropped, and the timeout fires at the next await
+                        self._receiving[deadline] = size_bytes
+                    while sum(self._receiving.values()) > MAX_RECEIVED_BYTES:
+                        self._drop_slowest()
             finally:
-                self._arriving.pop(deadline, None)
+                self._receiving.pop(deadline, None)
         return b"".join(parts)
 
-    def _give_up_slowest(self) -> None:
-        slowest = next(iter(self._arriving))
-        del self._arriving[slowest]
+    def _drop_slowest(self) -> None:
+        slowest = next(iter(self._receiving))
+        del self._receiving[slowest]
         if not slowest.expired():
             slowest.reschedule(asyncio.get_running_loop().time())
 
-    def _answer(self, name: str, judge: Judge, body: bytes) -> web.Response:
+    def _respond(self, name: str, reviewer: Reviewer, body: bytes) -> web.Response:
         started_s = time.perf_counter()
         try:
             review = decode_review(body)
         except MalformedReviewError as error:
             return self._rejected(name, "malformed", 400, str(error)[:512])
-        verdict = judge(review)
-        answer = encode_answer(review.uid, verdict)
+        verdict = reviewer(review)
+        answer = encode_response(review.uid, verdict)
         label, n_operations = _label(verdict)
         self._metrics.on_answer(
             name, label, n_operations=n_operations, seconds=time.perf_counter() - started_s
@@ -137,7 +139,7 @@ class Endpoint:
 
 
 class Listener:
-    """The TLS socket; connections are refused in the handshake while no pair is served."""
+    """The TLS socket. Handshakes fail until there is a certificate."""
 
     def __init__(self, application: web.Application, metrics: WebhookMetrics) -> None:
         self._metrics = metrics
@@ -148,24 +150,24 @@ class Listener:
         self.is_serving = False
 
     def serve(self, pair: KeyPair) -> None:
-        """New connections get this pair. Raises ssl.SSLError or ValueError if it is none."""
+        """Use this pair for new connections. Raises ssl.SSLError or ValueError if it is invalid."""
         expires = expires_s(pair.cert)
         load_pair(self._tls, pair)
         self._metrics.certificate_expires_s = int(expires)
         self.is_serving = True
 
     async def start(self, address: str, port: int) -> int:
-        """It listens; the port, which is a free one where 0 was asked for. Raises OSError."""
+        """Listen, and return the port; 0 chooses a free one. Raises OSError."""
         return await self._listener.start(address, port)
 
     async def stop(self) -> None:
-        """Nothing is served; answers under way had their time."""
+        """Stop listening and close the connections."""
         await self._listener.stop()
 
 
-def _label(verdict: Verdict) -> tuple[str, int]:
+def _label(verdict: Response) -> tuple[str, int]:
     match verdict:
-        case Refused():
+        case Denied():
             return "refused", 0
         case Allowed(patch):
             return ("patched" if patch else "allowed"), len(patch)

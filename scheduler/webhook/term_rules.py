@@ -1,7 +1,7 @@
 """
-The rules that affinity terms and spread constraints have to keep, checked as the API server does after merging.
+Validates affinity terms and spread constraints as the API server does after merging.
 
-Paths, sentences and their order are upstream's, its slips included.
+Paths, messages and their order are upstream's, including its mistakes.
 Source: pkg/apis/core/validation/validation.go, validatePodAffinityTerm, validateTopologySpreadConstraints,
 ValidateMatchLabelKeysAndMismatchLabelKeys; apimachinery metav1 validation, ValidateLabelSelector (kubernetes 1.36).
 """
@@ -21,7 +21,7 @@ from scheduler.webhook.field_errors import (
     not_supported,
     required,
 )
-from scheduler.webhook.shapes import listed, mapped, text_of
+from scheduler.webhook.term_json import list_field, object_field, string_field
 
 Term = Mapping[str, object]
 
@@ -40,22 +40,22 @@ _NAMESPACE_RULE: Final = (
 
 
 def weighted_term_errors(weighted: Term, path: str) -> Iterator[FieldError]:
-    """The rules that a preferred term breaks."""
+    """Yield the errors of a preferred term."""
     weight = weighted.get("weight")
     if not isinstance(weight, int) or not 0 < weight <= _MAX_WEIGHT:
         yield invalid(f"{path}.weight", weight or 0, "must be in the range 1-100")
-    yield from term_errors(mapped(weighted, "podAffinityTerm"), f"{path}.podAffinityTerm")
+    yield from term_errors(object_field(weighted, "podAffinityTerm"), f"{path}.podAffinityTerm")
 
 
 def term_errors(term: Term, path: str) -> Iterator[FieldError]:
-    """The rules that a required term breaks, its key lists being merged already. O(its size)."""
+    """Yield the errors of a required term with merged key lists. O(size)."""
     yield from _selector_errors(term.get("labelSelector"), f"{path}.labelSelector")
     yield from _selector_errors(term.get("namespaceSelector"), f"{path}.namespaceSelector")
-    for name in listed(term, "namespaces"):
+    for name in list_field(term, "namespaces"):
         # Upstream's path really ends in "namespace".
         yield from (invalid(f"{path}.namespace", name, fault) for fault in _namespace_faults(str(name)))
     yield from _key_list_errors(term, path)
-    topology_key = text_of(term, "topologyKey")
+    topology_key = string_field(term, "topologyKey")
     if not topology_key:
         yield required(f"{path}.topologyKey", "can not be empty")
     yield from _key_errors(topology_key, f"{path}.topologyKey")
@@ -65,12 +65,12 @@ def constraint_errors(
     constraints: Sequence[Term], path: str, checked: Collection[int]
 ) -> Iterator[FieldError]:
     """
-    The rules that spread constraints break, their key lists being merged already. O(n) for n constraints.
+    Yield the errors of spread constraints with merged key lists. O(constraints).
 
     Args:
-        constraints: all of the pod.
-        path: of the list.
-        checked: indices of those that are judged; the others only count as what these must differ from.
+        constraints: all of the pod's constraints.
+        path: the path of the list.
+        checked: indices of the constraints to check; the others only matter as duplicates.
     """
     last_index_of = {_pair(constraint): index for index, constraint in enumerate(constraints)}
     last_checked_of = {_pair(constraints[index]): index for index in sorted(checked)}
@@ -102,7 +102,7 @@ def _constraint_errors(constraint: Term, where: str, same: Sequence[FieldError])
 
 
 def _pair(constraint: Term) -> tuple[str, str]:
-    return text_of(constraint, "topologyKey"), text_of(constraint, "whenUnsatisfiable")
+    return string_field(constraint, "topologyKey"), string_field(constraint, "whenUnsatisfiable")
 
 
 def _positive_errors(value: object, path: str) -> Iterator[FieldError]:
@@ -121,7 +121,7 @@ def _min_domains_errors(min_domains: object, action: str, path: str) -> Iterator
 
 def _key_list_errors(term: Term, path: str) -> Iterator[FieldError]:
     selector = term.get("labelSelector")
-    match_keys, mismatch_keys = listed(term, "matchLabelKeys"), listed(term, "mismatchLabelKeys")
+    match_keys, mismatch_keys = list_field(term, "matchLabelKeys"), list_field(term, "mismatchLabelKeys")
     for name, keys in (("matchLabelKeys", match_keys), ("mismatchLabelKeys", mismatch_keys)):
         if keys and selector is None:
             yield forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set")
@@ -138,29 +138,30 @@ def _key_list_errors(term: Term, path: str) -> Iterator[FieldError]:
 
 def _keys_also_selected(path: str, match_keys: Sequence[object], selector: object) -> Iterator[FieldError]:
     """
-    One expression of a listed key is the merged one; a further one must have been the user's.
+    Yield an error for each matchLabelKeys key that the user's selector has too.
 
-    The path lacks the list's name: upstream indexes the term itself.
+    The first expression with the key is the merged one, so a second one is the user's. The path lacks the list's name,
+    as upstream's does.
     """
     index_of = {str(key): index for index, key in enumerate(match_keys)}
-    seen = {str(key) for key in mapped(selector, "matchLabels")}
-    for expression in listed(selector, "matchExpressions"):
-        key = text_of(expression, "key")
+    seen = {str(key) for key in object_field(selector, "matchLabels")}
+    for expression in list_field(selector, "matchExpressions"):
+        key = string_field(expression, "key")
         if key in index_of and key in seen:
             yield invalid(f"{path}[{index_of[key]}]", key, "exists in both matchLabelKeys and labelSelector")
         seen.add(key)
 
 
 def _selector_errors(selector: object, path: str) -> Iterator[FieldError]:
-    for key, value in mapped(selector, "matchLabels").items():
+    for key, value in object_field(selector, "matchLabels").items():
         yield from _key_errors(key, f"{path}.matchLabels")
         yield from _value_errors(value, f"{path}.matchLabels")
-    for index, expression in enumerate(listed(selector, "matchExpressions")):
+    for index, expression in enumerate(list_field(selector, "matchExpressions")):
         yield from _expression_errors(expression, f"{path}.matchExpressions[{index}]")
 
 
 def _expression_errors(expression: object, path: str) -> Iterator[FieldError]:
-    operator, values = text_of(expression, "operator"), listed(expression, "values")
+    operator, values = string_field(expression, "operator"), list_field(expression, "values")
     match operator:
         case "In" | "NotIn":
             if not values:
@@ -171,7 +172,7 @@ def _expression_errors(expression: object, path: str) -> Iterator[FieldError]:
                 yield forbidden(f"{path}.values", detail)
         case _:
             yield invalid(f"{path}.operator", operator, "not a valid selector operator")
-    yield from _key_errors(text_of(expression, "key"), f"{path}.key")
+    yield from _key_errors(string_field(expression, "key"), f"{path}.key")
     for index, value in enumerate(values):
         yield from _value_errors(value, f"{path}.values[{index}]")
 
@@ -185,7 +186,7 @@ def _value_errors(value: object, path: str) -> Iterator[FieldError]:
 
 
 def _faults(problem: str | None) -> list[str]:
-    """Each fault is an error of its own here; no sentence has a semicolon in it."""
+    """Split the problem into one sentence per error; no sentence contains a semicolon."""
     return problem.split("; ") if problem else []
 
 

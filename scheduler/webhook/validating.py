@@ -1,9 +1,9 @@
 """
-Pods that would harm others, or that the scheduler could not read, are refused before they exist.
+Denies pods whose annotations the scheduler cannot read, and pods whose anti-affinity could block a whole zone.
 
-Required anti-affinity keeps other pods away; over all namespaces, on a domain larger than a node, one pod can keep a
-whole zone to itself. Source: plugin/pkg/admission/antiaffinity/admission.go (kubernetes 1.36), which refuses every
-topology key but the hostname's and knows nothing of namespaces; `AntiAffinity.ANY` is that rule.
+Required anti-affinity over all namespaces keeps every other pod out of a domain. Source:
+plugin/pkg/admission/antiaffinity/admission.go (kubernetes 1.36), which denies every topology key but the hostname's,
+whatever the namespaces; `AntiAffinity.ANY` is that rule.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY, GRACE, MODE
+from scheduler.webhook.affinity_annotation import affinity_error, grace_error, required_terms
 from scheduler.webhook.field_errors import FieldError, forbidden_pod, invalid_pod
-from scheduler.webhook.mutating import IGNORE, backport_terms, earlier_labels
-from scheduler.webhook.own_annotation import grace_error, own_error, required_terms
-from scheduler.webhook.reviews import Allowed, Refused, Review, ReviewedPod, Verdict
-from scheduler.webhook.shapes import listed, mapped, text_of
-from scheduler.webhook.slots import SLOTS
+from scheduler.webhook.mutating import IGNORE, kep_3633_terms, merged_labels
+from scheduler.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
+from scheduler.webhook.term_json import list_field, object_field, string_field
+from scheduler.webhook.term_lists import TERM_LISTS
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 #: Every namespace has this label.
@@ -28,18 +28,18 @@ _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
 class AntiAffinity(StrEnum):
-    """Which required anti-affinity is refused where its topology key is not the hostname's."""
+    """Which required anti-affinity is denied if its topology key is not the hostname."""
 
     OFF = "off"
     ALL_NAMESPACES = "all-namespaces"
     ANY = "any"
 
 
-def validate(review: Review, *, refused: AntiAffinity) -> Verdict:
+def validate(review: Review, *, refused: AntiAffinity) -> Response:
     """
-    The answer to the creation or update of a pod. O(terms).
+    Return the response to the creation or update of a pod. O(terms).
 
-    An update is judged by what it brings: fields are immutable, and what was stored before stays as it is.
+    An update is denied only for annotations that it changes.
     """
     pod, old = review.pod, review.old_pod
     if pod is None:
@@ -47,12 +47,12 @@ def validate(review: Review, *, refused: AntiAffinity) -> Verdict:
     before = None if review.operation == "CREATE" else old
     status = invalid_pod(pod.name, _syntax_errors(pod, before))
     if status is not None:
-        return Refused(status)
+        return Denied(status)
     if before is not None and _declared(before) == _declared(pod):
         return Allowed()
     for key in _harmful_keys(pod, refused):
         over = " over all namespaces" if refused is AntiAffinity.ALL_NAMESPACES else ""
-        return Refused(
+        return Denied(
             forbidden_pod(
                 pod.name,
                 f"affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key "
@@ -67,45 +67,46 @@ def _declared(pod: ReviewedPod) -> tuple[object, ...]:
 
 
 def _syntax_errors(pod: ReviewedPod, before: ReviewedPod | None) -> Iterator[FieldError]:
-    """What cannot be read; of an update, what it has not found there. `before` is None at the creation."""
-    own = own_error(pod) if before is None or _declared(before) != _declared(pod) else None
+    """Yield errors of annotations; of an update, only of changed ones. `before` is None at creation."""
+    own = affinity_error(pod) if before is None or _declared(before) != _declared(pod) else None
     is_grace_new = before is None or before.annotations.get(GRACE) != pod.annotations.get(GRACE)
     yield from (each for each in (own, grace_error(pod) if is_grace_new else None) if each is not None)
     if before is not None or IGNORE in pod.labels:
         return
-    earlier = earlier_labels(pod)
-    found = (earlier, *(backport_terms(pod, slot) for slot in SLOTS))
+    earlier = merged_labels(pod)
+    found = (earlier, *(kep_3633_terms(pod, term_list) for term_list in TERM_LISTS))
     yield from (each for each in found if isinstance(each, FieldError))
 
 
 def _harmful_keys(pod: ReviewedPod, refused: AntiAffinity) -> Iterator[str]:
-    """Topology keys of the required anti-affinity that is refused, in the order of its terms."""
+    """Yield the topology keys of the required anti-affinity to deny, in the order of its terms."""
     if refused is AntiAffinity.OFF:
         return
     text = pod.annotations.get(AFFINITY)
     declared = msgspec.json.decode(text) if text else {}
     for affinity in (pod.affinity, declared):
         for term in required_terms(affinity, "podAntiAffinity"):
-            key = text_of(term, "topologyKey")
+            key = string_field(term, "topologyKey")
             if key != _HOSTNAME and (refused is AntiAffinity.ANY or _is_over_all_namespaces(term)):
                 yield key[:64]
 
 
 def _is_over_all_namespaces(term: object) -> bool:
     """
-    Whether the namespaceSelector leaves no namespace out, or only some that it names.
+    Return whether the namespaceSelector selects all or nearly all namespaces.
 
-    A selector narrows by what a namespace has to have; what it must not have, most namespaces lack.
+    Only a label that a namespace must have narrows the selection. Most namespaces lack a label that they must not have.
     """
     selector = term.get("namespaceSelector") if isinstance(term, Mapping) else None
-    return selector is not None and not mapped(selector, "matchLabels") and not _narrows(selector)
+    return selector is not None and not object_field(selector, "matchLabels") and not _narrows(selector)
 
 
 def _narrows(selector: object) -> bool:
-    """Whether an expression asks for a label that not every namespace has."""
-    asked = [
-        (text_of(each, "operator"), text_of(each, "key")) for each in listed(selector, "matchExpressions")
+    """Return whether an expression requires a label that not every namespace has."""
+    expressions = [
+        (string_field(each, "operator"), string_field(each, "key"))
+        for each in list_field(selector, "matchExpressions")
     ]
     return any(
-        operator == "In" or (operator == "Exists" and key != _NAMESPACE_NAME) for operator, key in asked
+        operator == "In" or (operator == "Exists" and key != _NAMESPACE_NAME) for operator, key in expressions
     )

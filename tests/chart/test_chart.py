@@ -1,4 +1,4 @@
-"""The Helm chart, rendered and linted by Helm itself: what values switch, and that it installs what kustomize does."""
+"""The Helm chart, rendered and linted by Helm: it installs the same as kustomize, and its values work."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import yaml
 from scheduler.cli import enforce, run, webhook
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
-from tests.manifests.files import BASE, MANIFESTS, ROOT, container, named, one, resources
 from tests.support.build import Json
+from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, named, one, resources
 
 helm = pytest.importorskip(
     "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"
@@ -28,7 +28,7 @@ EVERYTHING: Json = {
     "networkPolicy": {"enabled": True},
     "serviceMonitor": {"enabled": True},
 }
-#: Labels that only a chart knows.
+#: Labels that only the chart sets.
 HELMS = (
     "app.kubernetes.io/instance",
     "app.kubernetes.io/version",
@@ -50,7 +50,7 @@ def rendered(
     name: str = "affinity-scheduler",
     namespace: str = "kube-system",
 ) -> list[Json]:
-    """The objects that these values install."""
+    """Return the objects that these values install."""
     files = chart.render(values or {}, name=name, namespace=namespace)
     manifests = (text for path, text in files.items() if path.endswith(".yaml"))
     return [each for text in manifests for each in yaml.safe_load_all(text) if each]
@@ -61,20 +61,20 @@ def names(objects: list[Json]) -> set[tuple[str, str]]:
 
 
 def alike(value: Any, *ignored: str) -> Any:
-    """An object without what only Helm adds, and without the fields that are ignored."""
+    """Return an object without Helm's additions and without the ignored fields."""
     if isinstance(value, dict):
         own = {name: each for name, each in value.items() if name not in (*HELMS, *ignored)}
         return {name: alike(each, *ignored) for name, each in own.items() if not name.startswith("checksum/")}
     return [alike(each, *ignored) for each in value] if isinstance(value, list) else value
 
 
-def test_helm_finds_nothing_to_complain_about():
+def test_helm_lint_finds_no_problem():
     report = helm.lint(CHART, strict=True)
     assert [m["error"] for m in report["messages"]] == ["icon is recommended"]
     assert report["errors"] == []
 
 
-def test_versions_are_those_of_the_program(chart):
+def test_the_chart_has_the_programs_version(chart):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert chart.metadata["appVersion"] == project["version"]
     assert container(named(rendered(chart), "Deployment")[WEBHOOK])["image"].endswith(
@@ -82,8 +82,8 @@ def test_versions_are_those_of_the_program(chart):
     )
 
 
-def test_every_value_has_its_meaning_in_the_schema(chart):
-    """And the schema speaks of no value that there is not."""
+def test_the_schema_describes_every_value(chart):
+    """And no other values."""
     definitions = chart.schema["definitions"]
 
     def compare(values: Json, properties: Json, path: str) -> None:
@@ -101,8 +101,8 @@ def test_every_value_has_its_meaning_in_the_schema(chart):
 # The same as kustomize
 
 
-def test_the_scheduler_is_the_one_of_the_manifests(chart):
-    """A change of one has to be made in the other too."""
+def test_the_scheduler_is_that_of_the_manifests(chart):
+    """Both have to change together."""
     ours = rendered(chart, {"webhook": {"enabled": False}})
     theirs = resources(BASE)
     for kind, name in sorted(names(theirs)):
@@ -114,7 +114,7 @@ def test_the_scheduler_is_the_one_of_the_manifests(chart):
     assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration")}
 
 
-def test_the_enforcer_is_the_one_of_the_manifests(chart):
+def test_the_enforcer_is_that_of_the_manifests(chart):
     off = {"scheduler": {"enabled": False}, "webhook": {"enabled": False}}
     ours = rendered(chart, {**off, "enforcer": {"enabled": True}})
     theirs = resources(MANIFESTS / "enforcer")
@@ -126,7 +126,7 @@ def test_the_enforcer_is_the_one_of_the_manifests(chart):
     assert names(ours) - names(theirs) == {("ConfigMap", f"{ENFORCER}-configuration")}
 
 
-def test_the_webhook_is_the_one_of_the_manifests(chart):
+def test_the_webhook_is_that_of_the_manifests(chart):
     ours = rendered(chart, {"scheduler": {"enabled": False}}, namespace=WEBHOOK)
     theirs = [each for each in resources(MANIFESTS / "webhook") if each["kind"] != "Namespace"]
     assert names(ours) == names(theirs)
@@ -134,10 +134,10 @@ def test_the_webhook_is_the_one_of_the_manifests(chart):
         assert alike(named(ours, kind)[name]) == alike(named(theirs, kind)[name]), (kind, name)
 
 
-# What values switch
+# Values
 
 
-def test_everything_is_in_the_releases_namespace_and_named_after_it(chart):
+def test_objects_have_the_releases_namespace_and_name(chart):
     objects = rendered(chart, EVERYTHING, name="prod", namespace="scheduling")
     for each in objects:
         assert each["metadata"]["name"].startswith("prod-affinity-scheduler")
@@ -175,7 +175,7 @@ def test_everything_is_in_the_releases_namespace_and_named_after_it(chart):
     ],
 )
 @pytest.mark.parametrize("namespace", ["kube-system", "scheduling"])
-def test_a_component_that_is_switched_off_leaves_nothing_behind(chart, component, namespace):
+def test_a_disabled_component_renders_no_objects(chart, component, namespace):
     values = {**EVERYTHING, "serviceMonitor": {"enabled": False}}
 
     def left(is_on: bool) -> set[tuple[str, str]]:
@@ -205,8 +205,8 @@ def test_a_dry_run_has_no_right_to_evict(chart):
     assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
 
 
-def test_the_enforcer_exempts_whom_the_scheduler_exempts(chart):
-    """Whoever the scheduler let in must not be evicted for what it does not see."""
+def test_the_enforcer_has_the_schedulers_exempt_namespaces(chart):
+    """Otherwise it would evict pods that the scheduler admits."""
     exempt = {"name": "InterPodAffinity", "args": {"exemptNamespaces": ["daemons"]}}
     profiles = [{"schedulerName": "a", "pluginConfig": [exempt]}]
     values = {"enforcer": {"enabled": True}, "scheduler": {"configuration": {"profiles": profiles}}}
@@ -216,7 +216,7 @@ def test_the_enforcer_exempts_whom_the_scheduler_exempts(chart):
         assert exempt_namespaces(parse_settings(text, "ConfigMap")) == {"daemons"}
 
 
-def test_a_network_policy_lets_in_the_api_server_and_whoever_scrapes(chart):
+def test_the_network_policy_admits_the_api_server_and_the_metrics_peers(chart):
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     values = {**EVERYTHING, "networkPolicy": {"enabled": True, "metricsFrom": peers}}
     objects = rendered(chart, values)
@@ -235,7 +235,7 @@ def test_a_network_policy_lets_in_the_api_server_and_whoever_scrapes(chart):
     assert not named(rendered(chart), "NetworkPolicy")
 
 
-def test_one_service_monitor_finds_the_services_of_all_components(chart):
+def test_one_service_monitor_selects_the_services_of_all_components(chart):
     values = {**EVERYTHING, "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
     objects = rendered(chart, values)
     monitor = one(objects, "ServiceMonitor")
@@ -255,7 +255,7 @@ def test_one_service_monitor_finds_the_services_of_all_components(chart):
     assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
 
 
-def test_every_probe_is_of_the_port_that_is_https(chart):
+def test_every_probe_uses_the_https_port(chart):
     for deployment in named(rendered(chart, EVERYTHING), "Deployment").values():
         probed = container(deployment)
         probes = [probe["httpGet"] for name, probe in probed.items() if name.endswith("Probe")]
@@ -266,7 +266,7 @@ def test_every_probe_is_of_the_port_that_is_https(chart):
 
 
 def test_the_configuration_is_merged_over_the_charts(chart):
-    """All profiles are the user's; what he does not say stays the chart's; the program understands the whole."""
+    """User values replace the chart's, the rest stays, and the program accepts the result."""
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
     values = {"scheduler": {"configuration": {"profiles": profiles, "clientConnection": {"qps": 50}}}}
     (text,) = one(rendered(chart, values), "ConfigMap")["data"].values()
@@ -286,8 +286,8 @@ def test_a_changed_configuration_rolls_the_deployment(chart):
     assert checksum({}) == checksum({"scheduler": {"replicas": 3}}) != checksum(other)
 
 
-def test_with_cert_manager_the_webhook_changes_nothing(chart):
-    """The certificate is mounted, the CA injector tells the API server; what is left is who may read metrics."""
+def test_with_cert_manager_the_webhook_needs_no_rights_for_certificates(chart):
+    """The certificate is mounted and the CA injector sets caBundle. Only the reviews for metrics are left."""
     objects = rendered(
         chart, {"scheduler": {"enabled": False}, "webhook": {"certManager": {"enabled": True}}}
     )
@@ -312,7 +312,7 @@ def test_with_cert_manager_the_webhook_changes_nothing(chart):
     assert "Issuer" not in {each["kind"] for each in objects}
 
 
-def test_webhooks_are_switched_and_narrowed_by_values(chart):
+def test_values_disable_and_narrow_webhooks(chart):
     values = {
         "mutating": False,
         "failurePolicy": "Fail",
@@ -328,7 +328,7 @@ def test_webhooks_are_switched_and_narrowed_by_values(chart):
     assert left_out["values"] == ["a", "kube-system"]
 
 
-def test_merging_fields_asks_about_pods_with_fields(chart):
+def test_merge_fields_adds_pods_with_affinity_to_the_match_conditions(chart):
     objects = rendered(chart, {"webhook": {"mergeFields": True}})
     (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
     assert webhook["matchConditions"][0]["expression"].startswith("has(object.spec.affinity) ||")
@@ -351,7 +351,7 @@ def test_merging_fields_asks_about_pods_with_fields(chart):
         pytest.param({"scheduler": {"configuration": {"profiles": []}}}, "profiles", id="no profile"),
     ],
 )
-def test_values_that_cannot_be_meant_are_refused(chart, values, complaint):
+def test_invalid_values_are_refused(chart, values, complaint):
     with pytest.raises(helm.HelmValuesError, match=complaint):
         chart.validate_schema(values)
 
@@ -361,7 +361,7 @@ def test_values_that_cannot_be_meant_are_refused(chart, values, complaint):
     [("affinity-scheduler", run), (ENFORCER, enforce), (WEBHOOK, webhook)],
     ids=["scheduler", "enforcer", "webhook"],
 )
-def test_the_program_knows_every_flag_of_its_deployment(chart, component, command):
+def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, command):
     values = {
         "enforcer": {"enabled": True, "dryRun": True},
         "webhook": {"mergeFields": True, "certManager": {"enabled": True}},

@@ -1,4 +1,4 @@
-"""What the chart renders, taken by a real API server to the letter."""
+"""A real API server validates strictly what the chart renders."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.manifests.files import MANIFESTS
-from tests.manifests.kubectl import Kubectl
 from tests.support.apiserver import Address
 from tests.support.build import Json
 from tests.support.cluster import kubeconfig_text
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS
 
 helm = pytest.importorskip(
     "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"
@@ -19,7 +19,7 @@ helm = pytest.importorskip(
 
 pytestmark = pytest.mark.real
 
-#: Which the server knows nothing of here.
+#: Kinds that this server does not have.
 OTHERS = ("cert-manager.io/", "monitoring.coreos.com/")
 PEER: Json = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 EVERYTHING: Json = {
@@ -51,8 +51,8 @@ def kubectl(real_server: Address, tmp_path: Path) -> Kubectl:
         pytest.param("kube-system", {"webhook": {"certManager": {"enabled": True}}}, id="cert-manager"),
     ],
 )
-def test_every_object_is_one_that_the_server_knows(kubectl: Kubectl, namespace: str, values: Json) -> None:
-    """Strict validation refuses an unknown field; a condition that does not compile is refused always."""
+def test_strict_validation_accepts_every_object(kubectl: Kubectl, namespace: str, values: Json) -> None:
+    """It refuses unknown fields and conditions that do not compile."""
     with helm.Chart.load(MANIFESTS / "chart") as chart:
         files = chart.render(values, name="affinity-scheduler", namespace=namespace)
     texts = [text for path, text in files.items() if path.endswith(".yaml")]

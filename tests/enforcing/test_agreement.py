@@ -1,4 +1,4 @@
-"""Scheduler and enforcer read a rule alike: what one lets in, the other finds nothing wrong with."""
+"""Scheduler and enforcer agree: the enforcer finds no broken rule after a placement that the scheduler allows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
 from tests.conformance.product import ProductSubject
-from tests.enforcing.driver import FREE
 from tests.plugins.lives import NODES, SPACES, pods
 from tests.support.build import Json, configuration
+from tests.support.enforcer_driver import FREE
 
 CONFIGURATIONS = (
     configuration(),
@@ -26,7 +26,7 @@ CONFIGURATIONS = (
 
 
 def roomy(node: Json) -> Json:
-    """The node without what keeps pods off for other reasons."""
+    """Return the node without taints and with plenty of room."""
     spec = {name: value for name, value in node["spec"].items() if name not in ("taints", "unschedulable")}
     status = {**node["status"], "allocatable": {"cpu": "99", "memory": "99Gi", "pods": "99"}}
     return {**node, "spec": spec, "status": status}
@@ -40,14 +40,14 @@ def roomy(node: Json) -> Json:
     incoming=st.lists(pods(placed=False), min_size=2, max_size=7),
     data=st.data(),
 )
-def test_whatever_was_let_in_holds(
+def test_rules_hold_after_every_placement_that_the_scheduler_allows(
     config: Json, nodes: list[Json], spaces: list[Json], incoming: list[Json], data: st.DataObject
 ) -> None:
     """
-    Pods come one after the other, each to any of the nodes that are left to it; nothing else happens.
+    Pods are placed one after another, each on any feasible node; nothing else happens.
 
-    But for one case: a pod that was let in as the first of its kind has no match where it is once others, which do not
-    ask to be near it, have come elsewhere. Evicted, it would go to them.
+    One exception: the first pod of its kind has no match in its domain once others, which do not
+    require to be near it, run in another domain. After an eviction it would be placed near them.
     """
     subject = ProductSubject(config)
     enforcer = Enforcer(
@@ -78,10 +78,10 @@ def test_whatever_was_let_in_holds(
         subject.apply(placed)
         enforcer.apply(PodSeen(subject.cluster.pod(placed)))
         enforcer.check(1000.0 + number)
-        found = [each for each in enforcer.status.violations if not _was_first(each)]
+        found = [each for each in enforcer.status.violations if not _may_be_first(each)]
         assert [(each.uid, each.rule.spec) for each in found] == []
     event(f"{n_placed} placed")
 
 
-def _was_first(violation: Violation) -> bool:
+def _may_be_first(violation: Violation) -> bool:
     return violation.rule.spec.side is Side.AFFINITY and violation.rule.selects_itself

@@ -1,4 +1,4 @@
-"""Who goes, when, and who stays: stimuli in, orders out."""
+"""Which pods are evicted, when, and which stay: stimuli in, instructions out."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scheduler.enforcing.instructions import (
     ViolationCause,
 )
 from scheduler.model.stimuli import NodeGone
-from tests.enforcing.driver import FREE, REQUIRED, Driver, rules
 from tests.support.build import HOSTNAME, ZONE, selector, term
+from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules
 
 WEB, DB = {"app": "web"}, {"app": "db"}
 APART = rules(far=[term(ZONE, selector("app=web"))])
@@ -50,14 +50,14 @@ def evict_of(orders: list[EnforcerInstruction]) -> Evict:
 # Anti-affinity.
 
 
-def test_of_two_pods_that_must_not_share_a_zone_the_younger_goes(cluster: Driver) -> None:
+def test_the_younger_of_two_pods_that_must_not_share_a_zone_is_evicted(cluster: Driver) -> None:
     cluster.pod("old", "a1", APART, labels=WEB, created="2026-01-01T00:00:00Z")
     cluster.pod("new", "a2", APART, labels=WEB, created="2026-01-02T00:00:00Z")
     cluster.pod("far", "b1", APART, labels=WEB)
     assert cluster.enforce() == ["new"]
 
 
-def test_the_pod_that_declares_the_rule_goes_and_not_the_one_it_selects(cluster: Driver) -> None:
+def test_the_declaring_pod_is_evicted_and_not_the_selected_one(cluster: Driver) -> None:
     cluster.pod("picky", "a1", APART, created="2026-01-01T00:00:00Z")
     cluster.pod("web", "a2", labels=WEB, created="2026-01-02T00:00:00Z")
     assert cluster.enforce() == ["picky"]
@@ -73,7 +73,7 @@ def test_the_pod_that_declares_the_rule_goes_and_not_the_one_it_selects(cluster:
         pytest.param(5, [1, 9], ["picky"], id="evicting the lower one would not be enough"),
     ],
 )
-def test_the_lowest_priorities_go_where_that_is_enough(
+def test_pods_of_lower_priority_are_evicted_if_that_is_enough(
     cluster: Driver, declaring: int, others: list[int], gone: list[str]
 ) -> None:
     cluster.pod("picky", "a1", APART, priority=declaring)
@@ -83,14 +83,14 @@ def test_the_lowest_priorities_go_where_that_is_enough(
 
 
 @pytest.mark.parametrize(("limit", "n_gone"), [(1, 3), (2, 2), (3, 1), (4, 0), (9, 0)])
-def test_no_more_than_max_pods_per_domain_stay(cluster: Driver, limit: int, n_gone: int) -> None:
+def test_at_most_max_pods_per_domain_stay(cluster: Driver, limit: int, n_gone: int) -> None:
     limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": limit}])
     for number in range(4):
         cluster.pod(f"w{number}", "a1", limited, labels=WEB, created=f"2026-01-0{number + 1}T00:00:00Z")
     assert cluster.enforce() == ["w3", "w2", "w1"][:n_gone]
 
 
-def test_of_equal_priority_the_one_that_allows_the_fewest_goes(cluster: Driver) -> None:
+def test_at_equal_priority_the_pod_with_the_tightest_limit_is_evicted(cluster: Driver) -> None:
     limits = {"one": 1, "two": 2, "also-two": 2}
     for day, (name, limit) in enumerate(limits.items(), start=1):
         limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": limit}])
@@ -98,8 +98,8 @@ def test_of_equal_priority_the_one_that_allows_the_fewest_goes(cluster: Driver) 
     assert cluster.enforce() == ["one"]
 
 
-def test_an_eviction_that_mends_a_rule_of_another_pod_changes_nobodys_turn(cluster: Driver) -> None:
-    """The database goes first. Both others broke a rule to begin with, so the younger one goes still."""
+def test_an_eviction_that_mends_a_rule_does_not_change_the_order_of_the_others(cluster: Driver) -> None:
+    """The database is evicted first. Both others broke a rule at first, so the younger one is next."""
     far_from = {name: term(ZONE, selector(f"app={name}")) for name in ("web", "db")}
     both = rules(far=[far_from["db"], far_from["web"]])
     cluster.pod("old", "a1", both, labels=WEB, priority=2, created="2026-01-01T00:00:00Z")
@@ -112,8 +112,8 @@ def test_an_eviction_that_mends_a_rule_of_another_pod_changes_nobodys_turn(clust
     assert evict_of(cluster.check()).pod.uid == new
 
 
-def test_a_pod_whose_rules_were_rewritten_does_not_go_for_those_that_it_had(cluster: Driver) -> None:
-    """Both broke theirs. A budget keeps them; then one of them allows more, and the other is left to declare."""
+def test_a_pod_is_not_evicted_for_rules_that_it_no_longer_has(cluster: Driver) -> None:
+    """Both broke a rule and a budget kept them. Then one allows more pods, so the other is evicted."""
     limited = {n: rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": n}]) for n in (1, 2, 3)}
     cluster.pod("plain", "a1", labels=WEB)
     cluster.pod("rewritten", "a1", limited[1], labels=WEB)
@@ -132,20 +132,20 @@ def test_a_node_without_the_topology_key_is_in_no_domain(cluster: Driver) -> Non
     assert cluster.enforce() == []
 
 
-def test_pods_on_a_node_that_is_not_known_are_not_judged(cluster: Driver) -> None:
+def test_pods_on_an_unknown_node_are_not_checked(cluster: Driver) -> None:
     cluster.pod("p", "gone", NEAR_DB, grace="0")
     assert cluster.enforce(1000.0) == []
 
 
 def test_a_terminating_pod_does_not_count(cluster: Driver) -> None:
-    """It is leaving already; nobody else has to."""
+    """It leaves already, so no other pod has to."""
     cluster.pod("p", "a1", APART, labels=WEB)
     cluster.pod("q", "a2", APART, labels=WEB, terminating=True)
     assert cluster.enforce() == []
     assert cluster.enforcer.status.violations == []
 
 
-def test_an_evicted_pod_counts_no_more_although_the_watch_is_late(cluster: Driver) -> None:
+def test_an_evicted_pod_does_not_count_although_the_watch_is_late(cluster: Driver) -> None:
     for name in "pq":
         cluster.pod(name, "a1", APART, labels=WEB)
     gone = evict_of(cluster.check()).pod
@@ -157,7 +157,7 @@ def test_an_evicted_pod_counts_no_more_although_the_watch_is_late(cluster: Drive
 
 @pytest.mark.parametrize("what", ["pod", "node", "namespace"])
 def test_a_changed_label_breaks_a_rule(cluster: Driver, what: str) -> None:
-    """Of the pod, of its node, of its namespace."""
+    """A label of the pod, its node or its namespace."""
     across = term(ZONE, selector("app=web"), namespace_selector=selector("team=blue"))
     cluster.namespace("shop", team="blue" if what != "namespace" else "red")
     cluster.pod("p", "a1", rules(far=[across]))
@@ -174,7 +174,7 @@ def test_a_changed_label_breaks_a_rule(cluster: Driver, what: str) -> None:
     assert cluster.enforce() == ["p"]
 
 
-def test_what_holds_again_is_left_alone() -> None:
+def test_a_rule_that_holds_again_evicts_no_pod() -> None:
     cluster = zones(replace(FREE, settle_s=2.0))
     cluster.pod("p", "a1", APART, labels=WEB)
     other = cluster.pod("q", "a2", labels=WEB)
@@ -190,8 +190,8 @@ def test_what_holds_again_is_left_alone() -> None:
 @pytest.mark.parametrize(
     "moves", [True, False], ids=["is moved by an eviction", "is put back by its controller"]
 )
-def test_a_pod_whose_removal_would_not_help_stays(*, moves: bool) -> None:
-    """A DaemonSet's pod returns to its node; then the declaring pod has to go, whatever its priority."""
+def test_an_immovable_pod_stays(*, moves: bool) -> None:
+    """A DaemonSet's pod would return to its node, so the declaring pod is evicted, whatever its priority."""
     cluster = zones(is_movable=lambda pod: moves or pod.name != "daemon")
     cluster.pod("picky", "a1", APART, priority=5)
     cluster.pod("daemon", "a2", labels=WEB, priority=1)
@@ -199,9 +199,7 @@ def test_a_pod_whose_removal_would_not_help_stays(*, moves: bool) -> None:
 
 
 @pytest.mark.parametrize(("priority", "gone"), [(1, ["web"]), (5, []), (9, [])])
-def test_what_an_immovable_pod_declares_counts_against_lower_priorities_alone(
-    priority: int, gone: list[str]
-) -> None:
+def test_rules_of_an_immovable_pod_evict_only_lower_priorities(priority: int, gone: list[str]) -> None:
     cluster = zones(is_movable=lambda pod: pod.name != "daemon")
     cluster.pod("daemon", "a1", APART, priority=5)
     cluster.pod("web", "a2", labels=WEB, priority=priority)
@@ -212,7 +210,7 @@ def test_what_an_immovable_pod_declares_counts_against_lower_priorities_alone(
 # Affinity.
 
 
-def test_affinity_is_forgiven_for_the_grace_period(cluster: Driver) -> None:
+def test_affinity_may_lack_a_match_for_the_grace_period(cluster: Driver) -> None:
     database = cluster.pod("db", "a1", labels=DB)
     cluster.pod("p", "a2", NEAR_DB)
     assert cluster.enforce(1000.0) == []
@@ -226,7 +224,7 @@ def test_affinity_is_forgiven_for_the_grace_period(cluster: Driver) -> None:
     ("grace", "wait_s"), [("0", 0.0), ("2.5", 2.5), ("600", 600.0), ("soon", 60.0), ("-1", 60.0)]
 )
 def test_a_pod_declares_its_own_grace_period(cluster: Driver, grace: str, wait_s: float) -> None:
-    """What is no number of seconds counts as absent."""
+    """An invalid number of seconds is ignored."""
     cluster.pod("p", "a1", NEAR_DB, grace=grace)
     names = cluster.enforce()
     if wait_s:
@@ -237,7 +235,7 @@ def test_a_pod_declares_its_own_grace_period(cluster: Driver, grace: str, wait_s
 
 
 def test_a_match_that_returns_ends_the_wait(cluster: Driver) -> None:
-    """The next loss has a whole grace period again."""
+    """The next loss starts a new grace period."""
     cluster.pod("p", "a1", NEAR_DB)
     assert cluster.enforce() == []
     database = cluster.pod("db", "a2", labels=DB)
@@ -248,7 +246,7 @@ def test_a_match_that_returns_ends_the_wait(cluster: Driver) -> None:
     assert cluster.enforce(0.1) == ["p"]
 
 
-def test_a_relabelled_pod_keeps_the_time_it_has_waited(cluster: Driver) -> None:
+def test_a_relabelled_pod_keeps_its_waiting_time(cluster: Driver) -> None:
     uid = cluster.pod("p", "a1", NEAR_DB)
     assert cluster.enforce() == []
     cluster.now_s += 40.0
@@ -257,7 +255,7 @@ def test_a_relabelled_pod_keeps_the_time_it_has_waited(cluster: Driver) -> None:
     assert cluster.enforce(10.0) == ["p"]
 
 
-def test_a_pod_that_asks_anew_has_a_grace_period_anew(cluster: Driver) -> None:
+def test_changed_affinity_starts_a_new_grace_period(cluster: Driver) -> None:
     cluster.pod("p", "a1", NEAR_DB)
     assert cluster.enforce(50.0) == []
     cluster.pod("p", "a1", NEAR_WEB)
@@ -266,7 +264,7 @@ def test_a_pod_that_asks_anew_has_a_grace_period_anew(cluster: Driver) -> None:
     assert cluster.enforce(0.1) == ["p"]
 
 
-def test_the_time_without_a_match_survives_a_restart(cluster: Driver) -> None:
+def test_the_waiting_time_survives_a_restart(cluster: Driver) -> None:
     cluster.pod("p", "a1", NEAR_DB)
     cluster.check()
     successor = Driver()
@@ -280,7 +278,7 @@ def test_the_time_without_a_match_survives_a_restart(cluster: Driver) -> None:
 
 
 def _standby(*, lonely: bool) -> Driver:
-    """A cluster that another instance acted upon, as a standby saw it from the start."""
+    """Return a standby's view of a cluster in which another instance acts."""
     standby = zones()
     standby.pod("p", "a1", NEAR_DB)
     if not lonely:
@@ -288,7 +286,7 @@ def _standby(*, lonely: bool) -> Driver:
     return standby
 
 
-def test_what_was_lost_before_a_standby_began_to_watch_is_older_than_the_standby_knows() -> None:
+def test_the_record_knows_losses_from_before_the_standby_started() -> None:
     standby = Driver()
     standby.node("a1", labels={ZONE: "a"})
     standby.pod("p", "a1", NEAR_DB)
@@ -300,8 +298,8 @@ def test_what_was_lost_before_a_standby_began_to_watch_is_older_than_the_standby
 
 
 @pytest.mark.parametrize("how", ["it asked anew", "the match came back and went again", "only now"])
-def test_a_standby_knows_better_than_an_older_record(how: str) -> None:
-    """The leader was killed before it could record what both have seen."""
+def test_a_standby_that_saw_the_loss_ignores_an_older_record(how: str) -> None:
+    """The leader was killed before it recorded what both saw."""
     standby = _standby(lonely=how == "it asked anew")
     standby.enforcer.check(standby.now_s, leads=False)
     recorded = {"uid-default-p": standby.now_s - 40.0}
@@ -318,7 +316,7 @@ def test_a_standby_knows_better_than_an_older_record(how: str) -> None:
     assert standby.enforce(0.1) == ["p"]
 
 
-def test_a_terminating_peer_matches_until_it_is_gone(cluster: Driver) -> None:
+def test_a_terminating_pod_is_a_match_until_it_is_gone(cluster: Driver) -> None:
     cluster.pod("p", "a1", NEAR_DB, grace="0")
     uid = cluster.pod("db", "a2", labels=DB, terminating=True)
     assert cluster.enforce() == []
@@ -331,15 +329,15 @@ def test_the_first_of_its_kind_is_no_violation(cluster: Driver) -> None:
     assert cluster.enforce(1000.0) == []
 
 
-def test_of_a_kind_that_was_torn_apart_one_part_stays(cluster: Driver) -> None:
-    """Each is alone in its zone; once one has gone, the other is the first of its kind."""
+def test_one_of_two_separated_replicas_stays(cluster: Driver) -> None:
+    """Each is alone in its zone. Once one is evicted, the other is the first of its kind."""
     cluster.pod("old", "a1", NEAR_WEB, labels=WEB, grace="0", created="2026-01-01T00:00:00Z")
     cluster.pod("new", "b1", NEAR_WEB, labels=WEB, grace="0", created="2026-01-02T00:00:00Z")
     assert cluster.enforce() == ["new"]
 
 
-def test_of_a_kind_that_was_torn_apart_nobody_waits_for_one_that_is_in_no_domain(cluster: Driver) -> None:
-    """Its going makes nobody the first, and a budget may hold it up for ever."""
+def test_a_replica_outside_every_domain_does_not_delay_the_others(cluster: Driver) -> None:
+    """Its eviction makes no other pod the first of its kind, and a budget may block it for ever."""
     cluster.node("nowhere")
     days = {"old": "a1", "new": "b1", "outside": "nowhere"}
     for day, (name, node) in enumerate(days.items(), start=1):
@@ -362,14 +360,14 @@ def test_affinity_needs_one_pod_that_matches_all_terms(cluster: Driver) -> None:
     assert cluster.enforce() == []
 
 
-def test_a_departure_for_affinity_counts_before_anti_affinity_is_judged(cluster: Driver) -> None:
-    """One eviction cures both rules."""
+def test_evictions_for_affinity_count_before_anti_affinity_is_checked(cluster: Driver) -> None:
+    """One eviction mends both rules."""
     cluster.pod("p", "a1", {**NEAR_DB, **APART}, labels=WEB, grace="0", created="2026-01-01T00:00:00Z")
     cluster.pod("q", "a2", APART, labels=WEB, created="2026-01-02T00:00:00Z")
     assert cluster.enforce() == ["p"]
 
 
-def test_a_node_that_vanished_and_returned_leaves_nothing_behind(cluster: Driver) -> None:
+def test_a_node_that_comes_back_leaves_nothing_behind(cluster: Driver) -> None:
     cluster.pod("p", "a1", APART, labels=WEB)
     cluster.pod("q", "a2", APART, labels=WEB)
     cluster.enforcer.apply(NodeGone("a1"))
@@ -378,10 +376,10 @@ def test_a_node_that_vanished_and_returned_leaves_nothing_behind(cluster: Driver
     assert len(cluster.enforce()) == 1
 
 
-# EvictionLimits.
+# Limits.
 
 
-def test_so_many_a_minute_and_no_more() -> None:
+def test_evictions_per_minute_are_limited() -> None:
     cluster = zones(replace(FREE, evictions=2))
     for number in range(5):
         cluster.pod(f"w{number}", "a1", APART, labels=WEB)
@@ -393,7 +391,7 @@ def test_so_many_a_minute_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("limit", ["evictions_per_node", "evictions_per_namespace"])
-def test_limits_of_a_node_and_of_a_namespace_leave_others_free(limit: str) -> None:
+def test_limits_per_node_and_namespace_do_not_affect_others(limit: str) -> None:
     cluster = zones(replace(FREE, **{limit: 1}))
     for node, namespace in (("a1", "one"), ("b1", "two")):
         for number in range(4):
@@ -401,8 +399,8 @@ def test_limits_of_a_node_and_of_a_namespace_leave_others_free(limit: str) -> No
     assert sorted(name.split("-")[0] for name in cluster.enforce()) == ["one", "two"]
 
 
-def test_where_too_many_would_go_nobody_does() -> None:
-    """Told once; as soon as few enough would go, they go."""
+def test_if_too_many_pods_would_be_evicted_none_is() -> None:
+    """Reported once. As soon as few enough would be evicted, they are."""
     cluster = zones(replace(FREE, max_share=0.25))
     uids = [cluster.pod(f"w{number}", "a1", APART, labels=WEB) for number in range(9)]
     for number in range(7):
@@ -420,7 +418,7 @@ def test_where_too_many_would_go_nobody_does() -> None:
 
 
 def test_a_share_of_one_is_no_limit() -> None:
-    """Those that go for a rule need not be those that declare it, and may be more."""
+    """More pods may be evicted than declare rules."""
     cluster = zones(replace(FREE, max_share=1.0))
     cluster.pod("picky", "a1", APART, priority=5)
     for number in range(9):
@@ -428,8 +426,8 @@ def test_a_share_of_one_is_no_limit() -> None:
     assert len(cluster.enforce()) == 9
 
 
-def test_affinity_that_still_waits_counts_among_those_that_would_go() -> None:
-    """Else a great loss would pass by in small portions as one grace period after the other ends."""
+def test_pods_in_their_grace_period_count_for_the_share() -> None:
+    """Otherwise a large loss would be evicted in small portions, as grace periods end."""
     cluster = zones(replace(FREE, max_share=0.1))
     for number in range(10):
         cluster.pod(f"p{number}", "a1", NEAR_DB, grace=str(number))
@@ -437,7 +435,7 @@ def test_affinity_that_still_waits_counts_among_those_that_would_go() -> None:
     assert refused == [ReportTooManyEvictions(10, 10, 3)]
 
 
-def test_an_eviction_that_a_budget_forbids_is_tried_again_later_and_others_go_on(cluster: Driver) -> None:
+def test_an_eviction_that_a_budget_refuses_is_retried_later_while_others_continue(cluster: Driver) -> None:
     for zone in "ab":
         cluster.pod(f"picky-{zone}", f"{zone}1", APART)
         cluster.pod(f"web-{zone}", f"{zone}2", labels=WEB)
@@ -454,7 +452,7 @@ def test_an_eviction_that_a_budget_forbids_is_tried_again_later_and_others_go_on
     assert cluster.enforce(1.0) == [blocked.name]
 
 
-def test_the_servers_own_wish_to_wait_counts_where_it_is_longer(cluster: Driver) -> None:
+def test_a_longer_retry_after_replaces_the_backoff(cluster: Driver) -> None:
     cluster.pod("p", "a1", APART)
     cluster.pod("w", "a1", labels=WEB)
     uid = evict_of(cluster.check()).pod.uid
@@ -463,7 +461,7 @@ def test_the_servers_own_wish_to_wait_counts_where_it_is_longer(cluster: Driver)
     assert cluster.enforce(1.0) == ["p"]
 
 
-def test_without_acting_each_departure_is_told_once_and_nothing_is_waited_for() -> None:
+def test_a_dry_run_returns_each_eviction_once_and_waits_for_none() -> None:
     cluster = zones(acts=False)
     for number in range(3):
         cluster.pod(f"w{number}", "a1", APART, labels=WEB)
@@ -472,17 +470,17 @@ def test_without_acting_each_departure_is_told_once_and_nothing_is_waited_for() 
     assert cluster.check() == []
 
 
-def test_who_does_not_lead_keeps_time_and_orders_nothing(cluster: Driver) -> None:
+def test_a_standby_keeps_time_and_returns_no_instructions(cluster: Driver) -> None:
     cluster.pod("p", "a1", NEAR_DB)
     assert cluster.enforcer.check(cluster.now_s, leads=False) == []
     assert cluster.enforcer.check(cluster.now_s + 60.0, leads=False) == []
     assert evict_of(cluster.check(60.0)).pod.name == "p"
 
 
-# What is told.
+# Reports.
 
 
-def test_a_broken_rule_is_told_once_for_each_pod_with_rule_domain_and_other_pod(cluster: Driver) -> None:
+def test_a_broken_rule_is_reported_once_per_pod_with_rule_domain_and_other_pod(cluster: Driver) -> None:
     cluster.pod("p", "a1", APART)
     uid = cluster.pod("w", "a2", labels=WEB)
     orders = cluster.check()
@@ -501,7 +499,7 @@ def test_a_broken_rule_is_told_once_for_each_pod_with_rule_domain_and_other_pod(
 
 
 @pytest.mark.parametrize("which", ["anti-affinity", "affinity"])
-def test_an_ordinary_rule_is_told_and_nobody_goes(cluster: Driver, which: str) -> None:
+def test_a_rule_that_is_not_enforced_is_reported_but_evicts_no_pod(cluster: Driver, which: str) -> None:
     ordinary = (
         rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED)
         if which == "anti-affinity"
@@ -515,7 +513,7 @@ def test_an_ordinary_rule_is_told_and_nobody_goes(cluster: Driver, which: str) -
     assert cluster.enforce(1000.0) == []
 
 
-def test_terms_of_the_spec_are_ordinary_rules(cluster: Driver) -> None:
+def test_terms_of_the_spec_are_not_enforced(cluster: Driver) -> None:
     spec = {"podAntiAffinity": {REQUIRED: [term(ZONE, selector("app=web"))]}}
     cluster.pod("p", "a1", affinity=spec)
     cluster.pod("w", "a2", labels=WEB)
@@ -523,10 +521,10 @@ def test_terms_of_the_spec_are_ordinary_rules(cluster: Driver) -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "n_broken"), [("web", "db", 1), ("db", "web", 0)])
-def test_an_ordinary_rule_goes_by_the_labels_that_a_pod_has_now(
+def test_rules_are_checked_against_current_labels(
     cluster: Driver, before: str, after: str, n_broken: int
 ) -> None:
-    """A pod that its own term selects is not too many for it by itself."""
+    """A pod that its own term selects does not break the term by itself."""
     spec = {"podAntiAffinity": {REQUIRED: [term(ZONE, selector("app=web"))]}}
     uid = cluster.pod("p", "a1", labels={"app": before}, affinity=spec)
     cluster.check()
@@ -545,7 +543,7 @@ def test_an_ordinary_rule_goes_by_the_labels_that_a_pod_has_now(
         ("first look", ViolationCause.UNKNOWN),
     ],
 )
-def test_a_placement_is_told_from_a_later_change(what: str, origin: ViolationCause) -> None:
+def test_the_cause_is_a_placement_or_a_later_change(what: str, origin: ViolationCause) -> None:
     cluster = Driver()
     cluster.node("a1", labels={ZONE: "a"})
     cluster.namespace("default")
@@ -569,7 +567,7 @@ def test_exempt_namespaces_neither_declare_nor_are_selected() -> None:
     assert cluster.enforce() == []
 
 
-def test_sweeping_forgets_nothing_that_is_in_use(cluster: Driver) -> None:
+def test_a_sweep_keeps_everything_that_is_in_use(cluster: Driver) -> None:
     both = rules(near=[term(ZONE, selector("app=db")), term(ZONE, selector("rev"))])
     cluster.pod("p", "a1", both, grace="0")
     database = cluster.pod("db", "a2", labels={**DB, "rev": "1"})

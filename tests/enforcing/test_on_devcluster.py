@@ -1,4 +1,4 @@
-"""The enforcer as a process: what it sees, whom it evicts, what it says, and what survives its restart."""
+"""The enforcer as a process on the embedded cluster: evictions, events, metrics and restarts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.enforcing.driver import REQUIRED, rules
-from tests.enforcing.process import Shop, enforcing, output, shop, started
 from tests.support.build import ZONE, Json, selector, term
 from tests.support.daemon import Daemon
+from tests.support.enforcer_driver import REQUIRED, rules
+from tests.support.enforcer_process import Shop, enforcing, output, shop, started
 from tests.support.waiting import until
 
 WEB, DB = {"app": "web"}, {"app": "db"}
@@ -29,10 +29,10 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Shop]:
         yield made
 
 
-async def test_a_relabelled_pod_node_and_namespace_each_end_in_an_eviction_that_says_why(
+async def test_changed_labels_of_pod_node_and_namespace_cause_evictions_with_an_event(
     cluster: Shop,
 ) -> None:
-    """The declaring pod goes; an event on it names the rule, the domain and the other pod."""
+    """The declaring pod is evicted. An event on it names the rule, the domain and the other pod."""
     blue = term(ZONE, selector("app=web"), namespace_selector=selector("team=blue"))
     await cluster.pod("by-pod", "a1", APART)
     await cluster.pod("web", "a2", labels=DB)
@@ -60,7 +60,7 @@ async def test_a_relabelled_pod_node_and_namespace_each_end_in_an_eviction_that_
 
 
 async def logged(daemon: Daemon, *words: str) -> None:
-    """A line holds all of the words; waits for it."""
+    """Wait for a log line with all of the words."""
 
     async def lines() -> list[str]:
         return daemon.logged(*words)
@@ -69,11 +69,11 @@ async def logged(daemon: Daemon, *words: str) -> None:
 
 
 async def told(cluster: Shop, name: str, n_events: int = 2) -> list[Json]:
-    """Events about the pod, once there are so many: found, evicted."""
+    """Wait for this many events about the pod, and return them."""
     return await until(lambda: cluster.events(name), lambda events: len(events) >= n_events, what="events")
 
 
-async def test_the_lowest_priority_goes(cluster: Shop) -> None:
+async def test_the_pod_of_lowest_priority_is_evicted(cluster: Shop) -> None:
     for name, value in (("low", 1), ("high", 1000)):
         priority: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
         path = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -84,7 +84,7 @@ async def test_the_lowest_priority_goes(cluster: Shop) -> None:
         await cluster.left("picky")
 
 
-async def test_a_disruption_budget_holds_until_it_allows_an_eviction(cluster: Shop) -> None:
+async def test_a_disruption_budget_blocks_an_eviction_until_it_allows_it(cluster: Shop) -> None:
     await cluster.pod("picky", "a1", APART, labels={"app": "picky"})
     await until(lambda: cluster.ready("picky"), what="readiness")
     budget: Json = {
@@ -107,7 +107,7 @@ async def test_a_disruption_budget_holds_until_it_allows_an_eviction(cluster: Sh
         assert await daemon.metric(evictions, result="evicted") == 1
 
 
-async def test_the_grace_period_goes_on_after_a_restart(cluster: Shop) -> None:
+async def test_the_grace_period_continues_after_a_restart(cluster: Shop) -> None:
     await cluster.pod("db", "a1", labels=DB)
     await cluster.pod("p", "a2", NEAR_DB, grace="5")
     record = "/api/v1/namespaces/kube-system/configmaps/affinity-scheduler-enforcer"
@@ -131,7 +131,7 @@ async def test_the_grace_period_goes_on_after_a_restart(cluster: Shop) -> None:
         await until(recorded, lambda found: not found, what="an empty record")
 
 
-async def test_an_eviction_whose_answer_is_lost_is_settled_by_reading(cluster: Shop) -> None:
+async def test_after_a_lost_response_the_enforcer_reads_the_pod(cluster: Shop) -> None:
     await cluster.pod("picky", "a1", APART)
     await cluster.pod("web", "a2", labels=WEB)
     fault = {"action": "lose-answer", "verb": "create", "path": "/eviction$", "times": 1}
@@ -144,8 +144,8 @@ async def test_an_eviction_whose_answer_is_lost_is_settled_by_reading(cluster: S
         assert await daemon.metric(evictions) == 1
 
 
-async def test_nobody_goes_before_all_caches_are_filled(cluster: Shop) -> None:
-    """Without the namespaces the rule looks as if it were broken."""
+async def test_no_pod_is_evicted_before_all_caches_are_synced(cluster: Shop) -> None:
+    """Without the namespaces the rule would look broken."""
     not_red = term(ZONE, selector("app=web"), namespace_selector=selector("!team"))
     await cluster.pod("picky", "a1", rules(far=[not_red]))
     await cluster.pod("web", "a2", labels=WEB)
@@ -179,8 +179,8 @@ async def test_of_two_instances_one_acts_and_the_other_takes_over(cluster: Shop)
             await logged(second, '"Evicted"', "shop/next")
 
 
-async def test_a_rule_that_is_not_enforced_is_reported_and_nobody_goes(cluster: Shop) -> None:
-    """As after a race with another scheduler: Kubernetes itself never looks again."""
+async def test_a_rule_that_is_not_enforced_is_only_reported(cluster: Shop) -> None:
+    """As after a race with another scheduler: Kubernetes itself never checks again."""
     ordinary = rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED)
     await cluster.pod("first", "a1", ordinary, labels=WEB)
     async with enforcing(cluster.kubeconfig) as daemon:
@@ -192,7 +192,7 @@ async def test_a_rule_that_is_not_enforced_is_reported_and_nobody_goes(cluster: 
         assert await cluster.names() == {"first", "second"}
 
 
-async def test_a_dry_run_says_who_would_go_and_writes_nothing(cluster: Shop) -> None:
+async def test_a_dry_run_logs_evictions_and_writes_nothing(cluster: Shop) -> None:
     await cluster.pod("picky", "a1", APART)
     await cluster.pod("web", "a2", labels=WEB)
 
@@ -205,15 +205,15 @@ async def test_a_dry_run_says_who_would_go_and_writes_nothing(cluster: Shop) -> 
     assert leases.ok["items"] == []
 
 
-async def test_once_prints_a_table_and_tells_by_its_exit_code(cluster: Shop) -> None:
+async def test_once_prints_a_table_and_sets_the_exit_code(cluster: Shop) -> None:
     arguments = ("enforce", "--once", "--kubeconfig", str(cluster.kubeconfig))
-    assert await output(*arguments) == (0, "every required rule of every running pod holds\n", "")
+    assert await output(*arguments) == (0, "Every required rule of every running pod holds.\n", "")
     await cluster.pod("picky", "a1", APART)
     await cluster.pod("web", "a2", labels=WEB)
     code, text, errors = await output(*arguments)
     assert (code, errors) == (1, "")
     head, line = text.splitlines()
-    assert head.split() == ["POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD", "GO"]
+    assert head.split() == ["POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD", "EVICT"]
     assert line.startswith("shop/picky  yes")
     assert line.split()[-3:] == [f"{ZONE}=a", "shop/web", "shop/picky"]
 
@@ -231,8 +231,8 @@ async def test_bad_input_is_one_line(arguments: list[str], line: str) -> None:
     assert await output("enforce", *arguments) == (2, "", f"{line}\n")
 
 
-async def test_durations_of_the_lease_that_cannot_work_are_one_line(tmp_path: Path) -> None:
-    """Where the scheduler holds no election they may be anything, but the enforcer reads them for its own."""
+async def test_impossible_lease_durations_are_one_line(tmp_path: Path) -> None:
+    """The scheduler may run without leader election, but the enforcer uses the durations for its own."""
     durations = "{leaderElect: false, leaseDuration: 15s, renewDeadline: 2s, retryPeriod: 2s}"
     file = tmp_path / "scheduler.yaml"
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

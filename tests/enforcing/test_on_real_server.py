@@ -1,4 +1,4 @@
-"""On a real API server, installed as the README says: what the enforcer does there with the rights of its manifests."""
+"""The enforcer on a real API server, installed as the README says, with the rights of its manifests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.shell.evictor import evict
 from tests.devcluster.contract.client import Api
-from tests.enforcing.driver import rules
-from tests.enforcing.process import Shop, enforcing
-from tests.manifests.kubectl import Kubectl
 from tests.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE, all_requests
 from tests.support.apiserver import Address
 from tests.support.build import ZONE, Json, selector, term
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import Daemon
+from tests.support.enforcer_driver import rules
+from tests.support.enforcer_process import Shop, enforcing
+from tests.support.kubectl import Kubectl
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -49,7 +49,7 @@ def kubectl(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> K
 def account(
     real_server: Address, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """manifests/enforcer is applied; a kubeconfig with a token of its ServiceAccount and no other credentials."""
+    """Apply manifests/enforcer and return a kubeconfig with only a token of its ServiceAccount."""
     said = kubectl("apply", "--validate=strict", "-k", FOLDER)
     assert "warning" not in said.lower()
     token = kubectl("create", "token", NAME, "--namespace", NAMESPACE).strip()
@@ -59,7 +59,7 @@ def account(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def cluster(real_server: Address, account: Path) -> AsyncIterator[Shop]:
-    """Four nodes and a namespace of the test's own; `kubeconfig` is the enforcer's."""
+    """Four nodes and a namespace for this test; `kubeconfig` is the enforcer's."""
     context = ssl.create_default_context(cafile=str(real_server.ca_file))
     headers = {"Authorization": f"Bearer {real_server.token}"}
     async with Api(real_server.url, headers, ssl=context) as api:
@@ -87,7 +87,7 @@ def _kubeconfig(path: Path, address: Address, token: str) -> Path:
 
 
 def _arguments() -> list[str]:
-    """The Deployment's, but for the address, the port, and what the kubelet fills in."""
+    """Return the Deployment's arguments, without address, port and what the kubelet fills in."""
     given = CONTAINER["args"][1:]
     ours = ("--config=", "--bind-address=", "--port=", "--max-share=", "--namespace=")
     kept = [each for each in given if not each.startswith(ours)]
@@ -95,14 +95,14 @@ def _arguments() -> list[str]:
 
 
 async def _runs(cluster: Shop, name: str) -> None:
-    """As its kubelet would say: a pod that is not ready is no loss to a budget."""
+    """Set the pod ready, as its kubelet would: a budget ignores pods that are not."""
     ready = {"type": "Ready", "status": "True"}
     status = {"status": {"phase": "Running", "conditions": [ready]}}
     (await cluster.api.patch(f"{cluster.path('pods')}/{name}/status", status)).ok  # noqa: B018 - asserts success
 
 
 async def _budget(cluster: Shop, name: str, app: str, n_allowed: int) -> str:
-    """A budget, judged as its controller would."""
+    """Create a budget with the status that its controller would set."""
     path = cluster.path("poddisruptionbudgets", group="apis/policy/v1")
     budget: Json = {
         "apiVersion": "policy/v1",
@@ -128,8 +128,8 @@ async def _never_refused(daemon: Daemon) -> None:
     assert await daemon.metric("affinity_scheduler_events_dropped_total") == 0
 
 
-async def test_it_does_its_whole_job_without_one_refused_request(cluster: Shop) -> None:
-    """Label changes of a pod and a node end in evictions and events; the Lease is its own."""
+async def test_it_does_its_work_without_a_refused_request(cluster: Shop) -> None:
+    """Changed labels of a pod and a node cause evictions and events; the Lease is its own."""
     await cluster.pod("by-pod", "a1", APART)
     await cluster.pod("web", "a2", labels=DB)
     await cluster.pod("by-node", "b1", rules(far=[term(ZONE, selector("app=cache"))]))
@@ -154,7 +154,7 @@ async def test_it_does_its_whole_job_without_one_refused_request(cluster: Shop) 
     assert lease.ok["spec"].get("holderIdentity", "") == ""
 
 
-async def test_the_grace_period_goes_on_after_a_restart(cluster: Shop) -> None:
+async def test_the_grace_period_continues_after_a_restart(cluster: Shop) -> None:
     await cluster.pod("db", "a1", labels=DB)
     await cluster.pod("p", "a2", NEAR_DB, grace="6")
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
@@ -177,7 +177,7 @@ async def test_the_grace_period_goes_on_after_a_restart(cluster: Shop) -> None:
         await _never_refused(daemon)
 
 
-async def test_a_disruption_budget_holds_until_it_allows_an_eviction(cluster: Shop) -> None:
+async def test_a_disruption_budget_blocks_an_eviction_until_it_allows_it(cluster: Shop) -> None:
     await cluster.pod("picky", "a1", APART, labels={"app": "picky"})
     await cluster.pod("web", "a2", labels=WEB)
     for name in ("picky", "web"):
@@ -197,8 +197,8 @@ async def test_a_disruption_budget_holds_until_it_allows_an_eviction(cluster: Sh
     assert list(status["disruptedPods"]) == ["picky"]
 
 
-async def test_two_budgets_on_one_pod_are_a_failure_that_is_tried_again(cluster: Shop) -> None:
-    """The server cannot weigh them and answers 500; the pod, read again, is as it was."""
+async def test_two_budgets_on_one_pod_are_a_failure_that_is_retried(cluster: Shop) -> None:
+    """The API server answers 500 for two budgets, and the pod stays."""
     await cluster.pod("picky", "a1", APART, labels={"app": "picky"})
     await cluster.pod("web", "a2", labels=WEB)
     for name in ("picky", "web"):
@@ -213,8 +213,8 @@ async def test_two_budgets_on_one_pod_are_a_failure_that_is_tried_again(cluster:
         await _never_refused(daemon)
 
 
-async def test_a_pod_of_the_same_name_is_never_evicted_for_another(cluster: Shop) -> None:
-    """What was decided of one uid does nothing to the next pod of that name."""
+async def test_a_new_pod_of_the_same_name_is_not_evicted(cluster: Shop) -> None:
+    """The eviction of one UID does not affect the next pod with the name."""
     await cluster.pod("p", "a1")
     old = await _pod(cluster, "p")
     async with await _client(cluster.kubeconfig) as client:
@@ -224,7 +224,7 @@ async def test_a_pod_of_the_same_name_is_never_evicted_for_another(cluster: Shop
         assert (await evict(client, old)).ended is EvictionResult.GONE
         assert await cluster.names() == {"p"}
         assert (await evict(client, await _pod(cluster, "p"))).ended is EvictionResult.EVICTED
-        # Terminating for want of a kubelet: asked once more, nothing is lost.
+        # It stays terminating without a kubelet; a second eviction does no harm.
         assert (await evict(client, await _pod(cluster, "p"))).ended is EvictionResult.EVICTED
         assert await cluster.names() == set()
 
@@ -241,7 +241,7 @@ async def test_a_dry_run_needs_no_right_to_write_and_writes_nothing(cluster: Sho
     assert await cluster.events("picky") == []
 
 
-async def test_none_of_the_requests_that_it_can_make_is_refused(account: Path) -> None:
+async def test_none_of_its_requests_is_refused(account: Path) -> None:
     async with await _client(account) as client:
         for request in all_requests():
             try:
@@ -269,7 +269,7 @@ async def test_none_of_the_requests_that_it_can_make_is_refused(account: Path) -
         ),
     ],
 )
-async def test_what_it_never_does_is_refused(account: Path, method: str, path: str) -> None:
+async def test_requests_that_it_never_makes_are_refused(account: Path, method: str, path: str) -> None:
     body = b"" if method in ("GET", "DELETE") else b"{}"
     async with await _client(account) as client:
         with pytest.raises(Forbidden):

@@ -1,4 +1,4 @@
-"""Enforcement ends, evicts nobody in vain, and leaves nothing broken: against a plain recount of the same objects."""
+"""Properties of enforcement, checked with a recount: it ends, mends every rule, and evicts no pod in vain."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from scheduler.enforcing.instructions import Evict
 from scheduler.model.annotations import AFFINITY
-from tests.enforcing.driver import ENFORCED, Driver, rules
 from tests.support.build import ZONE, Json, affinity, selector, term
+from tests.support.enforcer_driver import ENFORCED, Driver, rules
 
 APPS = ("a", "b", "c")
 TEAMS = ("red", "blue")
@@ -23,14 +23,14 @@ NODES = ("n0", "n1", "n2", "n3")
 
 @dataclass(frozen=True)
 class World:
-    """What the recount reads: labels of nodes and namespaces."""
+    """The labels of nodes and namespaces."""
 
     nodes: Mapping[str, Mapping[str, str]]
     namespaces: Mapping[str, Mapping[str, str]]
 
 
 def selects(one: Json, other: Json, declaring: Json, world: World) -> bool:
-    """Whether a term of `declaring` selects `other`."""
+    """Return whether a term of `declaring` selects `other`."""
     labels = other["metadata"]["labels"]
     if any(labels.get(key) != value for key, value in one["labelSelector"]["matchLabels"].items()):
         return False
@@ -52,7 +52,7 @@ def domain(pod: Json, key: str, world: World) -> str | None:
 
 
 def broken_apart(pod: Json, pods: Iterable[Json], world: World) -> bool:
-    """Whether one of its anti-affinity terms has too many others in its domain."""
+    """Return whether the pod's domain has too many pods for one of its anti-affinity terms."""
     for one in terms(pod, "podAntiAffinity"):
         here = domain(pod, one["topologyKey"], world)
         others = sum(
@@ -67,7 +67,7 @@ def broken_apart(pod: Json, pods: Iterable[Json], world: World) -> bool:
 
 
 def broken_together(pod: Json, pods: Iterable[Json], world: World) -> bool:
-    """Whether its affinity has no match, and it is not the first of its kind."""
+    """Return whether the pod's affinity has no match and it is not the first of its kind."""
     asked = terms(pod, "podAffinity")
     if not asked:
         return False
@@ -114,7 +114,7 @@ def affinity_rules(draw: st.DrawFn, *, near: bool) -> Json | None:
 
 @st.composite
 def ordinary_rules(draw: st.DrawFn) -> Json:
-    """Rules of the spec, which are told of, and nobody goes for them."""
+    """Rules of the spec, which are only reported."""
     apart = [a_term(draw, limited=False) for _ in range(draw(st.integers(0, 2)))]
     together = [a_term(draw, limited=False) for _ in range(draw(st.integers(0, 2)))]
     return affinity(required=together, anti_required=apart)
@@ -122,7 +122,7 @@ def ordinary_rules(draw: st.DrawFn) -> Json:
 
 @st.composite
 def clusters(draw: st.DrawFn, *, near: bool, ordinary: bool = False) -> tuple[Driver, World]:
-    """A cluster whose rules were broken by whatever happened; where asked, of pods that enforce none of theirs."""
+    """A cluster with broken rules; if `ordinary`, also with rules that are not enforced."""
     driver = Driver()
     nodes, namespaces = {}, {}
     for name in NODES:
@@ -161,7 +161,7 @@ def test_enforcement_ends_and_leaves_no_rule_broken(given: tuple[Driver, World])
 
 @given(clusters(near=True))
 @settings(max_examples=120, deadline=None)
-def test_the_detector_finds_what_a_recount_finds(given: tuple[Driver, World]) -> None:
+def test_the_violations_are_those_of_a_recount(given: tuple[Driver, World]) -> None:
     cluster, world = given
     cluster.check()
     found = {cluster.enforcer.state.placed[each.uid].pod.name for each in cluster.enforcer.status.violations}
@@ -170,8 +170,8 @@ def test_the_detector_finds_what_a_recount_finds(given: tuple[Driver, World]) ->
 
 @given(clusters(near=False))
 @settings(max_examples=120, deadline=None)
-def test_nobody_went_who_could_have_stayed(given: tuple[Driver, World]) -> None:
-    """Put back among those that stayed, each of the evicted pods would break a rule again."""
+def test_no_pod_was_evicted_that_could_have_stayed(given: tuple[Driver, World]) -> None:
+    """Beside the pods that stayed, each evicted pod would break a rule again."""
     cluster, world = given
     before = dict(cluster.pods)
     names = cluster.enforce()
@@ -184,7 +184,7 @@ def test_nobody_went_who_could_have_stayed(given: tuple[Driver, World]) -> None:
 
 @given(clusters(near=False))
 @settings(max_examples=300, deadline=None)
-def test_each_plan_is_the_one_before_it_without_the_pod_that_has_gone(given: tuple[Driver, World]) -> None:
+def test_each_plan_is_the_previous_one_without_the_evicted_pod(given: tuple[Driver, World]) -> None:
     cluster, _ = given
     cluster.check()
     planned = [each.pod.uid for each in cluster.enforcer.status.evictions]
@@ -196,10 +196,10 @@ def test_each_plan_is_the_one_before_it_without_the_pod_that_has_gone(given: tup
 
 @given(clusters(near=True))
 @settings(max_examples=120, deadline=None)
-def test_every_eviction_mends_something_by_itself_or_together_with_those_that_follow(
+def test_every_evicted_pod_declares_or_breaks_a_broken_rule(
     given: tuple[Driver, World],
 ) -> None:
-    """At each step the pod that goes has part in a broken rule: it declares one, or is too many for one."""
+    """At each step the evicted pod declares a broken rule, or is one of the pods that break it."""
     cluster, world = given
     while orders := [each for each in cluster.check() if isinstance(each, Evict)]:
         (order,) = orders
@@ -217,10 +217,10 @@ def test_every_eviction_mends_something_by_itself_or_together_with_those_that_fo
 
 @given(clusters(near=False))
 @settings(max_examples=120, deadline=None)
-def test_a_pod_never_goes_for_one_of_lower_priority_that_it_selects_in_vain(
+def test_pods_of_the_highest_priority_stay_unless_they_break_each_others_rules(
     given: tuple[Driver, World],
 ) -> None:
-    """The pods of the highest priority of all stay unless they declare a rule against each other."""
+    """Lower priorities never cost a pod of the highest priority its place."""
     cluster, world = given
     highest = max(pod["spec"]["priority"] for pod in cluster.pods.values())
     best = [pod for pod in cluster.pods.values() if pod["spec"]["priority"] == highest]
@@ -231,7 +231,7 @@ def test_a_pod_never_goes_for_one_of_lower_priority_that_it_selects_in_vain(
 
 
 def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
-    """Pods, nodes and namespaces are relabelled, or gone, and looked at in between; the world as it is then."""
+    """Relabel or delete pods, nodes and namespaces, with checks in between. Return the resulting labels."""
     nodes, namespaces = dict(world.nodes), dict(world.namespaces)
     for _ in range(data.draw(st.integers(1, 6))):
         cluster.check()
@@ -256,10 +256,10 @@ def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
 
 @given(clusters(near=True), st.data())
 @settings(max_examples=120, deadline=None)
-def test_whatever_happens_the_kept_answer_equals_a_fresh_one(
+def test_cached_violations_are_those_of_a_recount_after_any_changes(
     given: tuple[Driver, World], data: st.DataObject
 ) -> None:
-    """Relabelled pods, nodes and namespaces reach every rule through the counts."""
+    """Changed labels of pods, nodes and namespaces reach every rule through the counts."""
     cluster, world = given
     world = changed(cluster, world, data)
     placed = cluster.enforcer.state.placed
@@ -270,7 +270,7 @@ def test_whatever_happens_the_kept_answer_equals_a_fresh_one(
 
 @given(clusters(near=True, ordinary=True), st.data())
 @settings(max_examples=120, deadline=None)
-def test_whatever_happens_ordinary_rules_are_told_as_one_that_has_just_started_would(
+def test_rules_that_are_not_enforced_are_found_as_after_a_fresh_start(
     given: tuple[Driver, World], data: st.DataObject
 ) -> None:
     cluster, world = given

@@ -1,12 +1,12 @@
-"""Random small clusters and pods that have trouble on them."""
+"""Random small clusters, and pods that often do not fit."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-from tests.explain.cluster import Cluster
 from tests.support import build
+from tests.support.json_cluster import Cluster
 
 RACK = "rack"
 TAINTS = ("dedicated=gpu:NoSchedule", "spot:NoExecute", "node.kubernetes.io/not-ready:NoSchedule")
@@ -15,7 +15,7 @@ NAMESPACES = ("default", "shared")
 
 
 def random_cluster(seed: int) -> tuple[Cluster, build.Json]:
-    """A cluster of a few nodes and pods, and a pod whose constraints often fit nowhere."""
+    """Return a cluster of a few nodes and pods, and a pod that often does not fit."""
     chance = random.Random(seed)
     nodes = [_node(chance, number) for number in range(chance.randint(1, 6))]
     names = [node["metadata"]["name"] for node in nodes]

@@ -1,4 +1,4 @@
-"""What explanations claim, held against the machine, the plugins, and Kubernetes' recorded decisions."""
+"""Explanations compared with the machine, the plugins, and recorded decisions of Kubernetes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from scheduler.shell.profiles import build_profiles
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
-from tests.explain.cluster import SETTINGS, Cluster, as_json, decoded
 from tests.explain.random_clusters import random_cluster
 from tests.support import build
 from tests.support.driving import NAME
+from tests.support.json_cluster import SETTINGS, Cluster, as_json, decoded
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
 
-def node_for_real(cluster: Cluster, pod: build.Json) -> str | None:
-    """Where a machine binds the pod; None where it does not."""
+def bound_node(cluster: Cluster, pod: build.Json) -> str | None:
+    """Return the node to which a machine binds the pod; None if it does not."""
     driver = cluster.driver()
     subject = {**pod, "spec": {**pod["spec"], "schedulerName": NAME}}
     driver.handle(PodSeen(decoded(subject)))
@@ -45,13 +45,13 @@ def node_for_real(cluster: Cluster, pod: build.Json) -> str | None:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_every_suggestion_carried_out_for_real_makes_the_pod_schedulable(block: int) -> None:
-    """Changes are made on the API objects, not by the code under test; and none of them can be left out."""
+def test_every_suggestion_makes_the_pod_schedulable(block: int) -> None:
+    """The changes are made on the API objects. None of them can be left out."""
     n_refused = n_suggested = 0
     for seed in range(block * 50, block * 50 + 50):
         cluster, pod = random_cluster(seed)
         answer = cluster.explain(pod)
-        real = node_for_real(cluster, pod)
+        real = bound_node(cluster, pod)
         assert (answer.state == "schedulable") == (real is not None), seed
         if answer.state != "unschedulable":
             continue
@@ -62,15 +62,15 @@ def test_every_suggestion_carried_out_for_real_makes_the_pod_schedulable(block: 
         for suggestion in as_json(answer)["suggestions"]:
             n_suggested += 1
             changes = suggestion["changes"]
-            assert node_for_real(*cluster.changed(changes, pod)) is not None, (seed, changes)
+            assert bound_node(*cluster.changed(changes, pod)) is not None, (seed, changes)
             for left_out in range(len(changes)) if 1 < len(changes) <= 6 else ():
                 fewer = changes[:left_out] + changes[left_out + 1 :]
-                assert node_for_real(*cluster.changed(fewer, pod)) is None, (seed, fewer)
+                assert bound_node(*cluster.changed(fewer, pod)) is None, (seed, fewer)
     assert n_refused >= 15
     assert n_suggested >= n_refused
 
 
-def test_what_only_another_change_made_necessary_is_left_out_with_it() -> None:
+def test_a_change_that_only_another_change_needs_is_left_out_with_it() -> None:
     """
     A full node would need a disk, a zone, and its pod to go. Where the pod stays, it counts in the new zone, and the
     subject may go to the other one: then the disk is not needed either.
@@ -97,12 +97,12 @@ def test_what_only_another_change_made_necessary_is_left_out_with_it() -> None:
         changes = suggestion["changes"]
         for left_out in range(len(changes)) if len(changes) > 1 else ():
             fewer = changes[:left_out] + changes[left_out + 1 :]
-            assert node_for_real(*cluster.changed(fewer, subject)) is None, fewer
+            assert bound_node(*cluster.changed(fewer, subject)) is None, fewer
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_the_rules_found_refuse_exactly_the_nodes_that_the_plugins_refuse(block: int) -> None:
-    """Two ways to the same rule: the plugin's over arrays, and the explanation's term by term."""
+def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse(block: int) -> None:
+    """The plugin checks all terms together, the explanation each by itself."""
     n_compared = 0
     for seed in range(1000 + block * 150, 1150 + block * 150):
         cluster, pod = random_cluster(seed)
@@ -129,8 +129,8 @@ def test_the_rules_found_refuse_exactly_the_nodes_that_the_plugins_refuse(block:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_groups_count_what_the_message_counts(block: int) -> None:
-    """Added up by reason, the groups are the numbers of the event's text; no node is in two."""
+def test_node_groups_add_up_to_the_counts_of_the_message(block: int) -> None:
+    """No node is in two groups."""
     for seed in range(2000 + block * 100, 2100 + block * 100):
         cluster, pod = random_cluster(seed)
         answer = cluster.explain(pod)
@@ -147,7 +147,7 @@ def test_groups_count_what_the_message_counts(block: int) -> None:
 
 
 def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
-    """Each recorded answer of the trace, and the explanation of the same pod before the same cluster."""
+    """Yield each recorded answer of the trace, and the explanation of the same pod in the same cluster."""
     config = json.dumps(trace.config)
     settings = default_settings() if trace.config is None else parse_settings(config, "config")
     cluster, expected = LiveCluster(), iter(trace.expected)
@@ -168,8 +168,8 @@ def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
 
 
 @pytest.mark.parametrize("name", ["affinity", "spread", "node", "mixed"])
-def test_recorded_refusals_are_told_in_kubernetes_own_words(name: str) -> None:
-    """Every fifteenth cluster whose questions Kubernetes 1.36 answered; what preemption adds is left out."""
+def test_messages_are_those_that_kubernetes_recorded(name: str) -> None:
+    """For every fifteenth cluster recorded from Kubernetes 1.36, without the part about preemption."""
     n_refused = 0
     for trace in islice(read(DATA / f"{name}.jsonl.gz"), 0, None, 15):
         assert isinstance(trace, Trace)
@@ -185,7 +185,7 @@ def test_recorded_refusals_are_told_in_kubernetes_own_words(name: str) -> None:
 
 
 def test_five_thousand_nodes_are_explained_in_seconds() -> None:
-    """However many nodes there are, a bounded number of them is worked out and a bounded number of changes tried."""
+    """The numbers of inspected nodes and tried changes are bounded."""
     per_zone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
     nodes = [
         build.node(
@@ -208,10 +208,10 @@ def test_five_thousand_nodes_are_explained_in_seconds() -> None:
     ]
     cluster = Cluster(nodes, pods)
     state = cluster.state()
-    asked = build.pod(
+    subject = build.pod(
         "p", labels={"app": "web"}, affinity=per_zone, containers=[build.container(requests={"cpu": "1"})]
     )
-    request = cluster.request(asked, state)
+    request = cluster.request(subject, state)
     started_s = time.process_time()
     answer = explain(request)
     assert time.process_time() - started_s < 10

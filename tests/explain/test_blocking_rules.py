@@ -1,4 +1,4 @@
-"""Which term, whose it is, which pods, and the numbers behind a refusal: answers known without the code under test."""
+"""The rules of an explanation: the term, who declares it, its pods, domains and numbers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.asking.sentences import rule_text
+from scheduler.cli.query.sentences import rule_text
 from scheduler.explain.explanation import Domain, Rule
 from scheduler.explain.wording import amount_text, namespaces_text, selector_text
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.labels import EVERYTHING, NOTHING, parse_selector
 from scheduler.state.matching import NamespaceRule
-from tests.explain.cluster import Cluster, alone_per_zone, web, zoned
 from tests.support import build
+from tests.support.json_cluster import Cluster, alone_per_zone, web, zoned
 
 
 def rules(cluster: Cluster, pod: build.Json) -> list[Rule]:
@@ -30,7 +30,7 @@ def table(rule: Rule) -> list[tuple[str, int, int, int | None, bool]]:
 
 
 def test_anti_affinity_names_the_blocking_pod_of_each_zone() -> None:
-    """The pod's own term, the pods that match it, and one row for each zone."""
+    """The pod's own term, the pods that match it, and one row per zone."""
     cluster = Cluster(
         [*zoned("a1 a2 b1"), *zoned("c1", taints=["x:NoSchedule"])], [web("one", "a2"), web("two", "b1")]
     )
@@ -42,7 +42,7 @@ def test_anti_affinity_names_the_blocking_pod_of_each_zone() -> None:
 
 
 def test_a_running_pods_anti_affinity_names_the_pod_that_declares_it() -> None:
-    """The pod asks for nothing; the tenant that wants to be alone does."""
+    """The pod has no rule, but a running pod does."""
     alone = build.affinity(
         anti_required=[build.term(build.ZONE, build.selector("app"), namespace_selector={})]
     )
@@ -54,15 +54,15 @@ def test_a_running_pods_anti_affinity_names_the_pod_that_declares_it() -> None:
     assert (rule.selects, rule.namespaces) == ("app", "every namespace")
 
 
-def test_replicas_that_keep_apart_are_told_from_both_sides() -> None:
-    """Kubernetes refuses for the pod's own term first; the mirror image is there too."""
+def test_anti_affinity_between_replicas_is_explained_from_both_sides() -> None:
+    """Kubernetes reports the pod's own term first; the running pods' term is listed too."""
     cluster = Cluster(zoned("a1"), [web("one", "a1", affinity=alone_per_zone())])
     found = rules(cluster, web("p", affinity=alone_per_zone()))
     assert sorted(rule.kind for rule in found) == ["existingAntiAffinity", "requiredAntiAffinity"]
 
 
-def test_a_limit_is_told_with_its_number_and_counts_only_where_it_is_declared() -> None:
-    """Two per zone: zone a has as many; zone b has more, but nobody there minds."""
+def test_max_pods_per_domain_limits_only_domains_with_a_declaring_pod() -> None:
+    """Two per zone: zone a is full. Zone b has more, but no pod there declares the limit."""
     limit = {**build.term(build.ZONE, build.selector("app=web")), "maxPodsPerDomain": 2}
     annotation = json.dumps({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limit]}})
     one, two, subject = web("one", "a1"), web("two", "a2"), web("p")
@@ -73,14 +73,14 @@ def test_a_limit_is_told_with_its_number_and_counts_only_where_it_is_declared() 
     assert names(rule) == [("default/one", "a1", "a"), ("default/two", "a2", "a")]
     assert table(rule) == [("a", 2, 2, 1, False), ("b", 1, 0, 1, True)]
     text = f"more than 1 pod with app=web in namespace default, by {build.ZONE}; closes 2 nodes"
-    assert rule_text(rule) == f"Anti-affinity of running pods to {text}"
+    assert rule_text(rule) == f"Anti-affinity of running pods against {text}"
     subject["metadata"]["annotations"] = {AFFINITY: annotation}
     own = next(each for each in rules(cluster, subject) if each.declared_by is None)
     assert rule_text(own).startswith("The pod's anti-affinity: not beside more than 1 pod with app=web")
 
 
-def test_spread_tells_counts_and_limit_of_each_domain() -> None:
-    """Counted are live pods of the namespace; the emptiest domain sets the limit."""
+def test_spread_has_the_count_and_limit_of_each_domain() -> None:
+    """Only live pods of the namespace count; the emptiest domain sets the limit."""
     pods = [web(f"a{i}", "a1") for i in range(3)] + [web("b0", "b1"), web("gone", "b1", terminating=True)]
     pods.append(web("other", "b1", namespace="elsewhere"))
     cluster = Cluster([*zoned("a1 b1"), *zoned("c1", unschedulable=True)], pods)
@@ -101,8 +101,8 @@ def test_spread_tells_counts_and_limit_of_each_domain() -> None:
     assert {pod.key for pod in rule.pods.shown} == {"default/a0", "default/a1", "default/a2", "default/b0"}
 
 
-def test_too_few_domains_count_as_an_empty_one() -> None:
-    """minDomains larger than the number of domains: the limit is maxSkew itself."""
+def test_below_min_domains_the_global_minimum_is_zero() -> None:
+    """With fewer domains than minDomains, the limit is maxSkew itself."""
     cluster = Cluster(zoned("a1 b1"), [web("one", "a1"), web("two", "b1")])
     spread = [build.spread(build.ZONE, build.selector("app=web"), max_skew=1, min_domains=3)]
     (rule,) = rules(cluster, web("p", spread=spread))
@@ -110,8 +110,8 @@ def test_too_few_domains_count_as_an_empty_one() -> None:
     assert (rule.skew.fewest, rule.skew.n_domains, rule.skew.min_domains) == (0, 2, 3)
 
 
-def test_missing_affinity_tells_where_such_pods_are_and_which_of_them_wait() -> None:
-    """Two caches run where the pod may not go, one has no node itself."""
+def test_required_affinity_names_running_and_pending_matches() -> None:
+    """One match runs on a node that the pod does not tolerate, and one is pending."""
     cluster = Cluster(
         [*zoned("a1", taints=["x:NoSchedule"]), *zoned("b1")],
         [
@@ -129,8 +129,8 @@ def test_missing_affinity_tells_where_such_pods_are_and_which_of_them_wait() -> 
 
 
 @pytest.mark.parametrize(("running", "open_again"), [(1, True), (2, False), (3, False)])
-def test_a_limit_per_domain_tells_how_many_have_to_go(running: int, open_again: bool) -> None:
-    """At most two a zone, by annotation: one more than that has to leave before the pod may come."""
+def test_max_pods_per_domain_says_how_many_pods_have_to_leave(running: int, open_again: bool) -> None:
+    """At most two per zone: enough pods have to leave that one more fits."""
     annotation = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -165,8 +165,8 @@ def test_a_limit_per_domain_tells_how_many_have_to_go(running: int, open_again: 
         (parse_selector(None, [("a", "NotIn", ("x", "y"))]), "a notin (x,y)"),
     ],
 )
-def test_selectors_read_as_kubectls(selector: Any, text: str) -> None:
-    """What `-l` takes, and words where that has none."""
+def test_selectors_are_written_as_for_kubectl(selector: Any, text: str) -> None:
+    """As `-l` takes them, or in words where it cannot."""
     assert selector_text(selector) == text
 
 
@@ -182,8 +182,8 @@ def test_selectors_read_as_kubectls(selector: Any, text: str) -> None:
         (set(), NOTHING, "no namespace"),
     ],
 )
-def test_namespaces_of_a_term_in_words(names: set[str], selector: Any, text: str) -> None:
-    """The union of a list and a selector."""
+def test_namespaces_of_a_term_are_written_in_words(names: set[str], selector: Any, text: str) -> None:
+    """A list, a selector, or both."""
     assert namespaces_text(NamespaceRule(frozenset(names), selector)) == text
 
 
@@ -200,6 +200,6 @@ def test_namespaces_of_a_term_in_words(names: set[str], selector: Any, text: str
         ("pods", 1, "1"),
     ],
 )
-def test_amounts_read_as_quantities(resource: str, amount: int, text: str) -> None:
-    """Exact where a quantity is short, rounded up where it is not."""
+def test_amounts_are_written_as_quantities(resource: str, amount: int, text: str) -> None:
+    """Exact if the quantity is short, else rounded up."""
     assert amount_text(resource, amount) == text

@@ -1,4 +1,4 @@
-"""Exempt namespaces: `explain` blames nobody whom the scheduler does not see."""
+"""Exempt namespaces: explanations ignore the pods that the scheduler ignores."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from scheduler.explain.explanation import Explanation
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import build_profiles, exempt_namespaces, exempt_namespaces_of
 from scheduler.state.cluster import ClusterState
-from tests.explain.cluster import Cluster, decoded, web, zoned
 from tests.support import build
+from tests.support.json_cluster import Cluster, decoded, web, zoned
 
 EVERYBODY = build.affinity(
     anti_required=[build.term(build.ZONE, build.selector(), namespace_selector={})],
 )
 
 
-def asked(cluster: Cluster, pod: build.Json) -> Explanation:
-    """With daemons exempt."""
+def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
+    """Return the explanation with namespace daemons exempt."""
     config = build.configuration({"InterPodAffinity": {"exemptNamespaces": ["daemons"]}})
     settings = parse_settings(json.dumps(config), "test")
     (profile,) = settings.profiles
@@ -40,7 +40,7 @@ def asked(cluster: Cluster, pod: build.Json) -> Explanation:
 
 @pytest.mark.parametrize("declares", ["incoming", "running", "both"])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_an_exempt_pod_blocks_nobody(declares: str, limit: int) -> None:
+def test_an_exempt_pod_blocks_no_pod(declares: str, limit: int) -> None:
     text = json.dumps(
         {
             "podAntiAffinity": {
@@ -57,22 +57,22 @@ def test_an_exempt_pod_blocks_nobody(declares: str, limit: int) -> None:
     incoming = web("p")
     for pod in (*(daemons if declares != "incoming" else ()), *([incoming] if declares != "running" else ())):
         pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": text}
-    answer = asked(Cluster(zoned("a1 a2"), daemons), incoming)
+    answer = explanation_of(Cluster(zoned("a1 a2"), daemons), incoming)
     assert (answer.state, answer.rules) == ("schedulable", ())
 
 
-def test_an_exempt_pod_is_blocked_by_nobody() -> None:
+def test_an_exempt_pod_is_not_blocked() -> None:
     cluster = Cluster(zoned("a1"), [web("hermit", "a1", affinity=EVERYBODY)])
     daemon = build.pod("d", namespace="daemons", affinity=EVERYBODY)
-    assert asked(cluster, daemon).state == "schedulable"
-    assert asked(cluster, web("p")).state == "unschedulable"
+    assert explanation_of(cluster, daemon).state == "schedulable"
+    assert explanation_of(cluster, web("p")).state == "unschedulable"
 
 
-def test_only_pods_that_count_are_named_and_told_to_leave() -> None:
+def test_only_pods_that_count_are_named_and_suggested_to_leave() -> None:
     cluster = Cluster(
         zoned("a1 a2"), [build.pod("d", namespace="daemons", node="a1"), build.pod("seen", node="a2")]
     )
-    answer = asked(cluster, web("p", affinity=EVERYBODY))
+    answer = explanation_of(cluster, web("p", affinity=EVERYBODY))
     assert answer.state == "unschedulable"
     (rule,) = answer.rules
     assert [pod.key for pod in rule.pods.shown] == ["default/seen"]

@@ -1,4 +1,4 @@
-"""The JSON form is stable: every field by name, for scripts that read it."""
+"""The JSON of explanations is stable."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain import explanation
 from scheduler.explain.simulation import NodeShare, Simulation, ZoneShare
-from tests.explain.cluster import Cluster, alone_per_zone, as_json, web, zoned
 from tests.support import build
+from tests.support.json_cluster import Cluster, alone_per_zone, as_json, web, zoned
 
 FIELDS = {
     explanation.Explanation: (
@@ -46,12 +46,12 @@ FIELDS = {
 
 @pytest.mark.parametrize(("part", "fields"), FIELDS.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_the_fields_of_each_part_keep_their_names(part: type[msgspec.Struct], fields: str) -> None:
-    """A field that is renamed or dropped breaks somebody's script."""
+    """Scripts read them."""
     assert [field.encode_name for field in msgspec.structs.fields(part)] == fields.split()
 
 
-def test_an_explanation_as_a_whole() -> None:
-    """One example, letter for letter."""
+def test_a_whole_explanation() -> None:
+    """One complete example."""
     cluster = Cluster(zoned("a1 a2"), [web("one", "a2")])
     answer: Any = as_json(cluster.explain(web("p", affinity=alone_per_zone())))
     one = {"namespace": "default", "name": "one", "node": "a2", "domain": "a"}
@@ -116,8 +116,8 @@ def test_an_explanation_as_a_whole() -> None:
     assert answer["suggestions"][0]["node"] in ("a1", "a2")
 
 
-def test_scores_of_a_bound_pod_add_up_and_begin_with_its_own_node() -> None:
-    """Weighted points by plugin; the best of the other nodes follow."""
+def test_scores_of_a_bound_pod_add_up_and_start_with_its_node() -> None:
+    """Weighted scores by plugin; the best other nodes follow."""
     nodes = [build.node(f"n{i}", allocatable={"cpu": str(2 + i)}) for i in range(4)]
     pod = build.pod("p", node="n0", containers=[build.container(requests={"cpu": "1"})])
     answer = Cluster(nodes, [pod]).explain(pod)
@@ -126,8 +126,8 @@ def test_scores_of_a_bound_pod_add_up_and_begin_with_its_own_node() -> None:
     assert answer.n_feasible == 4
 
 
-def test_a_bound_pod_whose_node_would_not_do_now_says_what_is_against_it() -> None:
-    """The taint came after the pod."""
+def test_a_bound_pod_that_no_longer_fits_its_node_has_the_reasons() -> None:
+    """The taint was added after the pod was bound."""
     pod = build.pod("p", node="a")
     answer = Cluster([build.node("a", taints=["x:NoSchedule"]), build.node("b")], [pod]).explain(pod)
     assert (answer.state, answer.node, answer.message) == (
@@ -139,8 +139,8 @@ def test_a_bound_pod_whose_node_would_not_do_now_says_what_is_against_it() -> No
     assert answer.is_ok
 
 
-def test_a_bound_pod_that_would_fit_nowhere_now_says_so() -> None:
-    """It runs all the same: nothing is to be done."""
+def test_a_bound_pod_that_fits_no_node_now_says_so() -> None:
+    """It still runs, so the exit code is 0."""
     pod = build.pod("p", node="a")
     answer = Cluster([build.node("a", taints=["x:NoSchedule"])], [pod]).explain(pod)
     assert answer.message.startswith("runs on a; it fits on no node now: 0/1 nodes are available:")

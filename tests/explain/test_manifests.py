@@ -1,4 +1,4 @@
-"""From manifests to pods: as the API server and the controllers would make them."""
+"""The pods that a manifest would create, as the API server and the controllers make them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def workload(kind: str, spec: build.Json, *, api_version: str = "apps/v1", **tem
     }
 
 
-def plan(document: object, namespace: str = "default") -> Any:
+def parse(document: object, namespace: str = "default") -> Any:
     return parse_manifest(document, namespace=namespace, gates=DEFAULT_FEATURE_GATES)
 
 
 def test_a_deployments_pods_belong_to_a_new_revision() -> None:
-    """The hash label is there, so that matchLabelKeys sees a rollout; the owner is the new ReplicaSet."""
+    """They have a hash label, for matchLabelKeys; their owner is the new ReplicaSet."""
     spread = build.spread(build.ZONE, build.selector("app=web"), match_label_keys=["pod-template-hash"])
     document = workload(
         "Deployment",
@@ -38,7 +38,7 @@ def test_a_deployments_pods_belong_to_a_new_revision() -> None:
         labels={"app": "web"},
         spread=[spread],
     )
-    made = plan(document)
+    made = parse(document)
     pod = made.pod(0)
     assert made.n_replicas == 3
     assert pod["metadata"]["labels"] == {"app": "web", "pod-template-hash": "new-revision"}
@@ -54,9 +54,9 @@ def test_a_deployments_pods_belong_to_a_new_revision() -> None:
     }
 
 
-def test_a_stateful_sets_pods_have_labels_of_their_own() -> None:
-    """Name and index, as the controller sets them."""
-    made = plan(workload("StatefulSet", {"replicas": 2, "selector": {}}, labels={"app": "db"}))
+def test_a_stateful_sets_pods_have_name_and_index_labels() -> None:
+    """As the controller sets them."""
+    made = parse(workload("StatefulSet", {"replicas": 2, "selector": {}}, labels={"app": "db"}))
     assert [made.pod(number)["metadata"]["name"] for number in range(2)] == ["web-0", "web-1"]
     assert made.pod(1)["metadata"]["labels"] == {
         "app": "db",
@@ -65,14 +65,14 @@ def test_a_stateful_sets_pods_have_labels_of_their_own() -> None:
     }
 
 
-def test_a_job_has_as_many_pods_as_run_at_once() -> None:
-    """parallelism, and the label that selects them."""
-    made = plan(workload("Job", {"parallelism": 4}, api_version="batch/v1"))
+def test_a_job_has_parallelism_many_pods() -> None:
+    """They have the label that selects them."""
+    made = parse(workload("Job", {"parallelism": 4}, api_version="batch/v1"))
     assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (4, "web")
 
 
 def test_a_cron_jobs_pods_are_those_of_its_job() -> None:
-    """One level deeper, which complaints say too."""
+    """Error messages have the longer path."""
     job = workload("Job", {"parallelism": 2}, api_version="batch/v1")
     document = {
         "apiVersion": "batch/v1",
@@ -80,41 +80,41 @@ def test_a_cron_jobs_pods_are_those_of_its_job() -> None:
         "metadata": {"name": "nightly"},
         "spec": {"jobTemplate": {"spec": job["spec"]}},
     }
-    made = plan(document)
+    made = parse(document)
     assert (made.kind, made.n_replicas, made.pod(1)["metadata"]["name"]) == ("Job", 2, "nightly-1")
     with pytest.raises(ManifestError, match=r"spec\.jobTemplate\.spec\.template: found nothing"):
-        plan({**document, "spec": {"jobTemplate": {"spec": {}}}})
+        parse({**document, "spec": {"jobTemplate": {"spec": {}}}})
 
 
 @pytest.mark.parametrize(
     ("metadata", "names"),
     [({"name": "web"}, ["web", "web-1", "web-2"]), ({"generateName": "web-"}, ["web-", "web-1", "web-2"])],
 )
-def test_replicas_of_a_bare_pod_are_pods_of_their_own(metadata: build.Json, names: list[str]) -> None:
-    """As many as `simulate --replicas` asks for."""
-    made = plan({**build.pod(), "metadata": metadata, "kind": "Pod", "apiVersion": "v1"})
+def test_replicas_of_a_bare_pod_have_distinct_names_and_uids(metadata: build.Json, names: list[str]) -> None:
+    """For `simulate --replicas`."""
+    made = parse({**build.pod(), "metadata": metadata, "kind": "Pod", "apiVersion": "v1"})
     pods = [made.pod(number)["metadata"] for number in range(3)]
     assert [pod["name"] for pod in pods] == names
     assert len({pod["uid"] for pod in pods}) == 3
 
 
-def test_a_pod_that_was_saved_from_a_cluster_is_asked_about_as_a_new_one() -> None:
-    """Where it runs is not where another one would."""
-    made = plan({**build.pod(node="a"), "kind": "Pod", "apiVersion": "v1"}).pod(0)
+def test_a_pod_saved_from_a_cluster_becomes_a_new_pod() -> None:
+    """It has no node and a new UID."""
+    made = parse({**build.pod(node="a"), "kind": "Pod", "apiVersion": "v1"}).pod(0)
     assert "nodeName" not in made["spec"]
     assert made["metadata"]["uid"].startswith("not-created/")
 
 
-def test_workloads_of_one_name_have_pods_of_their_own() -> None:
+def test_pods_of_workloads_with_the_same_name_differ() -> None:
     """A Deployment and a StatefulSet may both be called web."""
     kinds = ("Deployment", "StatefulSet")
-    uids = {plan(workload(kind, {"selector": {}})).pod(0)["metadata"]["uid"] for kind in kinds}
+    uids = {parse(workload(kind, {"selector": {}})).pod(0)["metadata"]["uid"] for kind in kinds}
     assert len(uids) == 2
 
 
-def test_every_pod_has_a_uid_of_its_own_that_no_server_gives() -> None:
-    """Two plans side by side never meet."""
-    made = plan(workload("ReplicaSet", {"replicas": 3, "selector": {}}))
+def test_every_pod_has_a_distinct_uid_that_no_server_gives() -> None:
+    """Two manifests never share a UID."""
+    made = parse(workload("ReplicaSet", {"replicas": 3, "selector": {}}))
     uids = {made.pod(number)["metadata"]["uid"] for number in range(3)}
     assert len(uids) == 3
     assert all(uid.startswith("not-created/") for uid in uids)
@@ -168,7 +168,7 @@ def test_every_pod_has_a_uid_of_its_own_that_no_server_gives() -> None:
     ],
 )
 async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: build.Json) -> None:
-    """Of the fields that a scheduler reads; the two implementations know nothing of each other."""
+    """In the fields that a scheduler reads. The two implementations are independent."""
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -177,7 +177,7 @@ async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: bui
     }
     cluster = DevCluster()
     stored = cluster.store.create(POD, "default", document)["spec"]
-    made: Any = plan(document).pod(0)["spec"]
+    made: Any = parse(document).pod(0)["spec"]
     for field in ("affinity", "tolerations", "hostNetwork"):
         assert made.get(field) == stored.get(field), field
     for ours, theirs in zip(made["containers"], stored["containers"], strict=True):
@@ -218,10 +218,8 @@ async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: bui
         (["a list"], "found a list, expected an object"),
     ],
 )
-def test_a_manifest_that_makes_no_pods_is_said_to_be_wrong_where_it_is(
-    document: object, message: str
-) -> None:
-    """Field, found, expected."""
+def test_an_invalid_manifest_is_reported_with_its_field(document: object, message: str) -> None:
+    """The message names field, found and expected."""
     with pytest.raises(ManifestError) as caught:
-        plan(document)
+        parse(document)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Each kind of refusal: the words of the event, the groups, and what would help."""
+"""Each kind of refusal: the message, the groups of nodes, and the suggestions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from scheduler.explain.explanation import (
     Uncordon,
 )
 from scheduler.model.stimuli import PodSeen
-from tests.explain.cluster import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
 from tests.support import build
 from tests.support.driving import NAME, condition_of
+from tests.support.json_cluster import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
 
 GPU = "dedicated=gpu:NoSchedule"
 CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"
@@ -206,10 +206,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("cluster", "pod", "refused", "expected"), CASES)
-def test_a_refusal_is_told_with_its_place_and_what_would_help(
+def test_a_refusal_has_its_groups_and_suggestions(
     cluster: Cluster, pod: build.Json, refused: list[tuple[int, str, str]], expected: list[tuple[Change, ...]]
 ) -> None:
-    """The groups cover every node, and each expected remedy is there; no other kind is."""
+    """The groups cover every node, and each expected suggestion is there."""
     answer = cluster.explain(pod)
     assert answer.state == "unschedulable"
     assert groups(answer) == refused
@@ -220,10 +220,10 @@ def test_a_refusal_is_told_with_its_place_and_what_would_help(
 
 
 @pytest.mark.parametrize(("cluster", "pod", "refused", "expected"), CASES)
-def test_the_reason_is_the_text_of_the_condition_letter_for_letter(
+def test_the_message_is_that_of_the_condition(
     cluster: Cluster, pod: build.Json, refused: object, expected: object
 ) -> None:
-    """As the machine would write it onto the pod."""
+    """As the machine writes it to the pod."""
     del refused, expected
     driver = cluster.driver()
     driver.handle(_seen(pod))
@@ -234,8 +234,8 @@ def _seen(pod: build.Json) -> PodSeen:
     return PodSeen(decoded({**pod, "spec": {**pod["spec"], "schedulerName": NAME}}))
 
 
-def test_five_thousand_nodes_are_a_few_groups() -> None:
-    """Hostnames are not told apart, and only three nodes of a group are named."""
+def test_many_nodes_are_a_few_groups() -> None:
+    """Hostname domains are one group, and only three nodes of a group are named."""
     nodes = [build.node(f"n{i}") for i in range(300)]
     pods = [web(f"w{i}", f"n{i}") for i in range(300)]
     per_host = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=web"))])
@@ -272,8 +272,10 @@ def test_five_thousand_nodes_are_a_few_groups() -> None:
         ),
     ],
 )
-def test_a_pod_that_is_not_refused_is_told_as_it_is(pod: build.Json, state: str, words: str) -> None:
-    """One word for the state, a sentence for the rest, and nothing to mend."""
+def test_a_pod_that_is_not_refused_has_its_state_and_a_sentence(
+    pod: build.Json, state: str, words: str
+) -> None:
+    """There is nothing to suggest."""
     is_bound = bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Pending"
     cluster = Cluster([build.node("a")], [pod] if is_bound else [])
     answer = cluster.explain(pod)
@@ -281,8 +283,8 @@ def test_a_pod_that_is_not_refused_is_told_as_it_is(pod: build.Json, state: str,
     assert words in answer.message
 
 
-def test_a_pod_that_is_refused_as_a_whole_is_one_group() -> None:
-    """No node has anything to do with it, so no change to one is proposed."""
+def test_a_prefilter_refusal_is_one_group() -> None:
+    """No change to a node would help, so none is suggested."""
     broken = build.affinity(required=[build.term(build.ZONE, {"matchLabels": {"a": "-"}})])
     answer = Cluster([build.node("a"), build.node("b")]).explain(build.pod(affinity=broken))
     (group,) = answer.groups
@@ -292,8 +294,8 @@ def test_a_pod_that_is_refused_as_a_whole_is_one_group() -> None:
 
 
 @pytest.mark.parametrize("key", [build.HOSTNAME, build.ZONE])
-def test_nobody_is_told_to_give_a_node_another_name_or_zone(key: str) -> None:
-    """A node that lacks the zone may get one; one that is elsewhere stays there."""
+def test_no_suggestion_changes_a_nodes_name_or_zone(key: str) -> None:
+    """A node without a zone may get one."""
     cluster = Cluster(
         [build.node("a", labels={build.ZONE: "za"}), build.node("b", labels={build.ZONE: "zb"})]
     )
@@ -305,7 +307,7 @@ def test_nobody_is_told_to_give_a_node_another_name_or_zone(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "pod",
     [
         pytest.param(
             build.pod(
@@ -321,17 +323,17 @@ def test_nobody_is_told_to_give_a_node_another_name_or_zone(key: str) -> None:
     ],
 )
 @pytest.mark.parametrize("stays", [True, False])
-def test_nobody_is_told_to_remove_a_pod_that_its_daemon_set_puts_back(asked: build.Json, stays: bool) -> None:
+def test_no_suggestion_removes_a_pod_that_its_daemon_set_puts_back(pod: build.Json, stays: bool) -> None:
     owner = build.owned_by("DaemonSet", "exporter") if stays else None
     holder = web("x", "a", owner=owner, containers=[build.container(host_ports=["9100"])])
-    asked["metadata"]["labels"] = {"app": "web"}
-    answer = Cluster([build.node("a")], [holder]).explain(asked)
+    pod["metadata"]["labels"] = {"app": "web"}
+    answer = Cluster([build.node("a")], [holder]).explain(pod)
     removed = [change for changes_ in answer.suggestions for change in changes_.changes]
     assert any(isinstance(change, RemovePod) for change in removed) is not stays
 
 
 def test_a_pod_that_is_being_deleted_says_so() -> None:
-    """Nobody would wait for it."""
+    """The notes say it."""
     cluster = Cluster([build.node("a")])
     assert cluster.explain(build.pod(terminating=True)).notes == (
         "the pod is being deleted; no scheduler will place it",
@@ -340,8 +342,8 @@ def test_a_pod_that_is_being_deleted_says_so() -> None:
     assert Cluster([build.node("a")], [bound]).explain(bound).notes == ("the pod is being deleted",)
 
 
-def test_a_cluster_without_nodes_has_nothing_to_say() -> None:
-    """The scheduler's own words."""
+def test_a_cluster_without_nodes_has_the_schedulers_message() -> None:
+    """As in kube-scheduler."""
     answer = Cluster([]).explain(build.pod())
     assert (answer.state, answer.message, answer.n_nodes) == (
         "failed",

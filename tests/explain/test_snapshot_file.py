@@ -1,4 +1,4 @@
-"""A snapshot keeps what scheduling reads, and nothing that is nobody's business."""
+"""A snapshot file has exactly what scheduling reads, and no secrets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from scheduler.explain.snapshot_file import SECTIONS, scheduling_fields
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.shell.informers import required_kinds, workload_kinds
-from tests.explain.cluster import decoded
 from tests.explain.random_clusters import random_cluster
 from tests.support import build
+from tests.support.json_cluster import decoded
 
-#: Stands wherever a secret, or the name of one, could be.
+#: Stands wherever a secret or the name of one could be.
 SECRET = "s3cr3t"
 
 FULL_POD: dict[str, Any] = {
@@ -89,8 +89,8 @@ FULL_POD: dict[str, Any] = {
 }
 
 
-def test_no_secret_of_a_pod_is_kept_wherever_it_stands() -> None:
-    """A pod with a secret in every place that has one."""
+def test_no_secret_of_a_pod_is_in_the_file() -> None:
+    """The pod has one in every place that may have one."""
     before = copy.deepcopy(FULL_POD)
     found = scheduling_fields("Pod", FULL_POD)
     assert before == FULL_POD
@@ -135,25 +135,25 @@ def test_no_secret_of_a_pod_is_kept_wherever_it_stands() -> None:
         ("ReplicationController", {"metadata": {"name": "s"}, "spec": {"template": FULL_POD}}),
     ],
 )
-def test_no_secret_of_another_object_is_kept(kind: str, document: build.Json) -> None:
-    """Templates of workloads have the same places."""
+def test_no_secret_of_another_object_is_in_the_file(kind: str, document: build.Json) -> None:
+    """Pod templates of workloads have the same places."""
     assert SECRET not in json.dumps(scheduling_fields(kind, document))
 
 
-def test_every_kind_that_is_written_has_its_list_of_fields() -> None:
-    """Each can be reduced, an empty object included."""
+def test_every_kind_in_the_file_has_a_list_of_fields() -> None:
+    """Also for an empty object."""
     assert [scheduling_fields(kind, {}) for kind in SECTIONS] == [{}] * len(SECTIONS)
 
 
-def test_every_kind_that_the_scheduler_watches_is_in_a_snapshot() -> None:
-    """A kind that is watched and not reduced would make a snapshot answer differently from the cluster."""
+def test_every_watched_kind_is_in_the_file() -> None:
+    """Otherwise a snapshot would give other answers than the cluster."""
     watched = {one.kind for one in (*required_kinds(), *workload_kinds())}
     assert watched == set(SECTIONS)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_kept_is_all_that_scheduling_reads(seed: int) -> None:
-    """The reduced object decodes to the same as the whole one."""
+def test_an_object_in_the_file_decodes_as_the_whole_object(seed: int) -> None:
+    """The fields left out do not matter to scheduling."""
     cluster, subject = random_cluster(seed)
     for pod in [*cluster.pods, subject]:
         whole, reduced = decoded(pod), decoded(scheduling_fields("Pod", pod))
@@ -166,7 +166,7 @@ def test_what_is_kept_is_all_that_scheduling_reads(seed: int) -> None:
         )
 
 
-def test_selectors_of_workloads_are_kept() -> None:
+def test_selectors_of_workloads_are_in_the_file() -> None:
     """Default spreading reads them."""
     for kind, document in (
         ("Service", build.service("s", {"app": "web"})),
@@ -179,7 +179,7 @@ def test_selectors_of_workloads_are_kept() -> None:
 
 
 def _facts(pod: Any) -> list[Any]:
-    """Everything of a pod; of its spec the fields, since specs are compared by identity."""
+    """Return all fields of a pod and of its spec, since specs are compared by identity."""
     spec = pod.spec
     own = [getattr(pod, name) for name in pod.__dataclass_fields__ if name != "spec"]
     return own + [getattr(spec, name) for name in spec.__dataclass_fields__]

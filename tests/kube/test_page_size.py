@@ -4,7 +4,7 @@ from contextlib import aclosing
 
 import pytest
 
-from scheduler.cli.asking.listing import listed
+from scheduler.cli.query.listing import list_all
 from scheduler.errors import Invalid
 from scheduler.kube import transport as transport_module
 from scheduler.kube.changes import Interrupted, Synced
@@ -99,4 +99,4 @@ async def test_the_comparison_and_the_pager_complete_too(monkeypatch, large):
         reflector = Reflector(client, PODS, decode, sleep=FakeSleep(), jitter=lambda: 0.5, watch_list=False)
         async with aclosing(reflector._list(0.0)) as objects:
             assert len([raw async for raw in objects]) == 3
-        assert await listed(client, PODS, decode, lambda _n: None) == ["1", "2", "3"]
+        assert await list_all(client, PODS, decode, lambda _n: None) == ["1", "2", "3"]

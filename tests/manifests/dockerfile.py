@@ -1,4 +1,4 @@
-"""A Dockerfile as instructions by stage: as much of the format as ours uses."""
+"""Parses a Dockerfile into stages and instructions, as far as ours needs it."""
 
 import json
 import re
@@ -40,7 +40,7 @@ class Dockerfile:
         text = _CONTINUED.sub(" ", "\n".join(lines))
         instructions = [Instruction(*line.split(None, 1)) for line in text.splitlines() if line.strip()]
         starts = [n for n, each in enumerate(instructions) if each.keyword == "FROM"]
-        #: What stands before the first stage.
+        #: Instructions before the first stage.
         self.globals = instructions[: starts[0]]
         ends = [*starts[1:], len(instructions)]
         self.stages = {
@@ -49,13 +49,13 @@ class Dockerfile:
         }
 
     def lineage(self, name: str) -> list[Instruction]:
-        """Everything that the stage is made of, its bases' instructions first."""
+        """Return the instructions of the stage and its bases, the bases' first."""
         stage = self.stages[name]
         inherited = self.lineage(stage.base) if stage.base in self.stages else []
         return [*inherited, *stage.own]
 
     def last(self, stage: str, keyword: str) -> Instruction:
-        """The instruction of this keyword that counts for the stage."""
+        """Return the last instruction with this keyword in the stage or its bases."""
         return [each for each in self.lineage(stage) if each.keyword == keyword][-1]
 
 

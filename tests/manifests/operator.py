@@ -1,4 +1,4 @@
-"""The two kinds of the Prometheus operator that manifests/monitoring uses, as far as it uses them."""
+"""CustomResourceDefinitions for the parts of the Prometheus operator that manifests/monitoring uses."""
 
 from tests.support.build import Json
 

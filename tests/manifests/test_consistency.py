@@ -1,4 +1,4 @@
-"""The manifests fit together, and fit the program: names, selectors, ports, flags, configuration, versions."""
+"""The manifests are consistent and fit the program: names, selectors, ports, flags, configuration, versions."""
 
 import argparse
 import tomllib
@@ -11,7 +11,8 @@ from scheduler.cli import run
 from scheduler.serving import listener, status_server
 from scheduler.settings.loading import load_settings
 from scheduler.shell import app
-from tests.manifests.files import (
+from tests.support.build import Json
+from tests.support.manifest_files import (
     BASE,
     MANIFESTS,
     OWN_NAMESPACE,
@@ -23,15 +24,14 @@ from tests.manifests.files import (
     one,
     resources,
 )
-from tests.manifests.rights import Right, granted
-from tests.support.build import Json
+from tests.support.rights import Right, granted
 
 OBJECTS = resources(BASE)
 DEPLOYMENT = one(OBJECTS, "Deployment")
 POD = DEPLOYMENT["spec"]["template"]
 CONTAINER = container(DEPLOYMENT)
 
-#: Every kind there is, and the version that Kubernetes 1.36 (or the operator of Prometheus) serves.
+#: The kinds in the manifests, and the versions that Kubernetes 1.36 and the Prometheus operator serve.
 KINDS = {
     "ServiceAccount": "v1",
     "Namespace": "v1",
@@ -73,7 +73,7 @@ def test_a_kustomization_lists_every_file_beside_it(folder):
     }
 
 
-def test_bindings_give_existing_roles_to_the_account_that_the_pod_runs_as():
+def test_bindings_grant_existing_roles_to_the_pods_account():
     (account,) = named(OBJECTS, "ServiceAccount")
     assert POD["spec"]["serviceAccountName"] == account
     pairs = (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role"))
@@ -97,7 +97,7 @@ def test_selectors_match_the_pod(kind):
     assert wanted.items() <= POD["metadata"]["labels"].items()
 
 
-def test_the_arguments_are_the_programs_and_name_the_mounted_configuration():
+def test_the_program_accepts_the_arguments_and_finds_its_configuration():
     command, *arguments = CONTAINER["args"]
     assert command == "run"
     parser = argparse.ArgumentParser(exit_on_error=False)
@@ -134,7 +134,7 @@ def test_the_configuration_is_the_default_one():
     assert shipped.notes == ()
 
 
-def test_in_a_namespace_of_its_own_only_the_place_of_the_lease_differs():
+def test_own_namespace_differs_only_in_the_namespace_of_the_lease():
     folder = OWN_NAMESPACE / "scheduler"
     namespace = kustomization(folder)["namespace"]
     settings = load_settings(str(folder / "configuration.yaml"))
@@ -144,7 +144,7 @@ def test_in_a_namespace_of_its_own_only_the_place_of_the_lease_differs():
     assert namespace in named(resources(OWN_NAMESPACE), "Namespace")
 
 
-def test_the_lease_of_the_configuration_is_the_one_that_is_granted():
+def test_the_role_grants_the_lease_of_the_configuration():
     election = load_settings(str(BASE / "configuration.yaml")).leader_election
     assert election.leader_elect
     assert election.resource_namespace == kustomization(MANIFESTS)["namespace"]
@@ -152,7 +152,7 @@ def test_the_lease_of_the_configuration_is_the_one_that_is_granted():
     assert Right("coordination.k8s.io", "leases", "update", election.resource_name) in rights
 
 
-def test_flow_schemas_are_of_the_account_in_its_namespace():
+def test_flow_schemas_name_the_account_in_its_namespace():
     schemas = named(resources(OWN_NAMESPACE), "FlowSchema")
     subject = {
         "name": POD["spec"]["serviceAccountName"],
@@ -169,18 +169,18 @@ def test_the_image_has_the_version_of_the_program():
     assert CONTAINER["image"] == f"{project['name']}:{project['version']}"
 
 
-def test_kubernetes_waits_for_an_orderly_stop():
+def test_the_termination_grace_period_is_long_enough():
     longest_s = app._STOP_BINDS_S + app._STOP_EVENTS_S + listener.DRAIN_S
     assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]
 
 
-def test_a_drain_takes_one_instance_at_a_time_and_is_never_held_up():
+def test_the_budget_lets_a_drain_evict_one_instance_at_a_time():
     budget: Json = one(OBJECTS, "PodDisruptionBudget")["spec"]
     assert "minAvailable" not in budget
     assert budget["maxUnavailable"] == 1
 
 
-def test_several_instances_are_elected_from_and_on_nodes_of_their_own():
+def test_several_instances_use_leader_election_and_different_nodes():
     assert DEPLOYMENT["spec"]["replicas"] > 1
     assert load_settings(str(BASE / "configuration.yaml")).leader_election.leader_elect
     assert not any(argument.startswith("--leader-elect") for argument in CONTAINER["args"])

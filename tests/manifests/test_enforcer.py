@@ -1,4 +1,4 @@
-"""manifests/enforcer fits together, and fits the program: rights, flags, ports, names."""
+"""manifests/enforcer is consistent and fits the program: rights, flags, ports and names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scheduler.settings.loading import load_settings
 from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.informers import required_kinds
-from tests.manifests.files import BASE, MANIFESTS, container, kustomization, named, one, resources
-from tests.manifests.kubectl import Kubectl
-from tests.manifests.rights import Right, granted
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import BASE, MANIFESTS, container, kustomization, named, one, resources
+from tests.support.rights import Right, granted
 
 FOLDER = MANIFESTS / "enforcer"
 OBJECTS = resources(FOLDER)
@@ -30,7 +30,7 @@ CONTAINER = container(DEPLOYMENT)
 
 
 def right(request: requests.Request) -> Right:
-    """The right that a request needs; of its own Lease and ConfigMap by name."""
+    """Return the right that a request needs; by name for the Lease and the ConfigMap."""
     parts = request.path.strip("/").split("/")
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     if rest[0] == "namespaces" and len(rest) > 2:
@@ -66,14 +66,14 @@ def enforce_metadata() -> msgspec.Raw:
     return msgspec.Raw(b"{}")
 
 
-def test_the_roles_grant_what_is_asked_for_and_nothing_else() -> None:
+def test_the_roles_have_exactly_the_rights_that_the_program_uses() -> None:
     roles = (*named(OBJECTS, "ClusterRole").values(), *named(OBJECTS, "Role").values())
     rights = list(granted(roles))
     assert sorted(rights) == sorted({right(request) for request in all_requests()})
     assert len(rights) == len(set(rights)), "a right is granted twice"
 
 
-def test_every_request_of_its_own_is_compared() -> None:
+def test_every_request_builder_of_evicting_is_compared() -> None:
     public = [
         name
         for name, each in vars(enforcer_requests).items()
@@ -90,7 +90,7 @@ def test_every_request_of_its_own_is_compared() -> None:
     ]
 
 
-def test_the_arguments_are_the_programs() -> None:
+def test_the_program_accepts_the_arguments() -> None:
     command, *arguments = CONTAINER["args"]
     assert command == "enforce"
     parser = argparse.ArgumentParser(exit_on_error=False)
@@ -115,13 +115,13 @@ def test_the_arguments_are_the_programs() -> None:
     assert (options.election.namespace, options.election.name) == (NAMESPACE, NAME)
 
 
-def test_it_has_the_exempt_namespaces_of_the_scheduler() -> None:
+def test_the_configuration_has_the_schedulers_exempt_namespaces() -> None:
     ours, theirs = (load_settings(str(each / "configuration.yaml")) for each in (FOLDER, BASE))
     assert ours.profiles == theirs.profiles
 
 
-def test_it_runs_in_a_namespace_of_ones_own_choosing(tmp_path: Path) -> None:
-    """A kustomization over it that names the namespace is enough."""
+def test_it_can_run_in_another_namespace(tmp_path: Path) -> None:
+    """With a kustomization that only sets the namespace."""
     up = os.path.relpath(FOLDER, tmp_path)
     text = f"namespace: mine\nresources: [{up}]\n"
     (tmp_path / "kustomization.yaml").write_text(text)
@@ -142,7 +142,7 @@ def test_bindings_give_the_roles_to_the_account_that_the_pods_run_as() -> None:
         assert bound["subjects"] == [{"kind": "ServiceAccount", "name": account}]
 
 
-def test_selectors_match_the_pods_and_a_drain_is_never_held_up() -> None:
+def test_selectors_match_the_pods_and_the_budget_allows_drains() -> None:
     budget = one(OBJECTS, "PodDisruptionBudget")["spec"]
     service = {"matchLabels": one(OBJECTS, "Service")["spec"]["selector"]}
     for selector in (DEPLOYMENT["spec"]["selector"], budget["selector"], service):
@@ -150,6 +150,6 @@ def test_selectors_match_the_pods_and_a_drain_is_never_held_up() -> None:
     assert budget["maxUnavailable"] == 1
 
 
-def test_kubernetes_waits_for_an_orderly_stop() -> None:
+def test_the_termination_grace_period_is_long_enough() -> None:
     longest_s = enforcer._STOP_EVICTION_S + enforcer._STOP_EVENTS_S + listener.DRAIN_S
     assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]

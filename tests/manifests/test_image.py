@@ -1,7 +1,7 @@
 """
-The image, as far as it can be known without a container engine.
+The image, checked without a container engine.
 
-The commands of its build stages are run in a folder of the test's own, and what they leave is what the image holds.
+The tests run the commands of the build stages in a temporary folder. The result is the content of the image.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ import pytest
 
 from tests.integration.conftest import embedded
 from tests.manifests.dockerfile import Dockerfile
-from tests.manifests.files import BASE, ROOT, container, one, resources
+from tests.support.manifest_files import BASE, ROOT, container, one, resources
 from tests.support.ports import free_port
 
 DOCKERFILE = Dockerfile(ROOT / "Dockerfile")
 HOME = "/opt/affinity-scheduler"
-#: Tells every file that a program opens for writing, makes, renames or removes.
+#: Prints every file that a program opens for writing, creates, renames or removes.
 _SPY = """
 import json, os, sys
 def tell(event, args):
@@ -37,7 +37,7 @@ sys.exit(main(json.loads(sys.argv[1])))
 """
 
 
-def test_the_product_is_what_is_built_unless_said_otherwise():
+def test_the_default_target_is_the_product():
     assert list(DOCKERFILE.stages)[-1] == "product"
 
 
@@ -50,7 +50,7 @@ def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
     assert "PYTHONDONTWRITEBYTECODE=1" in DOCKERFILE.last(stage, "ENV").words
 
 
-def test_nothing_of_a_stage_before_reaches_an_image_but_the_environment():
+def test_images_copy_only_the_environment_from_earlier_stages():
     for image in ("product", "demo"):
         copied = [each.words for each in DOCKERFILE.lineage(image) if each.keyword == "COPY"]
         assert copied == [[f"--from={image}-build", HOME, HOME]]
@@ -63,7 +63,7 @@ def test_the_port_is_the_one_of_the_manifests():
     assert DOCKERFILE.last("product", "EXPOSE").text == str(port["containerPort"])
 
 
-def test_the_builder_is_sent_what_it_copies_and_little_else():
+def test_the_build_context_has_little_more_than_is_copied():
     *patterns, no_cache, no_bytecode = [
         line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")
     ]
@@ -83,7 +83,7 @@ def test_the_builder_is_sent_what_it_copies_and_little_else():
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The environment of the product's image, made by the Dockerfile's own commands with this interpreter."""
+    """Run the Dockerfile's commands with this interpreter to build the product image's environment."""
     folder = tmp_path_factory.mktemp("image")
     source, home = folder / "src", folder / "environment"
     source.mkdir()
@@ -102,7 +102,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name in names:
                 _copy(ROOT / name, source / target / ("" if (ROOT / name).is_dir() else name))
         elif each.keyword == "RUN":
-            # The machine's own cache of packages: the image must not hold one, a test gladly uses it.
+            # The image must not contain a package cache, but the test uses the machine's.
             command = each.text.replace(HOME, str(home)).replace("--no-cache-dir ", "")
             subprocess.run(
                 ["sh", "-ec", command], check=True, cwd=source, env=environment, capture_output=True
@@ -120,7 +120,7 @@ def scheduler(built: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 class TestProduct:
-    def test_it_holds_no_embedded_cluster_no_stories_and_no_tests(self, scheduler):
+    def test_it_has_no_embedded_cluster_no_stories_and_no_tests(self, scheduler):
         files = {str(path.relative_to(scheduler)) for path in scheduler.rglob("*")}
         for unwanted in ("devcluster*", "cli/devcluster*", "cli/demo*", "cli/stories*", "*test*"):
             assert fnmatch.filter(files, unwanted) == []
@@ -128,12 +128,12 @@ class TestProduct:
         assert not (scheduler.parent / "tests").exists()
         assert not (scheduler.parent / "pip").exists()
 
-    def test_it_holds_the_license(self, scheduler):
+    def test_it_has_the_license(self, scheduler):
         (license_file,) = scheduler.parent.glob("affinity_scheduler-*.dist-info/licenses/LICENSE")
         assert license_file.read_bytes() == (ROOT / "LICENSE").read_bytes()
 
-    def test_every_module_of_it_can_be_imported(self, built, scheduler, tmp_path):
-        """Whatever a command needs is there, and nothing of what stayed behind is needed."""
+    def test_every_module_can_be_imported(self, built, scheduler, tmp_path):
+        """No module needs one that the image leaves out."""
         modules = sorted(
             ".".join(path.relative_to(scheduler.parent).with_suffix("").parts)
             for path in scheduler.rglob("*.py")
@@ -152,7 +152,7 @@ class TestProduct:
         missing = [m for m in modules if not (m.parent / "__pycache__" / f"{m.stem}.{tag}.pyc").exists()]
         assert missing == []
 
-    def test_what_the_manifests_ask_of_it_works(self, built, tmp_path):
+    def test_the_commands_of_the_manifests_work(self, built, tmp_path):
         assert "--bind-address" in _run(built, tmp_path, "run", "--help").stdout
         checked = _run(built, tmp_path, "check-config", str(BASE / "configuration.yaml"))
         assert (checked.returncode, checked.stderr) == (0, "")
@@ -161,7 +161,7 @@ class TestProduct:
         assert len(refused.stderr.splitlines()) == 1
 
     @pytest.mark.parametrize("command", ["demo", "devcluster"])
-    def test_commands_that_need_the_embedded_cluster_say_that_there_is_none(self, built, tmp_path, command):
+    def test_commands_that_need_the_embedded_cluster_say_that_it_is_missing(self, built, tmp_path, command):
         said = _run(built, tmp_path, command)
         assert said.returncode == 2
         assert said.stderr.splitlines() == [
@@ -171,7 +171,7 @@ class TestProduct:
 
     @pytest.mark.asyncio
     async def test_it_schedules_and_writes_no_file(self, built, tmp_path):
-        """What runs in the pod, as it runs there: from the image's own files, with no place to write to."""
+        """As in the pod: from the image's files, without a writable file system."""
         async with embedded(tmp_path, nodes=1) as cluster:
             await cluster.api.enter_namespace()
             config = str(BASE / "configuration.yaml")
@@ -203,7 +203,7 @@ class TestProduct:
         assert "WROTE" not in said
 
     def test_the_spy_sees_what_is_written(self, built, tmp_path):
-        """Else the test above would prove nothing."""
+        """Otherwise the test above would prove nothing."""
         spy = _SPY.replace("from scheduler.cli.main import main", "main = lambda _: open('x', 'w').close()")
         done = subprocess.run(
             [built / "bin" / "python", "-c", spy, "[]"], capture_output=True, text=True, cwd=tmp_path

@@ -1,10 +1,10 @@
-"""What kustomize makes of the manifests, which needs no cluster."""
+"""The manifests as kustomize renders them."""
 
 import pytest
 
 from scheduler.settings.loading import parse_settings
-from tests.manifests.files import MANIFESTS, OWN_NAMESPACE, named, one
-from tests.manifests.kubectl import Kubectl
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS, OWN_NAMESPACE, named, one
 
 CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"}
 PLACES = [
@@ -26,7 +26,7 @@ def test_everything_is_in_one_namespace(folder, namespace):
 
 @pytest.mark.parametrize(("folder", "namespace"), PLACES)
 def test_the_pod_mounts_the_configuration_whose_lease_the_role_names(folder, namespace):
-    """kustomize renames the ConfigMap, and would rename a Lease of the same name in the role with it."""
+    """kustomize renames the ConfigMap, and would also rename a Lease of the same name in the role."""
     objects = Kubectl().rendered(folder)
     (volume,) = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
     configuration = named(objects, "ConfigMap")[volume["configMap"]["name"]]
@@ -38,7 +38,7 @@ def test_the_pod_mounts_the_configuration_whose_lease_the_role_names(folder, nam
     assert role["metadata"]["namespace"] == election.resource_namespace == namespace
 
 
-def test_the_dashboard_arrives_unchanged_where_grafana_looks_for_it():
+def test_the_dashboard_is_in_a_config_map_that_grafana_finds():
     folder = MANIFESTS / "monitoring"
     configuration = one(Kubectl().rendered(folder), "ConfigMap")
     assert configuration["metadata"]["name"] == "affinity-scheduler-dashboard"

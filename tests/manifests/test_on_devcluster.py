@@ -1,4 +1,4 @@
-"""What bad days bring, on an embedded cluster under the account of the manifests: rights that good days do not need."""
+"""Situations that need rarely used rights, on the embedded cluster with the accounts of the manifests."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import pytest
 
 from scheduler.devcluster.faults import FAULTS_PATH, Action
 from tests.devcluster.contract.client import Api
-from tests.enforcing.driver import REQUIRED, rules
-from tests.enforcing.process import enforcing, shop
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.daemon import running
+from tests.support.enforcer_driver import REQUIRED, rules
+from tests.support.enforcer_process import enforcing, shop
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
 
 async def _lists_only(api: Api, *kinds: str) -> None:
-    """The server cannot stream its lists, and says so once for each kind that is watched."""
+    """Make the server refuse streamed lists once per kind."""
     faults = [{"action": Action.RESPOND.value, "verb": "watch", "kind": kind, "code": 400} for kind in kinds]
     assert (await api.post(FAULTS_PATH, faults)).code == 204
 
 
-async def test_the_scheduler_lists_where_lists_cannot_be_streamed(tmp_path: Path) -> None:
+async def test_the_scheduler_lists_if_lists_cannot_be_streamed(tmp_path: Path) -> None:
     workloads = ("services", "replicationcontrollers", "replicasets.apps", "statefulsets.apps")
     async with embedded(tmp_path, nodes=1) as cluster:
         await cluster.api.enter_namespace()
@@ -35,8 +35,8 @@ async def test_the_scheduler_lists_where_lists_cannot_be_streamed(tmp_path: Path
             assert await daemon.metric("rest_client_requests_total", code="400") == 7
 
 
-async def test_the_enforcer_lists_where_lists_cannot_be_streamed(tmp_path: Path) -> None:
-    """And tells of two rules that one pod breaks for another as a series of one event."""
+async def test_the_enforcer_lists_if_lists_cannot_be_streamed(tmp_path: Path) -> None:
+    """It also writes two broken rules of one pod as a series of one event."""
     terms = [build.term(build.ZONE, build.selector(each)) for each in ("app=db", "tier=back")]
     async with shop(tmp_path) as cluster:
         await _lists_only(cluster.api, "pods", "nodes", "namespaces")

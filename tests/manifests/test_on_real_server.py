@@ -1,4 +1,4 @@
-"""On a real API server: it takes the manifests, and the program does its whole job with no more than they grant."""
+"""On a real API server: the manifests are valid, and the program works with exactly their rights."""
 
 import asyncio
 import json
@@ -17,15 +17,15 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from tests.integration.conftest import real
-from tests.manifests.files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
-from tests.manifests.kubectl import Kubectl
 from tests.manifests.operator import definitions
-from tests.manifests.rights import all_requests, needed
 from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
 from tests.support.cluster import Cluster, kubeconfig_text
 from tests.support.daemon import Daemon, refused, running
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
+from tests.support.rights import all_requests, needed
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -36,7 +36,7 @@ NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """The real server, empty, in a namespace of the test's own."""
+    """The real server, empty, with a namespace for this test."""
     async with real(tmp_path_factory.mktemp("server"), real_server) as cluster:
         await cluster.api.enter_namespace()
         yield cluster
@@ -50,7 +50,7 @@ def kubectl(server: Cluster) -> Kubectl:
 
 @pytest.fixture
 def in_kube_system(kubectl: Kubectl) -> Iterator[Kubectl]:
-    """manifests/ is applied, as README says."""
+    """Apply manifests/, as the README says."""
     kubectl("apply", "-k", MANIFESTS)
     yield kubectl
     kubectl("delete", "--wait=false", "-k", MANIFESTS)
@@ -58,7 +58,7 @@ def in_kube_system(kubectl: Kubectl) -> Iterator[Kubectl]:
 
 @pytest.fixture
 def in_own_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
-    """manifests/own-namespace is applied."""
+    """Apply manifests/own-namespace."""
     kubectl("apply", "-k", OWN_NAMESPACE)
     yield kubectl
     kubectl("delete", "--wait=false", "--ignore-not-found", "-k", OWN_NAMESPACE)
@@ -66,7 +66,7 @@ def in_own_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
 
 @pytest.fixture
 def account(real_server: Address, tmp_path: Path) -> Callable[[Kubectl, str], Path]:
-    """Writes a kubeconfig that holds a token of the ServiceAccount in a namespace, and no other credentials."""
+    """Return a function that writes a kubeconfig with only a token of the ServiceAccount in a namespace."""
 
     def written(kubectl: Kubectl, namespace: str) -> Path:
         token = kubectl("create", "token", ACCOUNT, "--namespace", namespace).strip()
@@ -78,14 +78,14 @@ def account(real_server: Address, tmp_path: Path) -> Callable[[Kubectl, str], Pa
     return written
 
 
-async def test_the_server_takes_everything_to_the_letter(in_kube_system):
-    """Strict validation refuses an unknown or doubled field, which the server would otherwise drop."""
+async def test_strict_validation_accepts_the_manifests(in_kube_system):
+    """Without it, the server would silently drop unknown or duplicate fields."""
     applied = in_kube_system("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS)
     assert len(applied.splitlines()) == len(in_kube_system.rendered(MANIFESTS))
     assert "warning" not in applied.lower()
 
 
-async def test_the_server_takes_the_monitoring_where_the_operator_is(kubectl):
+async def test_the_monitoring_is_valid_with_the_prometheus_operator(kubectl):
     crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
     kubectl("create", "-f", "-", given=crds)
     kubectl("wait", "--for=condition=Established", "--timeout=20s", "-f", "-", given=crds)
@@ -94,17 +94,17 @@ async def test_the_server_takes_the_monitoring_where_the_operator_is(kubectl):
         group = ("--cached=false", "--api-group=monitoring.coreos.com", "-o", "name")
         return len(kubectl("api-resources", *group).split())
 
-    # A definition is Established before discovery tells of its kind.
+    # A definition is Established before discovery lists its kind.
     await until(served, lambda found: found == len(definitions()), what="the operator's kinds")
     applied = kubectl("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS / "monitoring")
     assert len(applied.splitlines()) == 4
     kubectl("delete", "--wait=false", "-f", "-", given=crds)
 
 
-async def test_the_daemon_does_its_whole_job_without_one_refused_request(
+async def test_the_scheduler_does_its_work_without_a_refused_request(
     server, in_kube_system, account, tmp_path
 ):
-    """Lists, watches, binds, conditions, events and their series, with nothing but the account's own token."""
+    """Lists, watches, binds, conditions, events and their series, with only the account's token."""
     kubeconfig = account(in_kube_system, "kube-system")
     async with running(kubeconfig, *_arguments(tmp_path)) as daemon:
         for zone in ("a", "b", "c"):
@@ -121,7 +121,7 @@ async def test_the_daemon_does_its_whole_job_without_one_refused_request(
 
         await server.add_pod("big", cpu="7")
         await server.condition("big", NO_ROOM)
-        # Each pod that goes makes room, though never enough: the same failure again becomes a series.
+        # Each deleted pod makes some room, but never enough: the repeated failure becomes a series.
         for number in range(3):
             await server.delete_pod(f"web-{number}")
             await _tried(daemon, number + 2)
@@ -137,8 +137,8 @@ async def test_the_daemon_does_its_whole_job_without_one_refused_request(
         assert not daemon.logged("forbidden"), daemon.log()
 
 
-async def test_none_of_the_requests_that_the_program_can_make_is_refused(in_kube_system, account):
-    """Also those that a good day does not bring: a pod read after a lost answer, an Event's patch, the Lease."""
+async def test_none_of_its_requests_is_refused(in_kube_system, account):
+    """Including rare ones: a pod read after a lost response, an Event's patch, the Lease."""
     async with _client(account(in_kube_system, "kube-system")) as client:
         answers = await asyncio.gather(*(_is_refused(client, request) for request in all_requests()))
     assert [needed(request) for request, no in zip(all_requests(), answers, strict=True) if no] == []
@@ -165,7 +165,7 @@ async def test_none_of_the_requests_that_the_program_can_make_is_refused(in_kube
         ),
     ],
 )
-async def test_what_the_program_never_does_is_refused(in_kube_system, account, method, path):
+async def test_requests_that_it_never_makes_are_refused(in_kube_system, account, method, path):
     request = Request(
         method, path, "get", (), b"" if method in ("GET", "DELETE") else b"{}", "application/json"
     )
@@ -181,17 +181,15 @@ async def test_without_the_roles_it_says_so_in_one_line(server, kubectl, account
     assert 'cannot list resource "pods"' in line
 
 
-async def test_its_requests_are_served_before_those_of_ordinary_workloads(
+async def test_its_requests_have_a_higher_priority_level_than_ordinary_workloads(
     in_kube_system, account, real_server
 ):
     level = _priority_level(in_kube_system, account(in_kube_system, "kube-system"), real_server)
     await until(level, lambda name: name == "workload-high", what="the level of kube-system's accounts")
 
 
-async def test_in_a_namespace_of_its_own_they_are_served_just_as_early(
-    in_own_namespace, account, real_server
-):
-    """The namespace's own policy lets the pod in, and the FlowSchemas lift its requests."""
+async def test_in_its_own_namespace_they_have_the_same_priority_level(in_own_namespace, account, real_server):
+    """The namespace's pod security admits the pod, and the FlowSchemas raise its requests' level."""
     kubectl = in_own_namespace
     deployment = one(kubectl.rendered(OWN_NAMESPACE), "Deployment")
     template = deployment["spec"]["template"]
@@ -207,7 +205,7 @@ async def test_in_a_namespace_of_its_own_they_are_served_just_as_early(
 
 
 def _arguments(folder: Path) -> list[str]:
-    """The Deployment's arguments, but for the address and where the configuration is."""
+    """Return the Deployment's arguments, with another address and path of the configuration."""
     configuration = folder / "configuration.yaml"
     configuration.write_text((BASE / "configuration.yaml").read_text())
     given = container(one(resources(BASE), "Deployment"))["args"][1:]
@@ -220,7 +218,7 @@ def _events(server: Cluster, pod: str, reason: str) -> Callable[[], Awaitable[li
 
 
 async def _tried(daemon: Daemon, n_times: int) -> None:
-    """Waits until so many attempts found no node."""
+    """Wait until this many attempts found no node."""
     name = "scheduler_schedule_attempts_total"
     await until(
         lambda: daemon.metric(name, result="unschedulable"), lambda n: n >= n_times, what="another try"
@@ -229,14 +227,14 @@ async def _tried(daemon: Daemon, n_times: int) -> None:
 
 @asynccontextmanager
 async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
-    """The program's own client, with the account's token."""
+    """Return the program's client, with the account's token."""
     credentials = await load_credentials(kubeconfig=str(kubeconfig), master=None, environ={})
     async with KubeClient(credentials) as client:
         yield client
 
 
 async def _is_refused(client: KubeClient, request: Request) -> bool:
-    """Whether the server says that the account may not; other failures are about the object."""
+    """Return whether the server forbids the request; other failures are about the object."""
     try:
         await client.request(request, timeout_s=15.0)
     except Forbidden:
@@ -249,7 +247,7 @@ async def _is_refused(client: KubeClient, request: Request) -> bool:
 def _priority_level(
     kubectl: Kubectl, kubeconfig: Path, address: Address, path: str = "/api/v1/nodes"
 ) -> Callable[[], Awaitable[str]]:
-    """Asks at which level the server serves a request of the account; it says so by UID, in a header."""
+    """Return a function that returns the priority level of the account's requests, from a response header."""
     levels = json.loads(kubectl("get", "prioritylevelconfigurations", "-o", "json"))["items"]
     name_by_uid = {level["metadata"]["uid"]: level["metadata"]["name"] for level in levels}
     context = ssl.create_default_context(cafile=str(address.ca_file))

@@ -1,4 +1,4 @@
-"""The pages beside the manifests: what they name is there, and what they say of the program is so."""
+"""The README pages are correct: links, folders, annotations, flags and metrics exist."""
 
 import argparse
 import json
@@ -13,9 +13,9 @@ from scheduler.model.annotations import AFFINITY, AnnotatedAffinity, parse_affin
 from scheduler.observe import enforcement, process
 from scheduler.observe.series import Family
 from scheduler.webhook import metrics
-from scheduler.webhook.shapes import Declared, declared
-from scheduler.webhook.slots import SLOTS
-from tests.manifests.files import MANIFESTS, ROOT
+from scheduler.webhook.term_json import ParsedTerms, parse_terms
+from scheduler.webhook.term_lists import TERM_LISTS
+from tests.support.manifest_files import MANIFESTS, ROOT
 
 PAGES = sorted([ROOT / "README.md", *MANIFESTS.glob("*/README.md")])
 _IDS = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -26,7 +26,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_IDS)
-def test_every_link_leads_to_a_file(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert missing == []
@@ -39,14 +39,14 @@ def test_every_page_is_linked_from_the_readme() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_IDS)
-def test_every_folder_that_a_command_applies_is_there(page: Path) -> None:
+def test_every_folder_in_a_command_exists(page: Path) -> None:
     named = re.findall(r"apply -[kf] (manifests/[\w./-]*)", page.read_text())
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_IDS)
-def test_every_annotation_shown_is_one_that_is_read(page: Path) -> None:
-    shapes = {slot.annotation: slot.shape for slot in SLOTS}
+def test_every_annotation_can_be_parsed(page: Path) -> None:
+    shapes = {term_list.annotation: term_list.term_type for term_list in TERM_LISTS}
     for block in blocks(page, "yaml"):
         content = yaml.safe_load(block)
         assert content is not None
@@ -59,16 +59,16 @@ def test_every_annotation_shown_is_one_that_is_read(page: Path) -> None:
                     parse_affinity_annotation("default", {}, {name: text}), AnnotatedAffinity
                 ), text
             elif name in shapes:
-                found = declared(text, shapes[name])
-                assert isinstance(found, Declared), text
+                found = parse_terms(text, shapes[name])
+                assert isinstance(found, ParsedTerms), text
                 assert found.unknown == ()
             else:
                 json.loads(text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_IDS)
-def test_every_flag_is_one_of_the_programs(page: Path) -> None:
-    """In code; other programs' flags are those below."""
+def test_every_flag_exists(page: Path) -> None:
+    """`known` has the flags of other programs."""
     known = {"--kubeconfig", "--set", "--namespace", "--overwrite", "--all-namespaces", "--target"}
     for command in (run, enforce, webhook):
         parser = argparse.ArgumentParser()
@@ -81,7 +81,7 @@ def test_every_flag_is_one_of_the_programs(page: Path) -> None:
     assert named - known == set()
 
 
-def test_every_series_is_one_that_is_served() -> None:
+def test_every_metric_exists() -> None:
     families = {
         each.name
         for module in (enforcement, metrics, process)

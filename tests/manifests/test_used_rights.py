@@ -1,7 +1,8 @@
 """
-What every process of the product asked of an embedded cluster during the whole suite, against what its manifests grant.
+Compares all requests to embedded clusters in the whole suite with the rights in the manifests.
 
-Each ran as its own ServiceAccount (tests/support/accounts.py), so a missing rule also fails whatever test needed it.
+Each process runs as its own ServiceAccount (tests/support/accounts.py), so a missing right also fails the test that
+needs it.
 """
 
 import json
@@ -10,17 +11,17 @@ import pytest
 
 from scheduler.devcluster.access.identities import User
 from scheduler.devcluster.access.rbac import Wish
-from tests.manifests.rights import Right, granted
 from tests.support.accounts import COMPONENTS, RECORD, Component, Record
+from tests.support.rights import Right, granted
 
 pytestmark = pytest.mark.last
 
-#: Rights that no test needs, and why they are granted all the same: none.
+#: Rights that are granted although no test uses them: none.
 UNUSED: dict[str, set[Right]] = {}
 
 
 def superfluous(component: Component, used: set[Wish]) -> list[Right]:
-    """The rights in the component's roles by which nothing was ever allowed."""
+    """Return the rights in the component's roles that allowed no request."""
     roles = [each for each in component.objects() if each["kind"] in ("Role", "ClusterRole")]
     return [right for right in granted(roles) if not any(_serves(right, wish) for wish in used)]
 
@@ -31,22 +32,22 @@ def _serves(right: Right, wish: Wish) -> bool:
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_nothing_that_was_asked_for_was_refused(name: str) -> None:
-    """In whatever part of the suite has run, in however many processes, of which none ended untold."""
+def test_no_request_was_refused(name: str) -> None:
+    """In the part of the suite that ran, in all of its processes."""
     assert RECORD.unheard == set()
     assert RECORD.refused[COMPONENTS[name].user] == set()
 
 
 @pytest.mark.usefixtures("whole_suite")
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_nothing_is_granted_that_was_never_used(name: str) -> None:
+def test_every_granted_right_was_used(name: str) -> None:
     component = COMPONENTS[name]
     unused = set(superfluous(component, RECORD.granted[component.user]))
     assert unused == UNUSED.get(name, set())
 
 
-def test_a_right_is_used_by_its_own_name_alone() -> None:
-    """The comparison itself: other verbs, subresources and names do not count."""
+def test_a_right_counts_as_used_only_by_its_own_verb_resource_and_name() -> None:
+    """Other verbs, subresources and names do not count."""
     scheduler = COMPONENTS["scheduler"]
     lease = Wish("update", group="coordination.k8s.io", resource="leases", namespace="kube-system", name="x")
     own = Wish("update", group="coordination.k8s.io", resource="leases", name="affinity-scheduler")
@@ -59,7 +60,7 @@ def test_a_right_is_used_by_its_own_name_alone() -> None:
     assert pods not in superfluous(scheduler, {Wish("get", resource="pods", name="any")})
 
 
-def test_a_record_tells_what_was_refused_from_what_was_granted() -> None:
+def test_a_record_separates_refused_from_granted_requests() -> None:
     record, user = Record(), User("a", ())
     record.told(user, Wish("get", resource="pods"), True)
     record.told(user, Wish("delete", resource="pods"), False)
@@ -67,8 +68,8 @@ def test_a_record_tells_what_was_refused_from_what_was_granted() -> None:
     assert record.refused == {"a": {Wish("delete", resource="pods")}}
 
 
-def test_a_record_is_told_to_another_process_whole() -> None:
-    """As plain types, and into whatever is known there."""
+def test_a_record_can_be_sent_to_another_process() -> None:
+    """As plain types, merged into the record there."""
     here, there, user = Record(), Record(), User("a", ())
     named = Wish("get", group="g", resource="pods", subresource="status", namespace="n", name="x")
     here.told(user, named, True)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.manifests.files import MANIFESTS, documents
+from tests.support.manifest_files import MANIFESTS, documents
 
 FOLDER = MANIFESTS / "monitoring"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())

@@ -9,7 +9,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler.observe import enforcement, metrics, process
 from scheduler.observe.series import Family
 from scheduler.webhook import metrics as webhook_metrics
-from tests.manifests.files import BASE, MANIFESTS, documents, kustomization, one, resources
 from tests.monitoring.queries import (
     ALERTS,
     DASHBOARD,
@@ -22,6 +21,7 @@ from tests.monitoring.queries import (
     selections,
     without_thresholds,
 )
+from tests.support.manifest_files import BASE, MANIFESTS, documents, kustomization, one, resources
 
 #: Labels that Prometheus adds to every sample.
 TARGET = {"job", "instance"}

@@ -18,11 +18,11 @@ import yaml
 from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, JsonObject
 from tests.integration.conftest import embedded
-from tests.manifests.files import MANIFESTS, documents
 from tests.monitoring.queries import ALERTS, RULES, Query, of_alerts, of_dashboard, without_thresholds
 from tests.support import accounts, build
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon, running
+from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.ports import free_port
 from tests.support.waiting import until
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.manifests.files import MANIFESTS
-from tests.manifests.kubectl import Kubectl
 from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import Daemon, running
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]

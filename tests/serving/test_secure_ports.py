@@ -19,13 +19,13 @@ from scheduler.devcluster.faults import Action, Fault
 from scheduler.devcluster.kinds import SERVICE_ACCOUNT
 from scheduler.devcluster.server import DevCluster
 from scheduler.serving.certificates import issue
-from tests.enforcing import process as enforcing
-from tests.manifests.files import MANIFESTS, documents
 from tests.support import accounts
 from tests.support import daemon as scheduling
+from tests.support import enforcer_process as enforcing
 from tests.support.daemon import Daemon, refused
+from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
-from tests.webhook.process import webhook
+from tests.support.webhook_process import webhook
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -23,9 +23,9 @@ from scheduler.devcluster.kinds import (
     kind_of,
 )
 from scheduler.devcluster.server import DevCluster
-from tests.manifests.files import MANIFESTS, documents, resources
 from tests.support.build import Json
 from tests.support.cluster import kubeconfig_text
+from tests.support.manifest_files import MANIFESTS, documents, resources
 
 _INSTALLED = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret")
 

@@ -1,4 +1,4 @@
-"""`affinity-scheduler webhook` as a process, with a certificate of somebody else's, and bad input in one line."""
+"""`affinity-scheduler webhook` as a process, with certificate files, and with bad input."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from scheduler.serving.certificates import TrustedKeyPair, issue
 from tests.support import build
 from tests.support.daemon import refused
-from tests.webhook.asking import review
-from tests.webhook.process import webhook
-from tests.webhook.test_certificates import write
+from tests.support.webhook_process import webhook
+from tests.webhook.client import review
+from tests.webhook.test_certificate_rotation import write
 
 pytestmark = pytest.mark.asyncio
 
 
 async def test_with_a_certificate_in_files_it_needs_no_api_server(tmp_path: Path) -> None:
-    """Ready, asked over HTTPS, measured, stopped in good order."""
+    """It becomes ready, serves HTTPS and metrics, and stops orderly."""
     trusted: TrustedKeyPair = issue(["127.0.0.1"], time.time())
     cert, key = write(tmp_path, trusted.pair)
     files = ("--tls-cert-file", str(cert), "--tls-private-key-file", str(key))

@@ -1,4 +1,4 @@
-"""What becomes of a pod at its creation: recorded admissions, kep-3633-alt's own example, ours, and what is refused."""
+"""How /mutate merges and refuses: recorded admissions, the example of kep-3633-alt, and our annotation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 
 from tests.support import build
 from tests.support.build import Json
-from tests.webhook.asking import ANNOTATION, MERGED, OWN, annotated, mutated, without_key_lists
+from tests.webhook.client import ANNOTATION, MERGED, OWN, annotated, mutated, without_key_lists
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "admission.jsonl.gz"
 HARD, SOFT = (
@@ -55,7 +55,7 @@ spec:
 
 
 def recorded(outcome: str) -> list[Any]:
-    """Recorded admissions of this outcome; a time-out of the recording says nothing about its pod."""
+    """Return the recorded admissions with this outcome, without timeouts."""
     with gzip.open(RECORDED, "rt") as lines:
         entries = [json.loads(line) for line in lines]
     kept = [e for e in entries if outcome in e and e[outcome].get("code") != 504]
@@ -64,7 +64,7 @@ def recorded(outcome: str) -> list[Any]:
 
 
 def declared(pod: Json) -> Json:
-    """The fields of the spec that the webhook writes, where they are not empty."""
+    """Return the fields of the spec that the webhook writes, unless they are empty."""
     return {name: pod["spec"][name] for name in FIELDS if pod["spec"].get(name)}
 
 
@@ -95,7 +95,7 @@ def expressions(term: Json) -> list[tuple[str, str, list[str]]]:
 
 
 def test_terms_moved_into_annotations_are_stored_as_a_real_server_stored_them_in_fields():
-    """But for the key lists: a server that knows them would merge once more."""
+    """Except for the key lists: a server that knows them would merge again."""
     for entry in recorded("stored"):
         answer = mutated(annotated(entry["pod"]))
         assert answer.pod is not None, (entry["name"], answer.status)
@@ -104,7 +104,7 @@ def test_terms_moved_into_annotations_are_stored_as_a_real_server_stored_them_in
 
 
 def test_terms_moved_into_annotations_are_refused_as_a_real_server_refused_them_in_fields():
-    """Code, reason, message and every cause."""
+    """With the same code, reason, message and causes."""
     for entry in recorded("refused"):
         answer, expected = mutated(annotated(entry["pod"])), entry["refused"]
         assert answer.status is not None, entry["name"]
@@ -113,8 +113,8 @@ def test_terms_moved_into_annotations_are_refused_as_a_real_server_refused_them_
             assert answer.status[name] == expected[name], entry["name"]
 
 
-def test_fields_are_merged_too_where_the_server_does_not():
-    """Keys that the pod has leave the lists; the others stay, for a later label."""
+def test_merge_fields_merges_the_pods_own_fields():
+    """Merged keys leave the lists; the others stay."""
     for entry in recorded("stored"):
         labels = entry["pod"]["metadata"].get("labels") or {}
         answer = mutated(entry["pod"], merges_fields=True)
@@ -126,8 +126,8 @@ def test_fields_are_merged_too_where_the_server_does_not():
         assert mutated(answer.pod, merges_fields=True).patch == [], entry["name"]
 
 
-def test_fields_that_would_be_merged_are_refused_for_what_is_wrong_with_their_key_lists():
-    """What else is wrong with fields the API server itself will say."""
+def test_merged_fields_are_refused_for_invalid_key_lists():
+    """The API server itself reports other errors of fields."""
     for entry in recorded("refused"):
         expected = entry["refused"]["causes"]
         status = mutated(entry["pod"], merges_fields=True).status
@@ -137,18 +137,18 @@ def test_fields_that_would_be_merged_are_refused_for_what_is_wrong_with_their_ke
         assert [cause for cause in about_keys if cause not in found] == [], entry["name"]
 
 
-def test_by_default_fields_are_left_to_the_server():
+def test_by_default_fields_are_not_merged():
     for entry in recorded("stored"):
         assert mutated(entry["pod"]).patch == []
 
 
-def test_a_list_that_nobody_can_mean_is_left_as_it_is():
-    """Reading it would keep others waiting."""
+def test_an_extremely_long_list_is_not_merged():
+    """It would delay other requests."""
     pod = build.pod(labels={"tier": "a"}, affinity=build.affinity(anti_required=[term("tier")] * 1025))
     assert mutated(pod, merges_fields=True).patch == []
 
 
-def test_a_refusal_names_a_hundred_broken_rules_and_no_more():
+def test_a_refusal_names_at_most_a_hundred_errors():
     bad = {"labelSelector": {}, "topologyKey": build.ZONE, "matchLabelKeys": ["b d"] * 500}
     assert len(mutated(pod_with({ANTI_HARD: [bad]})).causes) == 100
 
@@ -156,7 +156,7 @@ def test_a_refusal_names_a_hundred_broken_rules_and_no_more():
 # kep-3633-alt
 
 
-def test_the_backports_own_example_works_unchanged():
+def test_the_example_of_kep_3633_alt_works_unchanged():
     pod = yaml.safe_load(README_EXAMPLE)
     answer = mutated(pod)
     assert answer.pod is not None
@@ -173,7 +173,7 @@ def test_the_backports_own_example_works_unchanged():
     assert answer.pod["metadata"]["annotations"][ANTI_HARD] == pod["metadata"]["annotations"][ANTI_HARD]
 
 
-def test_terms_are_added_after_those_of_the_fields():
+def test_terms_are_added_after_the_pods_own_terms():
     own = term(selects="app=db")
     pod = pod_with({ANTI_HARD: [term("tier")]}, affinity=build.affinity(anti_required=[own]))
     pod["spec"]["affinity"]["nodeAffinity"] = {"kept": "as it is"}
@@ -187,7 +187,7 @@ def test_terms_are_added_after_those_of_the_fields():
 
 
 @pytest.mark.parametrize("value", ["true", "false", ""])
-def test_pods_with_the_opt_out_label_are_left_alone(value):
+def test_pods_with_the_ignore_label_are_not_changed(value):
     labels = {"app": "web", "kep-3633-alt.10h.in/ignore": value}
     assert mutated(pod_with({ANTI_HARD: "no JSON", OWN: "no JSON"}, labels=labels)).patch == []
 
@@ -210,7 +210,7 @@ def test_pods_with_the_opt_out_label_are_left_alone(value):
         pytest.param('[{"x":' + "[" * 5000, "recursion", id="too deep"),
     ],
 )
-def test_an_annotation_that_cannot_be_read_is_refused_with_its_json_path(text, problem):
+def test_an_invalid_annotation_is_refused_with_the_json_path(text, problem):
     answer = mutated(pod_with({ANTI_HARD: text}))
     ((reason, field, message),) = answer.causes
     assert (reason, field) == ("FieldValueInvalid", f"metadata.annotations[{ANTI_HARD}]")
@@ -223,8 +223,8 @@ def test_absent_and_null_terms_are_no_terms():
     assert (answer.patch, answer.warnings) == ([], [])
 
 
-def test_what_is_null_or_empty_is_left_out_as_the_server_leaves_it_out():
-    """Otherwise a later run would not find the term that this one wrote."""
+def test_null_and_empty_fields_are_left_out_as_the_server_does():
+    """Otherwise a later run would not recognise the term."""
     written = {**term("tier"), "namespaces": [], "namespaceSelector": {}, "mismatchLabelKeys": None}
     written["labelSelector"]["matchExpressions"] = []
     answer = mutated(pod_with({ANTI_HARD: [written]}))
@@ -234,8 +234,8 @@ def test_what_is_null_or_empty_is_left_out_as_the_server_leaves_it_out():
     assert set(stored) == {"labelSelector", "topologyKey", "namespaceSelector"}
 
 
-def test_two_constraints_of_the_same_kind_are_refused_wherever_they_stand():
-    """One in the fields and one in the annotation: upstream names the first."""
+def test_duplicate_constraints_are_refused_in_fields_and_annotations():
+    """For one in a field and one in the annotation, upstream's error names the first."""
     pod = pod_with(
         {SPREAD: [build.spread(build.ZONE, build.selector("app=web"))]},
         spread=[build.spread(build.ZONE, build.selector("app=web"))],
@@ -245,15 +245,15 @@ def test_two_constraints_of_the_same_kind_are_refused_wherever_they_stand():
     ]
 
 
-def test_fields_that_are_wrong_are_left_to_the_server():
-    """It says so in its own words, and a webhook must not say it before."""
+def test_invalid_fields_are_left_to_the_server():
+    """The API server refuses them with its own message."""
     wrong = build.affinity(anti_required=[{"topologyKey": ""}])
     answer = mutated(pod_with({ANTI_HARD: [term("tier")]}, affinity=wrong))
     assert answer.pod is not None
     assert len(answer.pod["spec"]["affinity"]["podAntiAffinity"][HARD]) == 2
 
 
-def test_warnings_tell_what_was_merged_and_what_was_not_understood():
+def test_warnings_name_merged_labels_and_unknown_fields():
     odd = {
         **term("tier", "absent"),
         "topologyKeys": ["a"],
@@ -291,7 +291,7 @@ def test_a_warning_is_one_short_line_of_ascii():
         pytest.param({OWN: build.affinity(anti_required=[term("tier", mismatch=("app",))])}, id="ours"),
     ],
 )
-def test_a_second_run_has_nothing_to_do(annotations):
+def test_a_second_run_changes_nothing(annotations):
     answer = mutated(pod_with(annotations))
     assert answer.patch
     assert answer.pod is not None
@@ -299,8 +299,8 @@ def test_a_second_run_has_nothing_to_do(annotations):
     assert (again.patch, again.warnings) == ([], [])
 
 
-def test_labels_that_another_webhook_sets_meanwhile_are_merged_by_the_second_run():
-    """The API server merges after all webhooks; reinvocation is how this one sees what they did."""
+def test_a_second_run_merges_labels_that_another_webhook_set():
+    """The API server calls the webhook again after other webhooks changed the pod."""
     mine = {OWN: {"podAffinity": {HARD: [term("tier", "tenant")]}}}
     first = mutated(pod_with({ANTI_HARD: [term("tier", "tenant")], **mine})).pod
     assert first is not None
@@ -318,8 +318,8 @@ def test_labels_that_another_webhook_sets_meanwhile_are_merged_by_the_second_run
     assert mutated(second.pod).patch == []
 
 
-def test_a_stored_pod_created_anew_under_another_label_has_its_terms_once():
-    """`kubectl get -o yaml`, edited and applied: annotations, fields and the record of the merge come along."""
+def test_a_stored_pod_recreated_with_another_label_has_its_terms_once():
+    """As with `kubectl get -o yaml`, an edit and `kubectl apply`."""
     stored = mutated(pod_with({ANTI_HARD: [term("tier")]})).pod
     assert stored is not None
     stored["metadata"]["labels"]["tier"] = "back"
@@ -330,7 +330,7 @@ def test_a_stored_pod_created_anew_under_another_label_has_its_terms_once():
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"tier": 1}', "[" * 5000])
-def test_a_record_of_the_merge_that_cannot_be_read_is_refused(text):
+def test_an_invalid_record_of_merged_labels_is_refused(text):
     answer = mutated(pod_with({ANTI_HARD: [term("tier")], MERGED: text}))
     assert [field for _, field, _ in answer.causes] == [f"metadata.annotations[{MERGED}]"]
 
@@ -338,8 +338,8 @@ def test_a_record_of_the_merge_that_cannot_be_read_is_refused(text):
 # Ours
 
 
-def test_our_annotation_is_completed_and_stays_an_annotation():
-    """All three kinds of terms; key lists stay as they do in fields; the mode stays what it is."""
+def test_our_annotation_gets_merged_selectors_and_stays_an_annotation():
+    """For all three kinds of terms. Key lists and mode stay."""
     own = {
         "podAntiAffinity": {
             HARD: [{**term("tier"), "maxPodsPerDomain": 2}],
@@ -368,8 +368,8 @@ def _expression(key: str, operator: str, value: str) -> Json:
     return {"key": key, "operator": operator, "values": [value]}
 
 
-def test_our_annotation_without_key_lists_is_not_touched():
-    """Not a byte of it, however it is written."""
+def test_our_annotation_without_key_lists_is_not_changed():
+    """Not one byte."""
     text = ' { "podAffinity" : {} } '
     assert mutated(pod_with({OWN: text})).patch == []
 
@@ -402,13 +402,13 @@ def test_our_annotation_without_key_lists_is_not_touched():
         pytest.param('{"nodeAffinity":{"x":' + "[" * 5000, "", "$.nodeAffinity: ", id="too deep"),
     ],
 )
-def test_our_annotation_is_refused_where_the_scheduler_or_kubernetes_would(own, field, problem):
+def test_our_annotation_is_refused_as_by_the_scheduler_or_kubernetes(own, field, problem):
     answer = mutated(pod_with({OWN: own}))
     ((reason, path, message),) = answer.causes
     assert (reason, path) == ("FieldValueInvalid", f"metadata.annotations[{OWN}]{field}")
     assert problem in message
 
 
-def test_a_pod_that_declares_nothing_is_not_touched():
+def test_a_pod_without_terms_is_not_changed():
     answer = mutated(build.pod())
     assert (answer.patch, answer.warnings) == ([], [])

@@ -1,4 +1,4 @@
-"""On a real API server, installed as the README says: pods are merged or refused, with the rights of its manifests."""
+"""The webhook on a real API server, installed as the README says, with the rights of its manifests."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.observe.logs import configure
-from scheduler.webhook.keeping import SecretKeeper
-from scheduler.webhook.storing import ClusterStore
+from scheduler.webhook.certificate_rotation import CertificateRotation
+from scheduler.webhook.certificate_store import SecretStore
 from tests.devcluster.contract.client import Answer, Api
-from tests.manifests.files import MANIFESTS
-from tests.manifests.kubectl import Kubectl
 from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import Daemon
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import MANIFESTS
 from tests.support.waiting import until
-from tests.webhook.asking import MERGED, OWN
-from tests.webhook.cluster import Served
-from tests.webhook.process import webhook
+from tests.support.webhook_process import webhook
+from tests.webhook.client import MERGED, OWN
+from tests.webhook.memory_store import Served
 from tests.webhook.test_mutating import ANTI_HARD, HARD, expressions, pod_with, term
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("daemon"), pytest.mark.asyncio(loop_scope="module")]
@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(real_server: Address) -> AsyncIterator[Api]:
-    """The real server, in a namespace of the module's own."""
+    """The real server, with a namespace for this module."""
     context = ssl.create_default_context(cafile=str(real_server.ca_file))
     headers = {"Authorization": f"Bearer {real_server.token}"}
     async with Api(real_server.url, headers, ssl=context) as api:
@@ -69,7 +69,7 @@ def _kubeconfig(path: Path, address: Address, token: str) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def installed(kubectl: Kubectl) -> AsyncIterator[Kubectl]:
-    """manifests/webhook is applied, as README says."""
+    """Apply manifests/webhook, as the README says."""
     kubectl("apply", "-k", MANIFESTS / "webhook")
     yield kubectl
     kubectl("delete", "--wait=false", "-k", MANIFESTS / "webhook")
@@ -77,7 +77,7 @@ async def installed(kubectl: Kubectl) -> AsyncIterator[Kubectl]:
 
 @pytest.fixture(scope="module")
 def applied_again() -> Json:
-    """What kubectl said when the manifests were applied once more, and the caBundles of then."""
+    """kubectl's output when the manifests are applied again, and the caBundles afterwards."""
     return {}
 
 
@@ -85,7 +85,7 @@ def applied_again() -> Json:
 async def daemon(
     api: Api, installed: Kubectl, applied_again: Json, real_server: Address, folder: Path
 ) -> AsyncIterator[Daemon]:
-    """The program with its ServiceAccount's token; the API server reaches it by URL, as there are no Services here."""
+    """Run the webhook with its ServiceAccount's token. The API server calls it by URL, since there are no Services."""
     token = installed("create", "token", NAME, "--namespace", NAME).strip()
     kubeconfig = _kubeconfig(folder / "account", real_server, token)
     async with webhook("--kubeconfig", str(kubeconfig), "--host", "127.0.0.1") as (daemon, port):
@@ -109,12 +109,12 @@ async def daemon(
 
 
 async def create(api: Api, pod: Json, *, dry_run: bool = False) -> Answer:
-    """The server's answer to the creation of the pod in the module's namespace."""
+    """Create the pod in the module's namespace. Return the server's answer."""
     return await api.post(api.pods() + ("?dryRun=All" if dry_run else ""), _bare(pod))
 
 
 def _bare(pod: Json) -> Json:
-    """What a client sends of it."""
+    """Return the pod as a client sends it."""
     for name in ("uid", "namespace"):
         pod["metadata"].pop(name, None)
     pod.pop("status", None)
@@ -122,7 +122,7 @@ def _bare(pod: Json) -> Json:
 
 
 async def bundle(api: Api, kind: str) -> str:
-    """The authority that the API server trusts for the webhook of this kind."""
+    """Return the caBundle of the webhook of this kind."""
     found = (await api.get(f"{CONFIGURATIONS}/{kind}webhookconfigurations/{NAME}")).ok
     text: str = found["webhooks"][0]["clientConfig"].get("caBundle", "")
     return text
@@ -134,7 +134,7 @@ def harmful_pod(name: str = "harmful") -> Json:
 
 
 async def test_applying_the_manifests_again_leaves_the_certificate_and_its_authority(applied_again):
-    """And the server takes them to the letter: strict validation refuses an unknown field."""
+    """Strict validation finds no unknown field."""
     assert "warning" not in applied_again["said"].lower()
     assert len(set(applied_again["bundles"])) == 1
     assert applied_again["bundles"][0]
@@ -155,8 +155,8 @@ async def test_our_annotation_is_stored_with_merged_selectors(api):
     assert expressions(found) == [("tier", "NotIn", ["front"])]
 
 
-async def test_a_stored_pod_can_be_created_anew(api):
-    """The fixed point, with the server's own decoding and defaults in between."""
+async def test_a_stored_pod_can_be_recreated(api):
+    """A second merge changes nothing, with the server's decoding and defaults in between."""
     written = {**term("tier"), "topologyKey": build.HOSTNAME, "namespaces": [], "namespaceSelector": {}}
     pod = pod_with({ANTI_HARD: [written]})
     pod["metadata"]["name"] = "again"
@@ -167,7 +167,7 @@ async def test_a_stored_pod_can_be_created_anew(api):
     assert second["metadata"]["annotations"] == stored["metadata"]["annotations"]
 
 
-async def test_broken_rules_are_refused_with_the_causes_of_a_field(api):
+async def test_invalid_terms_are_refused_with_the_causes_of_a_field(api):
     answer = await create(api, pod_with({ANTI_HARD: [term("app")]}))
     assert answer.code == 422
     assert answer.causes() == [("FieldValueInvalid", f"spec.affinity.podAntiAffinity.{HARD}[0][0]")]
@@ -176,14 +176,14 @@ async def test_broken_rules_are_refused_with_the_causes_of_a_field(api):
 
 
 def _large() -> str:
-    """With 4 MB of JSON, once the API server has escaped it."""
+    """Return a pod that is 4 MB of JSON after the API server's escaping."""
     return json.dumps(_bare(harmful_pod("large"))).replace(
         '"image"', '"args": ["%s"], "image"' % ("<" * 700_000)
     )
 
 
 def _deep() -> str:
-    """With fields of a manager that lie deeper than a decoder goes."""
+    """Return a pod with managed fields that are deeper than the decoder allows."""
     pod = _bare(harmful_pod("deep"))
     managed = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     pod["metadata"]["managedFields"] = [{**managed, "fieldsV1": "@"}]
@@ -192,13 +192,13 @@ def _deep() -> str:
 
 
 @pytest.mark.parametrize("made", [_large, _deep], ids=["large", "deep"])
-async def test_no_size_and_no_depth_keeps_a_pod_from_being_judged(api: Api, made: Callable[[], str]) -> None:
-    """The API server ignores a webhook that cannot read the question, and creates the pod."""
+async def test_large_and_deep_pods_are_validated(api: Api, made: Callable[[], str]) -> None:
+    """The API server would ignore a failing webhook and create the pod."""
     answer = await api.post(api.pods(), made())
     assert (answer.code, "webhook" in answer.body["message"]) == (403, True)
 
 
-async def test_harmful_anti_affinity_is_refused_also_when_it_comes_later(api):
+async def test_harmful_anti_affinity_is_refused_at_creation_and_update(api):
     answer = await create(api, harmful_pod())
     assert (answer.code, answer.body["reason"]) == (403, "Forbidden")
     (await create(api, build.pod("later"))).ok  # noqa: B018 - asserts success
@@ -209,8 +209,8 @@ async def test_harmful_anti_affinity_is_refused_also_when_it_comes_later(api):
     (await api.patch(api.pods("later"), labelled)).ok  # noqa: B018 - asserts success
 
 
-async def test_the_server_asks_about_no_other_pods(api, daemon):
-    """Nothing declared, opted out, in kube-system."""
+async def test_the_server_does_not_send_other_pods(api, daemon):
+    """Pods without terms, with the ignore label, and in kube-system."""
     before = await daemon.metric("affinity_scheduler_webhook_requests_total")
     (await create(api, build.pod("plain"), dry_run=True)).ok  # noqa: B018 - asserts success
     labels = {"kep-3633-alt.10h.in/ignore": ""}
@@ -225,17 +225,17 @@ async def test_the_server_asks_about_no_other_pods(api, daemon):
     assert await daemon.metric("affinity_scheduler_webhook_requests_total") - before == 1
 
 
-async def test_the_bundle_is_put_right_again(api, daemon, kubectl, folder):
-    """Somebody applied an old manifest: the next round mends it, whichever replica's it is."""
+async def test_an_overwritten_ca_bundle_is_restored(api, daemon, kubectl, folder):
+    """The next check of any replica restores it."""
     for kind in KINDS:
         wrong = {"webhooks": [{"name": _hook(kind), "clientConfig": {"caBundle": ""}}]}
         kubectl("patch", f"{kind}webhookconfiguration", NAME, "--type=strategic", "-p", json.dumps(wrong))
     served = Served()
     credentials = await load_credentials(kubeconfig=str(folder / "account"), master=None, environ={})
     async with KubeClient(credentials) as client:
-        store = ClusterStore(client, namespace=NAME, name=NAME)
+        store = SecretStore(client, namespace=NAME, name=NAME)
         log = configure(verbosity=0, form="text", stream=io.StringIO())
-        await SecretKeeper(store, ["127.0.0.1"], served, log=log, clock_s=time.time).round()
+        await CertificateRotation(store, ["127.0.0.1"], served, log=log, clock_s=time.time).check()
     secret = (await api.get(f"/api/v1/namespaces/{NAME}/secrets/{NAME}")).ok["data"]
     assert [pair.cert for pair in served.pairs] == [base64.b64decode(secret["tls.crt"])]
     for kind in KINDS:
@@ -261,7 +261,7 @@ def _hook(kind: str) -> str:
         ),
     ],
 )
-async def test_what_the_program_never_does_is_refused(folder, method, path):
+async def test_requests_that_it_never_makes_are_refused(folder, method, path):
     credentials = await load_credentials(kubeconfig=str(folder / "account"), master=None, environ={})
     async with KubeClient(credentials) as client:
         with pytest.raises(ApiError) as caught:

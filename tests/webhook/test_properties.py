@@ -1,4 +1,4 @@
-"""The output is a fixed point of itself, for any pod; and any bytes get an answer, or a line that says why not."""
+"""Properties of the webhook: a second run changes nothing, and any bytes get an answer or a one-line error."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.webhook.mutating import mutate
-from scheduler.webhook.reviews import MalformedReviewError, decode_review, encode_answer
-from scheduler.webhook.slots import SLOTS
+from scheduler.webhook.reviews import MalformedReviewError, decode_review, encode_response
+from scheduler.webhook.term_lists import TERM_LISTS
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests.support import build
 from tests.support.build import Json
-from tests.webhook.asking import ANNOTATION, MERGED, OWN, mutated, review, validated
+from tests.webhook.client import ANNOTATION, MERGED, OWN, mutated, review, validated
 from tests.webhook.test_mutating import ENFORCED, HARD, SOFT
 
 KEYS = ["app", "tier", "tenant", "absent", "Bad key"]
@@ -61,16 +61,16 @@ affinities = st.fixed_dictionaries({}, optional={"podAffinity": sides, "podAntiA
 
 @st.composite
 def pods(draw: st.DrawFn) -> Json:
-    """A pod with terms in fields, in the annotations of kep-3633-alt, and in ours."""
+    """A pod with terms in fields, in annotations of kep-3633-alt, and in ours."""
     pod = build.pod("p", labels=draw(labels), affinity=draw(st.none() | affinities))
     spread = draw(st.lists(constraints, max_size=1))
     if spread:
         pod["spec"]["topologySpreadConstraints"] = spread
     kinds: dict[str, st.SearchStrategy[Any]] = {
-        ANNOTATION[slot.name]: st.lists(
-            constraints if not slot.side else terms if slot.kind == HARD else weighted, max_size=2
+        ANNOTATION[term_list.name]: st.lists(
+            constraints if not term_list.side else terms if term_list.kind == HARD else weighted, max_size=2
         )
-        for slot in SLOTS
+        for term_list in TERM_LISTS
     }
     kinds[OWN] = st.fixed_dictionaries({}, optional={"podAffinity": own_sides, "podAntiAffinity": own_sides})
     annotations = draw(st.fixed_dictionaries({}, optional=kinds))
@@ -80,7 +80,7 @@ def pods(draw: st.DrawFn) -> Json:
 
 @settings(max_examples=200, deadline=None)
 @given(pod=pods(), merges_fields=st.booleans())
-def test_what_was_merged_once_is_not_merged_again(pod, merges_fields):
+def test_a_merged_pod_is_not_changed_again(pod, merges_fields):
     answer = mutated(pod, merges_fields=merges_fields)
     if answer.pod is None:
         assert answer.causes
@@ -91,8 +91,8 @@ def test_what_was_merged_once_is_not_merged_again(pod, merges_fields):
 
 @settings(max_examples=200, deadline=None)
 @given(pod=pods(), changed=labels)
-def test_a_second_run_after_other_labels_gives_what_one_run_with_them_would(pod, changed):
-    """But for the order of terms, which means nothing."""
+def test_a_second_run_with_other_labels_gives_the_same_as_one_run_with_them(pod, changed):
+    """Except for the order of terms, which has no meaning."""
     first = mutated(pod).pod
     direct = copy.deepcopy(pod)
     direct["metadata"]["labels"] = changed
@@ -108,7 +108,11 @@ def test_a_second_run_after_other_labels_gives_what_one_run_with_them_would(pod,
 
 def _unordered(pod: Json) -> tuple[Any, ...]:
     affinity = pod["spec"].get("affinity") or {}
-    lists = [affinity.get(slot.side, {}).get(slot.kind) or [] for slot in SLOTS if slot.side]
+    lists = [
+        affinity.get(term_list.side, {}).get(term_list.kind) or []
+        for term_list in TERM_LISTS
+        if term_list.side
+    ]
     lists.append(pod["spec"].get("topologySpreadConstraints") or [])
     own = json.loads(pod["metadata"]["annotations"].get(OWN, "null"))
     marker = pod["metadata"]["annotations"].get(MERGED)
@@ -117,7 +121,7 @@ def _unordered(pod: Json) -> tuple[Any, ...]:
 
 @settings(max_examples=100, deadline=None)
 @given(pod=pods())
-def test_what_the_mutating_webhook_lets_through_the_validating_one_can_read(pod):
+def test_validate_can_read_every_pod_that_mutate_allows(pod):
     answer = mutated(pod)
     if answer.pod is not None:
         status = validated(answer.pod, refused=AntiAffinity.OFF).status
@@ -144,7 +148,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def mutants(draw: st.DrawFn) -> bytes:
-    """A review of which some parts are something else, in annotations too."""
+    """A review with some parts replaced by other values, also inside annotations."""
     pod = draw(pods())
     annotations = pod["metadata"]["annotations"]
     for name in annotations:
@@ -176,14 +180,14 @@ def _mutant(draw: st.DrawFn, value: Any) -> Any:
 
 
 def answer_to(body: bytes, merges_fields: bool) -> None:
-    """Both webhooks answer, or say in one line why they cannot. Any other error is a bug."""
+    """Send the body to both webhooks: they answer or raise a one-line error. Any other error is a bug."""
     try:
         asked = decode_review(body)
     except MalformedReviewError as error:
         assert "\n" not in str(error)
         return
     for verdict in (mutate(asked, merges_fields=merges_fields), validate(asked, refused=AntiAffinity.ANY)):
-        response = json.loads(encode_answer(asked.uid, verdict))["response"]
+        response = json.loads(encode_response(asked.uid, verdict))["response"]
         assert response["uid"] == asked.uid
         if not response["allowed"]:
             status = response["status"]
@@ -193,13 +197,13 @@ def answer_to(body: bytes, merges_fields: bool) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(body=mutants(), merges_fields=st.booleans())
-def test_a_review_with_anything_in_it_is_answered(body, merges_fields):
+def test_any_mutated_review_is_answered(body, merges_fields):
     answer_to(body, merges_fields)
 
 
 @settings(max_examples=200, deadline=None)
 @given(body=st.binary(max_size=200))
-def test_bytes_that_are_no_review_are_answered(body):
+def test_any_bytes_are_answered(body):
     answer_to(body, merges_fields=True)
 
 
@@ -218,20 +222,20 @@ def test_bytes_that_are_no_review_are_answered(body):
         pytest.param(b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', id="no request"),
     ],
 )
-def test_what_is_no_review_says_so(body):
+def test_a_body_that_is_no_review_is_an_error(body):
     with pytest.raises(MalformedReviewError):
         decode_review(body)
 
 
 @pytest.mark.parametrize("odd", [[[]], [{}], [None], {}, 1, "app"])
-def test_a_field_of_another_shape_is_the_servers_to_refuse(odd):
-    """No server sends such a pod; somebody else might."""
+def test_a_field_of_a_wrong_type_is_left_to_the_server(odd):
+    """The API server never sends such a pod, but other clients might."""
     term = {"topologyKey": build.ZONE, "labelSelector": {}, "matchLabelKeys": odd, "mismatchLabelKeys": odd}
     answer_to(review(build.pod(affinity=build.affinity(anti_required=[term, odd]))), merges_fields=True)
 
 
-def test_other_objects_are_let_through():
-    """A configuration may send more than it should; that is no reason to stop it."""
+def test_other_objects_are_allowed():
+    """A webhook configuration may send too much."""
     asked = json.loads(review(build.pod()))
     for change in (
         {"resource": {"group": "apps", "version": "v1", "resource": "deployments"}},
@@ -240,4 +244,6 @@ def test_other_objects_are_let_through():
         body = json.dumps({**asked, "request": {**asked["request"], **change, "object": ["whatever"]}})
         found = decode_review(body.encode())
         assert found.pod is None
-        assert json.loads(encode_answer(found.uid, mutate(found, merges_fields=True)))["response"]["allowed"]
+        assert json.loads(encode_response(found.uid, mutate(found, merges_fields=True)))["response"][
+            "allowed"
+        ]

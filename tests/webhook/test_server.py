@@ -1,4 +1,4 @@
-"""Over HTTPS, as the API server comes: answers, what is too large, too slow or no review, and renewed certificates."""
+"""The HTTPS server: responses, requests that are too large, too slow or malformed, and renewed certificates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scheduler.webhook.mutating import mutate
 from scheduler.webhook.server import MAX_BODY_BYTES, MAX_UNDER_WAY, Endpoint, Listener
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests.support import build
-from tests.webhook.asking import answered, review
+from tests.webhook.client import answered, review
 from tests.webhook.test_mutating import ANTI_HARD, pod_with, term
 
 pytestmark = pytest.mark.asyncio
@@ -42,7 +42,7 @@ class Server:
     async def post(
         self, path: str, body: bytes, *, trusted: TrustedKeyPair, method: str = "POST"
     ) -> tuple[int, bytes]:
-        """Status and body of an answer to a client that trusts these authorities."""
+        """Send a request from a client that trusts these authorities. Return status and body."""
         async with (
             aiohttp.ClientSession() as session,
             session.request(
@@ -115,7 +115,7 @@ async def test_a_pod_is_merged_and_another_refused(trusted):
         pytest.param("/", "POST", b"{}", 404, None, id="another path"),
     ],
 )
-async def test_what_is_no_question_gets_a_status_and_one_line(trusted, path, method, body, status, verdict):
+async def test_a_bad_request_gets_a_status_and_one_line(trusted, path, method, body, status, verdict):
     async with running(trusted) as server:
         found, text = await server.post(path, body, method=method, trusted=trusted)
         assert found == status
@@ -125,7 +125,7 @@ async def test_what_is_no_question_gets_a_status_and_one_line(trusted, path, met
         assert "Traceback" not in server.log.getvalue()
 
 
-async def test_a_body_that_does_not_arrive_is_not_waited_for(trusted):
+async def test_a_body_that_does_not_arrive_times_out(trusted):
     async with running(trusted, body_timeout_s=0.05) as server:
         reader, writer = await asyncio.open_connection(LOOPBACK, server.port, ssl=_trusting(trusted))
         writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -135,8 +135,8 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(trusted):
         await writer.wait_closed()
 
 
-async def test_slow_clients_give_way_to_the_api_server(trusted):
-    """As many as there are places for, each with a body that never ends."""
+async def test_slow_bodies_are_dropped_for_new_requests(trusted):
+    """With as many endless bodies as are received at a time."""
     async with running(trusted) as server:
         context = _trusting(trusted)
         slow = [
@@ -154,8 +154,8 @@ async def test_slow_clients_give_way_to_the_api_server(trusted):
             writer.transport.abort()
 
 
-async def test_large_bodies_that_never_end_give_way_too(trusted, monkeypatch):
-    """Of all that is being received no more is kept than is said; whoever has taken longest goes."""
+async def test_the_total_size_of_bodies_is_bounded(trusted, monkeypatch):
+    """The body that has taken longest is dropped."""
     monkeypatch.setattr(endpoint, "MAX_RECEIVED_BYTES", 1 << 20)
     async with running(trusted) as server:
         context = _trusting(trusted)
@@ -173,8 +173,8 @@ async def test_large_bodies_that_never_end_give_way_too(trusted, monkeypatch):
             writer.transport.abort()
 
 
-async def test_the_largest_update_that_there_can_be_is_judged(trusted):
-    """Two pods of 1.5 MiB, each character escaped."""
+async def test_the_largest_possible_update_is_validated(trusted):
+    """Two pods of 1.5 MiB with every character escaped."""
     pod = build.pod("large", containers=[build.container()])
     pod["spec"]["containers"][0]["args"] = ["<" * 1_500_000]
     harmful = build.affinity(anti_required=[{**build.term(build.ZONE, {}), "namespaceSelector": {}}])
@@ -186,7 +186,7 @@ async def test_the_largest_update_that_there_can_be_is_judged(trusted):
     assert json.loads(text)["response"]["allowed"] is False
 
 
-async def test_connections_without_a_request_give_way_to_the_api_server(trusted, monkeypatch):
+async def test_idle_connections_are_dropped_for_new_ones(trusted, monkeypatch):
     monkeypatch.setattr(endpoint, "MAX_CONNECTIONS", 8)
     async with running(trusted) as server:
         context = _trusting(trusted)
@@ -198,7 +198,7 @@ async def test_connections_without_a_request_give_way_to_the_api_server(trusted,
             writer.transport.abort()
 
 
-async def test_many_at_once_are_all_answered(trusted):
+async def test_many_requests_at_once_are_all_answered(trusted):
     pod = pod_with({ANTI_HARD: [term("tier")]})
     async with running(trusted) as server:
         body = review(pod)
@@ -206,7 +206,7 @@ async def test_many_at_once_are_all_answered(trusted):
         assert {status for status, _ in answers} == {200}
 
 
-async def test_nothing_is_served_before_there_is_a_certificate(trusted):
+async def test_handshakes_fail_before_there_is_a_certificate(trusted):
     async with running(None) as server:
         assert not server.listener.is_serving
         with pytest.raises(aiohttp.ClientConnectorError):
@@ -214,7 +214,7 @@ async def test_nothing_is_served_before_there_is_a_certificate(trusted):
 
 
 async def test_a_renewed_certificate_is_served_to_new_connections(trusted):
-    """Without a restart; the old authority is then no longer enough."""
+    """Without a restart. Clients with only the old authority fail."""
     async with running(trusted) as server:
         assert (await server.post("/mutate", b"{", trusted=trusted))[0] == 400
         other = issue([LOOPBACK], time.time())

@@ -1,4 +1,4 @@
-"""Which pods are refused because they would keep others away, or because their annotations cannot be read."""
+"""Which pods /validate refuses: harmful anti-affinity and invalid annotations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.model.annotations import GRACE, MODE
 from scheduler.webhook.validating import AntiAffinity
 from tests.support import build
 from tests.support.build import Json
-from tests.webhook.asking import ANNOTATION, OWN, validated
+from tests.webhook.client import ANNOTATION, OWN, validated
 from tests.webhook.test_mutating import ANTI_HARD, ENFORCED, HARD, SOFT
 
 EVERYWHERE: Json = {}
@@ -40,7 +40,7 @@ def in_annotation(affinity: Json) -> Json:
 @pytest.mark.parametrize(
     ("affinity", "verdicts"),
     [
-        # Refused where the setting is off, over all namespaces, any.
+        # Denied where the setting is off, over all namespaces, any.
         pytest.param(anti(build.HOSTNAME, EVERYWHERE), (0, 0, 0), id="per node"),
         pytest.param(anti(build.ZONE, None), (0, 0, 1), id="per zone, own namespace"),
         pytest.param(anti(build.ZONE, build.selector("team=a")), (0, 0, 1), id="per zone, one team"),
@@ -63,20 +63,20 @@ def in_annotation(affinity: Json) -> Json:
         ),
     ],
 )
-def test_required_anti_affinity_over_all_namespaces_may_only_be_per_node(place, affinity, verdicts):
+def test_required_anti_affinity_over_all_namespaces_is_allowed_only_per_node(place, affinity, verdicts):
     found = [validated(place(affinity), refused=setting).status for setting in AntiAffinity]
     assert tuple(int(status is not None) for status in found) == verdicts
 
 
-def test_enforced_rules_are_required_ones():
+def test_enforced_terms_count_as_required():
     assert validated(in_annotation(anti(build.ZONE, EVERYWHERE, kind=ENFORCED))).status is not None
 
 
 @pytest.mark.parametrize(
     ("setting", "suffix"), [(AntiAffinity.ANY, ""), (AntiAffinity.ALL_NAMESPACES, " over all namespaces")]
 )
-def test_the_refusal_reads_as_that_of_the_admission_plugin(setting, suffix):
-    """LimitPodHardAntiAffinityTopology, whose rule `any` is."""
+def test_the_message_is_that_of_the_admission_plugin(setting, suffix):
+    """LimitPodHardAntiAffinityTopology, whose rule is `any`."""
     status = validated(in_field(anti(build.ZONE, EVERYWHERE)), refused=setting).status
     assert status is not None
     assert (status["code"], status["reason"]) == (403, "Forbidden")
@@ -101,7 +101,7 @@ def test_the_refusal_reads_as_that_of_the_admission_plugin(setting, suffix):
         pytest.param({GRACE: "-1"}, GRACE, 'found "-1", expected', id="grace below zero"),
     ],
 )
-def test_annotations_that_cannot_be_read_are_refused_with_the_json_path(annotations, field, path):
+def test_invalid_annotations_are_refused_with_the_json_path(annotations, field, path):
     pod = build.pod("web-0")
     pod["metadata"]["annotations"] = annotations
     ((reason, found, message),) = validated(pod, refused=AntiAffinity.OFF).causes
@@ -109,7 +109,7 @@ def test_annotations_that_cannot_be_read_are_refused_with_the_json_path(annotati
     assert path in message
 
 
-def test_what_is_not_ours_is_not_read():
+def test_other_annotations_are_not_read():
     pod = in_field(build.affinity())
     pod["metadata"]["annotations"] = {"example.com/affinity": "{", "kep-3633-alt.10h.in/other": "{"}
     assert validated(pod).status is None
@@ -125,20 +125,20 @@ def updated(change: Any) -> tuple[Json, Json]:
     return new, old
 
 
-def test_a_pod_that_was_stored_as_it_is_can_still_be_updated():
-    """Its labels, its finalizers: a controller must not be stopped by what was let through once."""
+def test_an_update_that_does_not_change_the_terms_is_allowed():
+    """For example of labels and finalizers, even if the stored pod would be refused now."""
     new, old = updated(lambda meta: meta.update(labels={"app": "other"}, finalizers=[]))
     assert validated(new, old=old).status is None
 
 
 @pytest.mark.parametrize("affinity", ["{", json.dumps(anti(build.ZONE, EVERYWHERE))])
-def test_an_annotation_is_checked_when_it_is_changed(affinity):
-    """Fields of a pod are immutable, annotations are not."""
+def test_a_changed_annotation_is_validated(affinity):
+    """Fields of a pod are immutable, but annotations may change."""
     new, old = updated(lambda meta: meta["annotations"].update({OWN: affinity}))
     assert validated(new, old=old).status is not None
 
 
-def test_a_grace_period_is_checked_when_it_is_changed_and_then_alone():
+def test_a_changed_grace_period_is_validated_by_itself():
     new, old = updated(lambda meta: meta["annotations"].update({GRACE: "soon"}))
     ((_, field, _),) = validated(new, old=old).causes
     assert field == f"metadata.annotations[{GRACE}]"
@@ -151,14 +151,14 @@ def test_a_grace_period_is_checked_when_it_is_changed_and_then_alone():
     assert validated(changed, old=stored).status is None
 
 
-def test_every_good_grace_period_is_let_in():
+def test_every_valid_grace_period_is_allowed():
     for text in ("0", "30", "0.5", "999999", "86400.125"):
         pod = build.pod("web-0")
         pod["metadata"]["annotations"] = {GRACE: text}
         assert validated(pod).status is None, text
 
 
-def test_an_annotation_that_only_creation_reads_is_not_checked_later():
+def test_annotations_that_only_creation_reads_are_not_validated_at_update():
     old = in_annotation({})
     new = copy.deepcopy(old)
     new["metadata"]["annotations"] |= {

@@ -22,7 +22,7 @@ async def webhook(api: ApiSession, logs: Path) -> AsyncGenerator[str, None]:
     """
     A ready webhook at the address yielded, asked about every new pod; if it dies, so does the block.
 
-    Raises: StoryFailed if it does not get ready, Refused if the cluster does not take what belongs to it.
+    Raises: StoryFailed if it does not get ready, Denied if the cluster does not take what belongs to it.
     """
     port, health = free_port(), free_port()
     url = f"https://{_HOST}:{port}/mutate"

@@ -1,0 +1,139 @@
+"""A cluster that was read once, from an API server or a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from scheduler.explain.manifests import Manifest
+from scheduler.framework.profile import Profile
+from scheduler.model.nodes import Workload, decode_workload
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
+from scheduler.model.wire import MalformedObjectError
+from scheduler.settings.resolved import ProfileSettings, Settings
+from scheduler.shell.informers import WatchedKind, required_kinds, workload_kinds
+from scheduler.shell.profiles import build_profiles, exempt_namespaces, uses_default_spreading
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+#: Nodes named in a note about kubelets.
+_SHOWN_REFUSALS: Final = 5
+
+
+class LoadedCluster:
+    """A cluster that was read once, with the scheduler's configuration."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.state = self.new_state()
+        self.kinds = watched_kinds(settings)
+        #: Pods that have not finished, by namespace and name.
+        self.pods: dict[tuple[str, str], Pod] = {}
+        #: Numbers of objects that could not be decoded, by kind.
+        self.malformed: Counter[str] = Counter()
+        #: Failed pods that a kubelet rejected.
+        self._refused: list[Pod] = []
+        self._decoder = PodDecoder()
+
+    def new_state(self) -> ClusterState:
+        """Return an empty state with the same configuration."""
+        return ClusterState(exempt_namespaces(self.settings))
+
+    def decode(self, watched: WatchedKind[object], raw: msgspec.Raw) -> Stimulus | None:
+        """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""
+        try:
+            return watched.on_upsert(watched.decode(raw))
+        except MalformedObjectError:
+            self.malformed[watched.kind] += 1
+            return None
+
+    def apply(self, seen: Stimulus | None) -> None:
+        """Add the stimulus's object to the cluster."""
+        match seen:
+            case None:
+                pass
+            case NodeSeen(node):
+                self.state.upsert_node(node)
+            case NamespaceSeen(namespace):
+                self.state.upsert_namespace(namespace)
+            case WorkloadSeen(workload):
+                self.state.upsert_workload(workload)
+            case PodSeen(pod):
+                self._apply_pod(pod)
+            case _:
+                raise TypeError(f"a list made {type(seen).__name__}")
+
+    def _apply_pod(self, pod: Pod) -> None:
+        if pod.is_terminal:
+            if pod.kubelet_refusal:
+                self._refused.append(pod)
+            return
+        self.pods[pod.namespace, pod.name] = pod
+        if pod.node_name:
+            self.state.upsert_pod(pod)
+
+    def pending_pods(self) -> list[Pod]:
+        """Return the pods without a node."""
+        return [pod for pod in self.pods.values() if not pod.node_name]
+
+    def create_pod(self, manifest: Manifest, number: int) -> Pod:
+        """
+        Return a pod of the manifest, and add its controller to the cluster.
+
+        Raises MalformedObjectError.
+        """
+        if manifest.owner is not None:
+            self.state.upsert_workload(_workload(manifest.owner))
+        return self._decoder.decode(msgspec.json.encode(manifest.pod(number)))
+
+    def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
+        """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
+        by_name = {profile.scheduler_name: profile for profile in self.settings.profiles}
+        found = by_name.get(pod.scheduler_name)
+        if found is not None:
+            return found, ()
+        stand_in = self.settings.profiles[0]
+        note = (
+            f"its schedulerName is {pod.scheduler_name}, which is no profile of this scheduler: "
+            f"explained with profile {stand_in.scheduler_name}"
+        )
+        return stand_in, (note,)
+
+    def build_profile(self, profile: ProfileSettings, snapshot: Snapshot) -> Profile:
+        """Return the profile for the snapshot."""
+        return build_profiles(self.settings, snapshot)[profile.scheduler_name]
+
+    def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
+        """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""
+        latest = {refused.node_name: refused for refused in self._refused if refused.spec is pod.spec}
+        if not latest:
+            return ()
+        named = [f"{name} ({refused.kubelet_refusal})" for name, refused in sorted(latest.items())]
+        more = f" and {len(named) - _SHOWN_REFUSALS} more" if len(named) > _SHOWN_REFUSALS else ""
+        return (
+            f"pods with the same spec were rejected by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
+            "the scheduler avoids such a node for 5 s, and for up to 5 min if its kubelet keeps rejecting",
+        )
+
+    def malformed_notes(self) -> tuple[str, ...]:
+        """Return one note per kind with malformed objects."""
+        return tuple(
+            f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
+            for kind, count in sorted(self.malformed.items())
+        )
+
+
+def watched_kinds(settings: Settings) -> tuple[WatchedKind[object], ...]:
+    """Return the kinds that the scheduler watches with this configuration."""
+    if any(uses_default_spreading(profile) for profile in settings.profiles):
+        return required_kinds() + workload_kinds()
+    return required_kinds()
+
+
+def _workload(owner: Mapping[str, object]) -> Workload:
+    return decode_workload(str(owner["kind"]), msgspec.json.encode(owner))

@@ -1,0 +1,89 @@
+"""Writes rules and changes as sentences."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from scheduler.explain.explanation import (
+    AddRoom,
+    AllowSkew,
+    Change,
+    LabelNamespace,
+    LabelNode,
+    RemovePod,
+    RemoveTaint,
+    Rule,
+    RunPod,
+    TolerateTaint,
+    Uncordon,
+)
+from scheduler.explain.wording import amount_text, taint_text
+
+
+def rule_text(rule: Rule) -> str:
+    """Return what the rule requires, who declares it, and how many nodes it closes."""
+    nodes = f"closes {rule.n_nodes} node{'' if rule.n_nodes == 1 else 's'}"
+    pods = f"{rule.selects} in {rule.namespaces}"
+    match rule.kind:
+        case "requiredAffinity":
+            return f"The pod's affinity: beside a pod with {pods}, by {rule.topology_key}; {nodes}"
+        case "requiredAntiAffinity":
+            return f"The pod's anti-affinity: not beside {_too_many(rule)} {pods}, by {rule.topology_key}; {nodes}"
+        case "existingAntiAffinity":
+            term = f"Anti-affinity of running pods against {_too_many(rule)} {pods}"
+            return f"{term}, by {rule.topology_key}; {nodes}"
+        case "topologySpread":
+            return f"The pod's spread of {pods}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
+        case _:
+            assert_never(rule.kind)
+
+
+def _too_many(rule: Rule) -> str:
+    """Return the start of a phrase for the pods that exclude the pod: any, or more than a number of them."""
+    most = max((domain.most or 0 for domain in rule.domains), default=0)
+    return f"more than {most} pod{'' if most == 1 else 's'} with" if most else "pods with"
+
+
+def _skew_text(rule: Rule) -> str:
+    if rule.skew is None:
+        return "no numbers"
+    skew = rule.skew
+    if not skew.n_domains:
+        return f"maxSkew {skew.max_skew}, but no node is eligible"
+    text = f"maxSkew {skew.max_skew}, the emptiest domain has {skew.fewest}"
+    if skew.n_domains < skew.min_domains:
+        text += (
+            f" (it counts as empty: {skew.n_domains} domains are fewer than minDomains {skew.min_domains})"
+        )
+    return text if skew.counts_itself else f"{text}; the pod itself does not count"
+
+
+def change_text(change: Change) -> str:
+    """Return the change as a sentence."""
+    match change:
+        case RemovePod(namespace=namespace, pod=pod, node=node, terminating=terminating):
+            going = " (it is terminating already)" if terminating else ""
+            return f"pod {namespace}/{pod} leaves node {node}{going}"
+        case RunPod(namespace=namespace, labels=labels, node=node):
+            list_all = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "any labels"
+            return f"a pod with {list_all} runs in namespace {namespace} on node {node} or in its domain"
+        case AddRoom(node=node, resource="pods"):
+            return f"node {node} has room for one more pod"
+        case AddRoom(node=node, resource=resource, amount=amount):
+            return f"node {node} has {amount_text(resource, amount)} more {resource}"
+        case TolerateTaint(key=key, value=value, effect=effect):
+            return f"the pod tolerates the taint {taint_text(key, value, effect)}"
+        case RemoveTaint(node=node, key=key, value=value, effect=effect):
+            return f"node {node} loses the taint {taint_text(key, value, effect)}"
+        case Uncordon(node=node):
+            return f"node {node} is uncordoned"
+        case LabelNode(node=node, key=key, value=None):
+            return f"node {node} loses the label {key}"
+        case LabelNode(node=node, key=key, value=value):
+            return f"node {node} has the label {key}={value}"
+        case LabelNamespace(namespace=namespace, key=key, value=value):
+            return f"namespace {namespace} has the label {key}={value}"
+        case AllowSkew(topology_key=topology_key, max_skew=max_skew):
+            return f"the pod's spread by {topology_key} allows maxSkew {max_skew}"
+        case _:
+            assert_never(change)

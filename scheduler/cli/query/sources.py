@@ -1,0 +1,124 @@
+"""Arguments of commands that explain, and the cluster, configuration and manifests that they name."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from functools import partial
+
+from scheduler.cli import server_flags
+from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
+from scheduler.cli.query.listing import (
+    DEFAULT_NAMESPACE,
+    connect,
+    context_namespace,
+    list_all,
+    read_pod,
+)
+from scheduler.cli.query.terminal import ReadProgress
+from scheduler.kube.client import KubeClient
+from scheduler.settings.feature_gates import parse_feature_gates
+from scheduler.settings.loading import default_settings, load_settings
+from scheduler.settings.resolved import Settings
+
+#: Forms of `-o`.
+OUTPUTS = ("table", "wide", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class PodQuery:
+    """The pod to explain. `stored`: its JSON from the API server; None if there is no such pod or for a snapshot."""
+
+    namespace: str
+    name: str
+    stored: bytes | None = None
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name the cluster, the configuration and the output format."""
+    parser.add_argument("-n", "--namespace", metavar="NS", help="namespace; default: the current context's")
+    parser.add_argument(
+        "--on", metavar="SNAPSHOT", help="read a file made by `snapshot` instead of a cluster"
+    )
+    add_cluster_arguments(parser)
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler",
+    )
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="A=true,B=false",
+        help="the scheduler's feature gates",
+    )
+    parser.add_argument(
+        "-o", "--output", choices=OUTPUTS, default="table", help="output format (default %(default)s)"
+    )
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name the cluster."""
+    server_flags.add_kubeconfig(parser)
+    parser.add_argument(
+        "--context", metavar="NAME", help="context of the kubeconfig; default: the current one"
+    )
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Return the scheduler's configuration. Raises SettingsError."""
+    gates = parse_feature_gates(args.feature_gates)
+    return load_settings(args.config, gates) if args.config else default_settings(gates)
+
+
+def namespace_of(args: argparse.Namespace) -> str:
+    """Return the namespace that the command is about. Raises SettingsError."""
+    if args.namespace:
+        return str(args.namespace)
+    return DEFAULT_NAMESPACE if args.on else context_namespace(args.kubeconfig, args.context, os.environ)
+
+
+def read_manifest_file(args: argparse.Namespace, settings: Settings) -> ManifestFile:
+    """Return the documents of `-f`. Raises SettingsError."""
+    return parse_manifest_file(args.filename, namespace=namespace_of(args), gates=settings.feature_gates)
+
+
+async def read_cluster(
+    args: argparse.Namespace, settings: Settings, query: PodQuery | None
+) -> tuple[LoadedCluster, PodQuery | None]:
+    """
+    Return the cluster, and the query with the pod's JSON. If there is no such pod, nothing else is read.
+
+    Raises SettingsError.
+    """
+    cluster = LoadedCluster(settings)
+    if args.on:
+        read_snapshot(args.on, cluster)
+        return cluster, query
+    async with connect(args.kubeconfig, args.context, os.environ) as client:
+        if query is not None:
+            stored = await read_pod(client, query.namespace, query.name)
+            if stored is None:
+                return cluster, query
+            query = PodQuery(query.namespace, query.name, stored)
+        await _list_all(client, cluster)
+    return cluster, query
+
+
+async def _list_all(client: KubeClient, cluster: LoadedCluster) -> None:
+    progress = ReadProgress(sys.stderr, os.environ)
+    try:
+        for watched in cluster.kinds:
+            stimuli = await list_all(
+                client,
+                watched.resource,
+                partial(cluster.decode, watched),
+                partial(progress.update, watched.kind),
+            )
+            for seen in stimuli:
+                cluster.apply(seen)
+    finally:
+        progress.clear()

@@ -1,0 +1,148 @@
+"""
+Merges the key lists in the annotation `affinity-scheduler.io/affinity`.
+
+As in a field, the key lists stay, and the selector beside them gets the label values at creation. The terms stay in
+the annotation, where the scheduler reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from scheduler.model.annotations import AFFINITY, GRACE, MODE, parse_affinity_annotation, parse_grace_period
+from scheduler.model.match_label_keys import merged_affinity
+from scheduler.model.terms import Problem
+from scheduler.webhook.field_errors import FieldError, Json, annotation_error
+from scheduler.webhook.reviews import ReviewedPod
+from scheduler.webhook.term_json import list_field, object_field
+from scheduler.webhook.term_lists import KEY_LISTS, PREFERRED, REQUIRED, Labels
+from scheduler.webhook.term_rules import term_errors, weighted_term_errors
+
+ENFORCED: Final = "requiredDuringSchedulingRequiredDuringExecution"
+SIDES: Final = ("podAffinity", "podAntiAffinity")
+_KINDS: Final = (REQUIRED, PREFERRED, ENFORCED)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedAnnotation:
+    """The annotation's merged value, the keys that its terms list, and their errors."""
+
+    text: str
+    keys: tuple[str, ...] = ()
+    errors: tuple[FieldError, ...] = ()
+
+
+def merge_annotation(pod: ReviewedPod, earlier: Labels | None) -> MergedAnnotation | None:
+    """
+    Return the pod's merged annotation; None if it has none. O(terms x keys).
+
+    Args:
+        pod: the pod.
+        earlier: the label values that an earlier run merged; None if there was none.
+    """
+    text = pod.annotations.get(AFFINITY)
+    if text is None:
+        return None
+    problem = affinity_error(pod)
+    if problem is not None:
+        return MergedAnnotation(text, errors=(problem,))
+    affinity: Json = msgspec.json.decode(text, type=Json)
+    keys = tuple(key for term in _terms(affinity) for key in _keys(term))
+    if not keys:
+        return MergedAnnotation(text)
+    merged = _with_terms(affinity, lambda term: _merged(_unmerged(term, earlier or {}), pod.labels))
+    written = text if merged == affinity else msgspec.json.encode(merged).decode()
+    too_long = affinity_error(replace(pod, annotations={**pod.annotations, AFFINITY: written}))
+    errors = (*_errors(merged), *([too_long] if too_long else []))
+    return MergedAnnotation(written, keys, errors)
+
+
+def affinity_error(pod: ReviewedPod) -> FieldError | None:
+    """Return why the scheduler cannot read the pod's affinity annotations; None if it can."""
+    found = parse_affinity_annotation(pod.namespace, pod.labels, pod.annotations)
+    return _located(pod, found) if isinstance(found, Problem) else None
+
+
+def grace_error(pod: ReviewedPod) -> FieldError | None:
+    """Return why the enforcer cannot read the pod's grace period; None if it can."""
+    found = parse_grace_period(pod.annotations)
+    return _located(pod, found) if isinstance(found, Problem) else None
+
+
+def required_terms(affinity: object, side: str) -> Iterator[object]:
+    """Yield the required terms of `podAffinity` or `podAntiAffinity`, enforced ones included."""
+    for kind in (REQUIRED, ENFORCED):
+        yield from list_field(object_field(affinity, side), kind)
+
+
+def _located(pod: ReviewedPod, problem: Problem) -> FieldError:
+    """Return the problem as an error of its annotation."""
+    name = next(
+        (each for each in (MODE, GRACE) if problem.cause.startswith(f"annotation {each}: ")), AFFINITY
+    )
+    cause = problem.cause.removeprefix(f"annotation {name}: ")
+    return annotation_error(name, pod.annotations.get(name, ""), cause)
+
+
+def _terms(affinity: Json) -> Iterator[object]:
+    for side in SIDES:
+        yield from required_terms(affinity, side)
+        for weighted in list_field(object_field(affinity, side), PREFERRED):
+            yield object_field(weighted, "podAffinityTerm")
+
+
+def _keys(term: object) -> list[str]:
+    return [str(key) for name in KEY_LISTS for key in list_field(term, name)]
+
+
+def _with_terms(affinity: Json, change: Callable[[Mapping[str, object]], Json]) -> Json:
+    """Return the affinity with every term changed."""
+    changed = dict(affinity)
+    for side in SIDES:
+        lists = dict(object_field(affinity, side))
+        for kind in _KINDS:
+            if kind in lists:
+                lists[kind] = [_changed(item, kind, change) for item in list_field(lists, kind)]
+        if side in affinity:
+            changed[side] = lists
+    return changed
+
+
+def _changed(item: object, kind: str, change: Callable[[Mapping[str, object]], Json]) -> object:
+    if not isinstance(item, Mapping):
+        return item
+    if kind == PREFERRED:
+        return {**item, "podAffinityTerm": change(object_field(item, "podAffinityTerm"))}
+    return change(item)
+
+
+def _merged(term: Mapping[str, object], labels: Labels) -> Json:
+    affinity = merged_affinity({SIDES[0]: {REQUIRED: [term]}}, labels)
+    (merged,) = list_field(object_field(affinity, SIDES[0]), REQUIRED)
+    return dict(merged) if isinstance(merged, Mapping) else {}
+
+
+def _unmerged(term: Mapping[str, object], earlier: Labels) -> Json:
+    """Return the term without the expressions that a merge with `earlier` appended to its selector."""
+    selector = object_field(term, "labelSelector")
+    written = list(list_field(selector, "matchExpressions"))
+    bare = object_field(_merged({**term, "labelSelector": {}}, earlier), "labelSelector")
+    added = list(list_field(bare, "matchExpressions"))
+    if not added or written[-len(added) :] != added:
+        return dict(term)
+    left = written[: -len(added)]
+    rest = {name: value for name, value in selector.items() if name != "matchExpressions"}
+    return {**term, "labelSelector": {**rest, **({"matchExpressions": left} if left else {})}}
+
+
+def _errors(affinity: Json) -> Iterator[FieldError]:
+    for side in SIDES:
+        for kind in _KINDS:
+            for index, item in enumerate(list_field(object_field(affinity, side), kind)):
+                path = f"metadata.annotations[{AFFINITY}].{side}.{kind}[{index}]"
+                rules = weighted_term_errors if kind == PREFERRED else term_errors
+                yield from rules(item if isinstance(item, Mapping) else {}, path)

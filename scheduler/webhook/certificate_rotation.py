@@ -1,0 +1,115 @@
+"""
+Renews the serving certificate, which replicas share in a Secret.
+
+A new pair is served only after the API server had time to learn its certificate authority:
+
+    write the pair to the Secret (one replica wins) -> publish old and new authority in caBundle -> wait -> serve
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from scheduler.errors import ApiError, Conflict
+from scheduler.observe.logs import Logger
+from scheduler.serving.certificates import TrustedKeyPair, is_trusted, renew, renewal_reason
+from scheduler.serving.tls import KeyPair, KeyPairUser, Sleep
+from scheduler.webhook.certificate_store import Store
+
+#: Time between checks of the Secret and the webhook configurations: three requests a minute and replica.
+CHECK_PERIOD_S: Final = 60.0
+#: The same after a failed check.
+RETRY_S: Final = 5.0
+#: How long the API server may take to learn an authority before a certificate of it is served.
+LEARN_S: Final = 60.0
+
+Clock = Callable[[], float]
+
+
+class CertificateRotation:
+    """
+    Keeps a valid certificate in the Secret and serves it.
+
+    Args:
+        store: the Secret and the webhook configurations.
+        hosts: the names that the certificate has to have.
+        serving: gets the pair to serve.
+        log: gets a line for each renewal and failure.
+        clock_s: returns seconds since 1970.
+    """
+
+    def __init__(
+        self, store: Store, hosts: Sequence[str], serving: KeyPairUser, *, log: Logger, clock_s: Clock
+    ) -> None:
+        self._store = store
+        self._hosts = tuple(hosts)
+        self._serving = serving
+        self._log = log
+        self._clock_s = clock_s
+        self._served: KeyPair | None = None
+        #: The authorities that trust the served pair, in case somebody empties the Secret.
+        self._authorities = b""
+        #: The pair whose authority was published last, and when.
+        self._published: tuple[KeyPair, float] | None = None
+        self._n_webhooks = -1
+
+    async def check(self) -> None:
+        """
+        Renew the pair in the Secret if needed, publish its authority, and serve it once the API server knows it.
+
+        Raises:
+            ApiError: if the API server refuses or does not answer.
+        """
+        stored = await self._store.read()
+        now_s = self._clock_s()
+        reason = renewal_reason(stored.trusted, self._hosts, now_s)
+        trusted = stored.trusted
+        if reason is not None:
+            trusted = renew(self._hosts, now_s, stored.trusted.authorities + self._authorities)
+            try:
+                await self._store.write(stored.version, trusted)
+            except Conflict:
+                trusted = (await self._store.read()).trusted  # another replica was faster
+            else:
+                self._log.info(0, "Renewed the serving certificate", reason=reason)
+        await self._publish(trusted.authorities)
+        self._serve_if_known(trusted)
+
+    async def run(self, sleep: Sleep = asyncio.sleep) -> None:
+        """Check again and again, until cancelled."""
+        while True:
+            await sleep(CHECK_PERIOD_S if await self._try_check() else RETRY_S)
+
+    async def _try_check(self) -> bool:
+        try:
+            await self.check()
+        except (ApiError, ssl.SSLError, ValueError, msgspec.MsgspecError) as error:
+            self._log.error("Failed to check the serving certificate; retrying", err=error)
+            return False
+        return True
+
+    async def _publish(self, authorities: bytes) -> None:
+        n_webhooks = await self._store.publish(authorities)
+        if n_webhooks == 0 and self._n_webhooks != 0:
+            self._log.error(
+                "No webhook configuration of this name", err="the API server will not call the webhook"
+            )
+        self._n_webhooks = n_webhooks
+
+    def _serve_if_known(self, trusted: TrustedKeyPair) -> None:
+        pair, now_s = trusted.pair, self._clock_s()
+        if self._published is None or self._published[0] != pair:
+            self._published = (pair, now_s)
+        waited = now_s - self._published[1] >= LEARN_S
+        # Somebody put another pair into the Secret. The served one is not trusted any more, so waiting gains nothing.
+        is_due = waited or self._served is None or not is_trusted(self._served.cert, trusted.authorities)
+        if pair != self._served and is_due:
+            self._serving.serve(pair)
+            self._served = pair
+        if pair == self._served:
+            self._authorities = trusted.authorities

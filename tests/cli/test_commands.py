@@ -1,0 +1,397 @@
+"""The commands explain, simulate and snapshot on the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import stat
+import tomllib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler.cli.main import main
+from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.simulate import simulate_manifest
+from scheduler.core.machine import Machine
+from scheduler.devcluster.kinds import NAMESPACE, POD
+from scheduler.devcluster.server import DevCluster
+from scheduler.explain.manifests import parse_manifest
+from scheduler.kube.client import KubeClient
+from scheduler.kube.credentials import Credentials, Endpoint, Identity
+from scheduler.kube.requests import bind
+from scheduler.model.instructions import Bind
+from scheduler.model.nodes import decode_node
+from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
+from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import build_profiles, build_queue
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests.support import build
+from tests.support.json_cluster import decoded, encoded, zoned
+
+SECRET = "s3cr3t"
+ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 5
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      schedulerName: affinity-scheduler
+      containers: [{name: c, image: pause}]
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - topologyKey: topology.kubernetes.io/zone
+            labelSelector: {matchLabels: {app: web}}
+            matchLabelKeys: [pod-template-hash]
+"""
+
+
+def web(name: str, node: str | None = None) -> build.Json:
+    pod = build.pod(name, labels={"app": "web"}, affinity=ALONE, spec={"schedulerName": "affinity-scheduler"})
+    del pod["metadata"]["uid"]
+    pod["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": SECRET}]
+    pod["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": SECRET}}]
+    if node:
+        pod["spec"]["nodeName"] = node
+    return pod
+
+
+@asynccontextmanager
+async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
+    """Six nodes in three zones. Each zone has a web pod, and a fourth one is pending."""
+    async with DevCluster(nodes=6, zones=3) as cluster:
+        kubeconfig = tmp_path / "kubeconfig"
+        cluster.write_kubeconfig(kubeconfig)
+        cluster.store.create(POD, "default", web("web-0", "node-0001"))
+        cluster.store.create(POD, "default", web("web-1", "node-0002"))
+        cluster.store.create(POD, "default", web("web-2", "node-0003"))
+        cluster.store.create(POD, "default", web("web-3"))
+        yield cluster, str(kubeconfig)
+
+
+async def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run the command in a thread with its own event loop. Return exit code, standard output and standard error."""
+    capsys.readouterr()
+    try:
+        code = await asyncio.to_thread(main, list(arguments))
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.asyncio
+async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written to the cluster."""
+    async with served(tmp_path) as (cluster, kubeconfig):
+        version = cluster.store.revision(POD, "default", "web-3").obj["metadata"]["resourceVersion"]
+        code, out, err = await called(capsys, "explain", "web-3", "--kubeconfig", kubeconfig)
+        assert version == cluster.store.revision(POD, "default", "web-3").obj["metadata"]["resourceVersion"]
+    assert (code, err) == (1, "")
+    lines = out.splitlines()
+    assert lines[0] == "Pod default/web-3 cannot be scheduled (profile affinity-scheduler)"
+    assert lines[1] == "  0/6 nodes are available: 6 node(s) didn't match pod anti-affinity rules."
+    assert re.search(r"^ +2 +InterPodAffinity .*zone=zone-a +node-0001, node-0004$", out, re.MULTILINE)
+    assert "blocking: default/web-0 on node-0001 (zone-a)" in out
+    assert "1. pod default/web-0 leaves node node-0001  -> node-000" in out
+    assert "\x1b" not in out
+    assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.asyncio
+async def test_every_output_format_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Table, wide and json, for a name or pod/NAME, on the cluster and on a snapshot."""
+    async with served(tmp_path) as (_, kubeconfig):
+        snapshot = str(tmp_path / "snapshot.json")
+        assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        base = ("explain", "pod/web-3", "-o", "json")
+        live = await called(capsys, *base, "--kubeconfig", kubeconfig)
+    kept = await called(capsys, *base, "--on", snapshot)
+    assert (live[0], json.loads(live[1])["suggestions"]) == (1, json.loads(kept[1])["suggestions"])
+    assert json.loads(live[1]) == json.loads(kept[1])
+    wide = await called(capsys, "explain", "web-3", "-o", "wide", "--on", snapshot)
+    assert wide[0] == 1
+    for row in json.loads(live[1])["rules"][0]["domains"]:
+        assert row["domain"] in wide[1]
+
+
+@pytest.mark.asyncio
+async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scheduler writes the record into an annotation of the binding."""
+    record = {
+        "v": 1, "evaluated": 6, "feasible": 4, "rejected": {"node(s) didn't match pod anti-affinity rules": 2},
+        "top": [{"node": "node-0004", "total": 398, "scores": {"TaintToleration": 300, "NodeResourcesFit": 98}}],
+    }  # fmt: skip
+    async with served(tmp_path) as (cluster, kubeconfig):
+        pod = web("other")
+        pod["metadata"]["labels"] = {"app": "other"}
+        del pod["spec"]["affinity"]
+        created = cluster.store.create(POD, "default", pod)
+        await _bind(cluster, created, "node-0004", json.dumps(record))
+        code, out, _ = await called(capsys, "explain", "other", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert "Pod default/other is bound" in out
+    assert "runs on node-0004, one of 6 nodes where it fits now" in out
+    assert "  4 of 6 nodes fitted\n  refused: 2 node(s) didn't match pod anti-affinity rules\n" in out
+    assert out.count("total") == 2
+
+
+async def _bind(cluster: DevCluster, pod: build.Json, node: str, annotation: str) -> None:
+    meta = pod["metadata"]
+    request = bind(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        node_name=node,
+        annotations={"affinity-scheduler.io/decision": annotation},
+    )
+    async with KubeClient(Credentials(Endpoint(cluster.url), Identity())) as client:
+        await client.request(request, timeout_s=5)
+
+
+@pytest.mark.asyncio
+async def test_a_pod_of_another_scheduler_is_explained_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first profile explains it."""
+    async with served(tmp_path) as (cluster, kubeconfig):
+        cluster.store.create(NAMESPACE, "", build.namespace("team"))
+        pod = build.pod("theirs", namespace="team")
+        del pod["metadata"]["uid"]
+        cluster.store.create(POD, "team", pod)
+        code, out, _ = await called(capsys, "explain", "-n", "team", "theirs", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert "note: its schedulerName is default-scheduler, which is no profile of this scheduler" in out
+    assert "can be scheduled" in out
+
+
+@pytest.mark.asyncio
+async def test_manifests_are_explained_before_they_exist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new revision's pods are kept out only by the old ones' own terms, since matchLabelKeys separates revisions."""
+    manifest = tmp_path / "web.yaml"
+    manifest.write_text(DEPLOYMENT + "---\n" + json.dumps(web("bare")))
+    async with served(tmp_path) as (_, kubeconfig):
+        code, out, _ = await called(
+            capsys, "explain", "-f", str(manifest), "-o", "json", "--kubeconfig", kubeconfig
+        )
+    deployed, bare = json.loads(out)
+    assert code == 1
+    assert (deployed["pod"], deployed["state"]) == ("web-0", "unschedulable")
+    assert {rule["kind"] for rule in deployed["rules"]} == {"existingAntiAffinity"}
+    assert (bare["pod"], bare["state"]) == ("bare", "unschedulable")
+
+
+@pytest.mark.asyncio
+async def test_simulate_places_replicas_until_the_next_does_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One per zone, and the explanation of the fourth."""
+    manifest = tmp_path / "web.yaml"
+    manifest.write_text(DEPLOYMENT)
+    async with DevCluster(nodes=6, zones=3) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        base = ("simulate", "-f", str(manifest), "--kubeconfig", str(tmp_path / "kubeconfig"))
+        code, out, _ = await called(capsys, *base)
+        fits = await called(capsys, *base, "--replicas", "3")
+        answered = await called(capsys, *base, "-o", "json")
+    assert code == 1
+    assert out.startswith("Deployment default/web: 3 of 5 replicas fit\n")
+    for zone in ("zone-a", "zone-b", "zone-c"):
+        assert re.search(rf"^  {zone} +2 +1$", out, re.MULTILINE)
+    assert "WHY THE NEXT REPLICA DOES NOT FIT" in out
+    assert "Pod default/web-3 cannot be scheduled" in out
+    assert (fits[0], "3 of 3 replicas fit" in fits[1]) == (0, True)
+    (simulation,) = json.loads(answered[1])
+    assert (simulation["placed"], simulation["next"]["state"]) == (3, "unschedulable")
+
+
+@pytest.mark.asyncio
+async def test_a_bare_pod_in_an_application_file_may_have_replicas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Documents that create no pods are ignored, of whatever kind."""
+    manifest = tmp_path / "app.yaml"
+    other = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m"}}
+    manifest.write_text(
+        "\n---\n".join(map(json.dumps, (other, web("bare"), {**other, "kind": "StorageClass"})))
+    )
+    async with DevCluster(nodes=6, zones=3) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        base = ("simulate", "-f", str(manifest), "--kubeconfig", str(tmp_path / "kubeconfig"))
+        code, out, err = await called(capsys, *base, "--replicas", "4")
+    assert (code, err) == (1, "")
+    assert out.startswith("Pod default/bare: 3 of 4 replicas fit\n")
+    assert "Pod default/bare-3 cannot be scheduled" in out
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> None:
+    """Twenty replicas get the same nodes, and the same one does not fit."""
+    spec = {
+        "replicas": 20,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": build.pod(
+                spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=2)],
+                containers=[build.container(requests={"cpu": "900m"})],
+                spec={"schedulerName": "affinity-scheduler"},
+            )["spec"],
+        },
+    }
+    document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
+    nodes = zoned("a1 a2 b1 b2 c1", allocatable={"cpu": "3"})
+    manifest = parse_manifest(document, namespace="default", gates=DEFAULT_FEATURE_GATES)
+    cluster = LoadedCluster(default_settings())
+    for node in nodes:
+        cluster.state.upsert_node(decode_node(encoded(node)))
+    simulation = simulate_manifest(cluster, manifest, None, random.Random(seed))
+    real = _nodes_bound_by_machine([manifest.pod(number) for number in range(20)], nodes, seed)
+    assert simulation.n_placed == len(real) < 20
+    assert simulation.next is not None
+    assert simulation.next.pod == f"web-{len(real)}"
+    placed = {p.pod.name: p.pod.node_name for p in cluster.state.placed.values()}
+    assert placed == real
+
+
+def _nodes_bound_by_machine(pods: list[Any], nodes: list[build.Json], seed: int) -> dict[str, str]:
+    settings = default_settings()
+    state = ClusterState()
+    profiles = build_profiles(settings, Snapshot(state))
+    queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0)
+    machine = Machine(state=state, queue=queue, profiles=profiles, rng=random.Random(seed))
+    for node in nodes:
+        machine.handle(NodeSeen(decode_node(encoded(node))), 0.0)
+    bound: dict[str, str] = {}
+    for pod in pods:
+        machine.handle(PodSeen(decoded(pod)), 0.0)
+        for instruction in machine.handle(CycleDue(), 0.0):
+            if isinstance(instruction, Bind):
+                bound[instruction.pod.name] = instruction.node_name
+    return bound
+
+
+@pytest.mark.asyncio
+async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither environment values nor names of secrets."""
+    async with served(tmp_path) as (cluster, kubeconfig):
+        stored = json.dumps(cluster.store.revision(POD, "default", "web-0").obj)
+        code, out, err = await called(
+            capsys, "snapshot", "-o", str(tmp_path / "s.json"), "--kubeconfig", kubeconfig
+        )
+    assert SECRET in stored
+    text = (tmp_path / "s.json").read_text()
+    assert (code, out) == (0, "")
+    assert err.endswith("bytes\n")
+    assert SECRET not in text
+    assert {len(json.loads(text)[section]) for section in ("nodes", "pods")} == {6, 4}
+    assert stat.S_IMODE((tmp_path / "s.json").stat().st_mode) == 0o600
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
+
+
+@pytest.mark.asyncio
+async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither is replaced by a file, or the pipe's reader would wait for ever."""
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    target.touch()
+    async with served(tmp_path) as (_, kubeconfig):
+        reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
+        for path in (pipe, link):
+            code, *_ = await called(capsys, "snapshot", "-o", str(path), "--kubeconfig", kubeconfig)
+            assert code == 0
+        async with asyncio.timeout(10):
+            piped = await reading
+    assert (pipe.is_fifo(), link.is_symlink()) == (True, True)
+    assert len(json.loads(piped)["nodes"]) == len(json.loads(target.read_text())["nodes"]) == 6
+
+
+@pytest.mark.asyncio
+async def test_a_missing_pod_is_one_line_with_namespace_and_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The namespace is the context's unless -n names another."""
+    async with served(tmp_path) as (_, kubeconfig):
+        found = await called(capsys, "explain", "nobody", "--kubeconfig", kubeconfig)
+        document = yaml.safe_load(Path(kubeconfig).read_text())
+        document["contexts"][0]["context"]["namespace"] = "team"
+        Path(kubeconfig).write_text(yaml.safe_dump(document))
+        of_context = await called(capsys, "explain", "nobody", "--kubeconfig", kubeconfig)
+        named = await called(capsys, "explain", "-n", "other", "nobody", "--kubeconfig", kubeconfig)
+    assert found == (2, "", "there is no pod nobody in namespace default\n")
+    assert of_context == (2, "", "there is no pod nobody in namespace team\n")
+    assert named == (2, "", "there is no pod nobody in namespace other\n")
+
+
+@pytest.mark.asyncio
+async def test_context_selects_cluster_user_and_namespace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with kubectl."""
+    async with served(tmp_path) as (_, kubeconfig):
+        document = yaml.safe_load(Path(kubeconfig).read_text())
+        (entry,) = document["contexts"]
+        document["contexts"].append({"name": "other", "context": {**entry["context"], "namespace": "team"}})
+        document["current-context"] = "nowhere"
+        Path(kubeconfig).write_text(yaml.safe_dump(document))
+        base = ("--kubeconfig", kubeconfig, "--context")
+        of_other = await called(capsys, "explain", "nobody", *base, "other")
+        saved = await called(capsys, "snapshot", "-o", str(tmp_path / "s.json"), *base, "other")
+        wrong = await called(capsys, "explain", "nobody", *base, "third")
+    assert of_other == (2, "", "there is no pod nobody in namespace team\n")
+    assert saved[0] == 0
+    assert wrong[:2] == (2, "")
+    assert wrong[2].startswith("--context: found 'third', expected one of ")
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_refuses_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a wrong token, the line has the server's message."""
+    async with DevCluster(token="right") as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        text = (tmp_path / "kubeconfig").read_text()
+        (tmp_path / "kubeconfig").write_text(text.replace("right", "wrong"))
+        code, out, err = await called(capsys, "explain", "p", "--kubeconfig", str(tmp_path / "kubeconfig"))
+    assert (code, out) == (2, "")
+    assert err.startswith("API server: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_help_lists_the_commands_and_kubectl_finds_the_plugin(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """kubectl looks for an executable named kubectl-affinity."""
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"]["kubectl-affinity"] == "scheduler.cli.main:main"
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    menu = capsys.readouterr().out
+    assert all(
+        re.search(rf"^    {name} ", menu, re.MULTILINE) for name in ("explain", "simulate", "snapshot")
+    )

@@ -1,0 +1,76 @@
+"""The decision annotation of a running scheduler, and `kubectl affinity explain`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, read_record
+from scheduler.devcluster.kinds import POD
+from scheduler.devcluster.server import DevCluster
+from tests.support import build
+from tests.support.accounts import account_kubeconfig
+from tests.support.daemon import running
+from tests.support.waiting import until
+
+PLUGIN = f"#!{sys.executable}\nfrom scheduler.cli.main import main\nraise SystemExit(main())\n"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("wanted", ["true", "false"])
+async def test_bound_pods_have_the_decision_annotation_unless_it_is_off(wanted: str, tmp_path: Path) -> None:
+    """The bind itself writes it."""
+    pod = build.pod("p", spec={"schedulerName": "affinity-scheduler"})
+    del pod["metadata"]["uid"]
+    async with DevCluster(nodes=3) as cluster:
+        kubeconfig = account_kubeconfig(cluster, "scheduler", tmp_path)
+        async with running(kubeconfig, "--decision-annotations", wanted):
+            cluster.store.create(POD, "default", pod)
+
+            async def is_bound() -> bool:
+                return bool(cluster.store.revision(POD, "default", "p").obj["spec"].get("nodeName"))
+
+            await until(is_bound, what="the pod to be bound")
+        stored = cluster.store.revision(POD, "default", "p").obj
+    annotations = stored["metadata"].get("annotations") or {}
+    assert (DECISION_ANNOTATION in annotations) == (wanted == "true")
+    if wanted == "true":
+        record = read_record(annotations[DECISION_ANNOTATION])
+        assert record is not None
+        assert (record.evaluated, record.feasible) == (3, 3)
+        assert record.top[0].node == stored["spec"]["nodeName"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
+    """kubectl runs the executable kubectl-affinity with its KUBECONFIG."""
+    plugin = tmp_path / "kubectl-affinity"
+    plugin.write_text(PLUGIN)
+    plugin.chmod(0o755)
+    pod = build.pod("p", node_selector={"disk": "ssd"})
+    del pod["metadata"]["uid"]
+    async with DevCluster(nodes=3) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        cluster.store.create(POD, "default", pod)
+        process = await asyncio.create_subprocess_exec(
+            *("kubectl", "affinity", "explain", "p"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={
+                **os.environ,
+                "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                "KUBECONFIG": str(tmp_path / "kubeconfig"),
+                "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            },
+        )
+        async with asyncio.timeout(30):
+            out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (1, "")
+    assert "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector." in out.decode()
+    assert "node node-0001 has the label disk=ssd" in out.decode()

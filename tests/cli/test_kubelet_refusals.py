@@ -1,0 +1,51 @@
+"""`explain` notes kubelets that rejected pods with the same spec, from failed pods in the cluster."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.cli.explain import explain_named_pod
+from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.query.sources import PodQuery
+from scheduler.settings.loading import default_settings
+from tests.support import build
+
+ONE_CPU = [build.container(requests={"cpu": "1"})]
+SPEC = {"schedulerName": "affinity-scheduler"}
+
+
+def _cluster(*documents: build.Json) -> LoadedCluster:
+    cluster = LoadedCluster(default_settings())
+    by_kind = {watched.kind: watched for watched in cluster.kinds}
+    for document in documents:
+        raw = msgspec.Raw(msgspec.json.encode(document))
+        cluster.apply(cluster.decode(by_kind[document["kind"]], raw))
+    return cluster
+
+
+def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ONE_CPU) -> build.Json:
+    document = build.pod(name, node=node, containers=containers, spec=SPEC, phase="Failed")
+    document["status"]["reason"] = reason
+    return document
+
+
+def test_the_note_names_nodes_and_reasons() -> None:
+    cluster = _cluster(
+        build.node("a"),
+        build.node("b"),
+        _failed("gone", "b", "OutOfcpu"),
+        _failed("evicted", "a", "Evicted"),
+        _failed("another", "a", "OutOfcpu", [build.container(requests={"cpu": "2"})]),
+        build.pod("p", containers=ONE_CPU, spec=SPEC),
+    )
+    answer = explain_named_pod(cluster, PodQuery("default", "p"))
+    assert answer is not None
+    (note,) = answer.notes
+    assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
+
+
+def test_without_failed_pods_there_is_no_note() -> None:
+    cluster = _cluster(build.node("a"), build.pod("p", containers=ONE_CPU, spec=SPEC))
+    answer = explain_named_pod(cluster, PodQuery("default", "p"))
+    assert answer is not None
+    assert answer.notes == ()

@@ -1,0 +1,45 @@
+"""The ClusterRole of manifests/explain has exactly the rights that the commands use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.devcluster.access.rbac import Wish
+from tests.cli.test_commands import DEPLOYMENT, called, served
+from tests.support import accounts
+from tests.support.cluster import kubeconfig_text
+from tests.support.manifest_files import documents
+from tests.support.rights import granted
+
+
+@pytest.mark.asyncio
+async def test_the_role_has_exactly_the_rights_that_the_commands_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, manifest = accounts.Record(), tmp_path / "web.yaml"
+    manifest.write_text(DEPLOYMENT)
+    async with served(tmp_path) as (cluster, _):
+        cluster.judgements.append(record.told)
+        kubeconfig = tmp_path / "person"
+        token = accounts.other(cluster, "person", accounts.EXPLAIN_READER)
+        kubeconfig.write_text(kubeconfig_text(cluster.url, token=token))
+        for command, code in {
+            ("explain", "web-3"): 1,
+            ("explain", "web-0"): 0,
+            ("explain", "-f", str(manifest)): 1,
+            ("simulate", "-f", str(manifest), "--replicas", "1"): 1,
+            ("snapshot", "-o", str(tmp_path / "snapshot.json")): 0,
+        }.items():
+            assert (await called(capsys, *command, "--kubeconfig", str(kubeconfig)))[0] == code
+    (user,) = record.granted
+    assert record.refused == {}
+    (role,) = documents(accounts.EXPLAIN_READER)
+    (path_rule,) = (rule for rule in role["rules"] if "nonResourceURLs" in rule)
+    role["rules"].remove(path_rule)
+    assert {_right(wish) for wish in record.granted[user]} == {tuple(each)[:3] for each in granted([role])}
+
+
+def _right(wish: Wish) -> tuple[str, str, str]:
+    return wish.group, wish.full_resource, wish.verb

@@ -1,0 +1,184 @@
+"""A cluster as JSON, its explanations, and a machine that schedules on it."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.explain.explanation import Explanation
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import build_profiles
+from scheduler.state.audit import differences
+from scheduler.state.cluster import ClusterState
+from tests.support import build
+from tests.support.driving import NAME, Driver
+
+SETTINGS = default_settings()
+
+
+@dataclass
+class Cluster:
+    """API objects. A pod without a node is pending."""
+
+    nodes: list[build.Json]
+    pods: list[build.Json] = field(default_factory=list)
+    namespaces: list[build.Json] = field(default_factory=list)
+    services: list[build.Json] = field(default_factory=list)
+
+    def state(self, state: ClusterState | None = None) -> ClusterState:
+        """Return a state with all objects but pending pods, in the empty `state` if one is given."""
+        state = state or ClusterState()
+        for namespace in self.namespaces:
+            state.upsert_namespace(decode_namespace(encoded(namespace)))
+        for node in self.nodes:
+            state.upsert_node(decode_node(encoded(node)))
+        for service in self.services:
+            state.upsert_workload(decode_workload("Service", encoded(service)))
+        for pod in self.pods:
+            if pod["spec"].get("nodeName"):
+                state.upsert_pod(decoded(pod))
+        return state
+
+    def explain(self, pod: build.Json, **more: Any) -> Explanation:
+        """Return the pod's explanation, and check that the state did not change."""
+        state = self.state()
+        answer = explain(self.request(pod, state, **more))
+        assert differences(state) == []
+        assert sorted(state.placed) == sorted(
+            p["metadata"]["uid"] for p in self.pods if p["spec"].get("nodeName")
+        )
+        return answer
+
+    def request(self, pod: build.Json, state: ClusterState, **more: Any) -> ExplainRequest:
+        return ExplainRequest(
+            pod=decoded(pod),
+            state=state,
+            new_profile=lambda snapshot: build_profiles(SETTINGS, snapshot)[NAME],
+            rng=random.Random(1),
+            pending_pods=[decoded(p) for p in self.pods if not p["spec"].get("nodeName")],
+            **more,
+        )
+
+    def driver(self) -> Driver:
+        """Return a machine that knows all objects but pending pods."""
+        driver = Driver()
+        for namespace in self.namespaces:
+            driver.namespace(namespace["metadata"]["name"], **namespace["metadata"]["labels"])
+        for node in self.nodes:
+            driver.state.upsert_node(decode_node(encoded(node)))
+        for pod in self.pods:
+            if pod["spec"].get("nodeName"):
+                driver.state.upsert_pod(decoded(pod))
+        return driver
+
+    def changed(self, changes: Iterable[build.Json], pod: build.Json) -> tuple[Cluster, build.Json]:
+        """Return cluster and pod after changes given as JSON, made on the JSON objects."""
+        after, subject = copy.deepcopy(self), copy.deepcopy(pod)
+        for change in changes:
+            after._change(change, subject)
+        return after, subject
+
+    def _change(self, change: build.Json, subject: build.Json) -> None:
+        match change["change"]:
+            case "removePod":
+                self.pods = [p for p in self.pods if p["metadata"]["uid"] != change["uid"]]
+            case "runPod":
+                self.pods.append(
+                    build.pod(
+                        f"new-{len(self.pods)}",
+                        namespace=change["namespace"],
+                        labels=change["labels"],
+                        node=change["node"],
+                    )
+                )
+            case "addRoom":
+                room = self._node(change)["status"]["allocatable"]
+                unit = "m" if change["resource"] == "cpu" else ""
+                more = f"{change['amount']}{unit}"
+                room[change["resource"]] = _sum(room.get(change["resource"], "0"), more, change["resource"])
+            case "tolerateTaint":
+                said = {key: change[key] for key in ("key", "value", "effect") if change[key]}
+                subject["spec"].setdefault("tolerations", []).append({**said, "operator": "Equal"})
+            case "removeTaint":
+                spec = self._node(change)["spec"]
+                spec["taints"] = [t for t in spec["taints"] if t["key"] != change["key"]]
+            case "uncordon":
+                spec = self._node(change)["spec"]
+                spec.pop("unschedulable", None)
+                key = "node.kubernetes.io/unschedulable"
+                spec["taints"] = [t for t in spec.get("taints", ()) if t["key"] != key]
+            case "labelNode":
+                labels = self._node(change)["metadata"]["labels"]
+                labels.pop(change["key"], None)
+                if change["value"] is not None:
+                    labels[change["key"]] = change["value"]
+            case "labelNamespace":
+                named = [n for n in self.namespaces if n["metadata"]["name"] == change["namespace"]]
+                named[0]["metadata"]["labels"][change["key"]] = change["value"]
+            case "allowSkew":
+                for constraint in subject["spec"]["topologySpreadConstraints"]:
+                    if constraint["topologyKey"] == change["topologyKey"]:
+                        constraint["maxSkew"] = change["maxSkew"]
+            case other:
+                raise AssertionError(f"unknown change: {other}")
+
+    def _node(self, change: build.Json) -> build.Json:
+        (node,) = [n for n in self.nodes if n["metadata"]["name"] == change["node"]]
+        return node
+
+
+def _sum(first: str, second: str, resource: str) -> str:
+    from scheduler.model.quantity import parse_quantity
+
+    total = parse_quantity(first) + parse_quantity(second)
+    return f"{total.milli_value()}m" if resource == "cpu" else str(total.value())
+
+
+def encoded(document: build.Json) -> bytes:
+    return msgspec.json.encode(document)
+
+
+def decoded(document: build.Json) -> Pod:
+    return PodDecoder().decode(encoded(document))
+
+
+def as_json(answer: Explanation) -> Any:
+    """Return the explanation as `-o json` prints it."""
+    return msgspec.json.decode(msgspec.json.encode(answer))
+
+
+def zoned(names: str, **more: Any) -> list[build.Json]:
+    """Return nodes such as `a1 a2 b1`, each in the zone of its first letter."""
+    return [build.node(name, labels={build.ZONE: name[0]}, **more) for name in names.split()]
+
+
+def web(name: str, node: str | None = None, **more: Any) -> build.Json:
+    """Return a pod with the label app=web."""
+    return build.pod(name, labels={"app": "web"}, node=node, **more)
+
+
+def alone_per_zone(app: str = "web") -> build.Json:
+    return build.affinity(anti_required=[build.term(build.ZONE, build.selector(f"app={app}"))])
+
+
+def groups(answer: Explanation) -> list[tuple[int, str, str]]:
+    """Return (nodes, plugin, where) of each group."""
+    return [(group.n_nodes, group.plugin, group.where) for group in answer.groups]
+
+
+def changes(answer: Explanation) -> list[list[str]]:
+    """Return the types of each suggestion's changes."""
+    return [[type(change).__name__ for change in s.changes] for s in answer.suggestions]
+
+
+def pods_named(names: Sequence[str]) -> str:
+    return ", ".join(f"default/{name}" for name in names)

@@ -1,0 +1,118 @@
+"""The rights that requests need, and the rights that roles grant."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, get_type_hints
+
+import msgspec
+
+from scheduler.kube import requests
+from scheduler.kube.access_reviews import UserInfo
+from scheduler.kube.requests import LeaseSpec, PodCondition, Request, Resource
+from scheduler.shell.informers import required_kinds, workload_kinds
+from tests.support.build import Json
+
+#: The Lease that the requests below are about; other names are what they are about else.
+LEASE, NAMESPACE = "affinity-scheduler", "kube-system"
+
+_ARGUMENTS: dict[str, Any] = {
+    "namespace": NAMESPACE,
+    "name": LEASE,
+    "uid": "nobody",
+    "node_name": "nowhere",
+    "resource_version": "1",
+    "body": b"{}",
+    "timeout_s": 1,
+    "token": "nobody's",
+    "user": UserInfo("nobody"),
+    "path": "/metrics",
+    "verb": "get",
+    "spec": LeaseSpec(),  # a Lease that nobody holds
+    "metadata": msgspec.Raw(b'{"name":"affinity-scheduler","namespace":"kube-system"}'),
+    "condition": PodCondition("PodScheduled", "False"),
+}
+
+
+class Right(NamedTuple):
+    """One right. `name` is empty if it covers every object."""
+
+    group: str
+    resource: str
+    verb: str
+    name: str = ""
+
+
+def all_requests() -> list[Request]:
+    """Return a request from each builder, for each watched resource."""
+    kinds = (*required_kinds(), *workload_kinds())
+    watched = {requests.LIVE_PODS, *(kind.resource for kind in kinds)}
+    return [request for build in _builders() for request in _built(build, watched)]
+
+
+def needed(request: Request) -> Right:
+    """
+    The right that a request needs.
+
+    Source: apiserver/pkg/endpoints/request/requestinfo.go, NewRequestInfo (kubernetes 1.36).
+    """
+    parts = request.path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    name = rest[1] if len(rest) > 1 else ""
+    resource = "/".join((rest[0], *rest[2:]))
+    match request.method:
+        case "GET" if name:
+            verb = "get"
+        case "GET":
+            verb = "watch" if ("watch", "true") in request.query else "list"
+        case method:
+            verb = {"POST": "create", "PUT": "update", "PATCH": "patch"}[method]
+    assert verb == request.verb
+    # The one resource whose right is given by name; the name of an object to be created is not known.
+    return Right(group, resource, verb, name if resource == "leases" and verb != "create" else "")
+
+
+def granted(roles: Iterable[Json]) -> Iterator[Right]:
+    """Yield the rights in the rules of roles."""
+    for role in roles:
+        for rule in role["rules"]:
+            assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for verb in rule["verbs"]:
+                        for name in rule.get("resourceNames", [""]):
+                            yield Right(group, resource, verb, name)
+
+
+def _builders() -> list[Any]:
+    """Return every public function that makes a Request, in the modules of scheduler.kube that `run` loads."""
+    # In its own process: here, other tests have loaded modules of other commands.
+    program = (
+        "import sys, scheduler.cli.run; print(*(m for m in sys.modules if m.startswith('scheduler.kube.')))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return [
+        each
+        for module in map(importlib.import_module, loaded.stdout.split())
+        for name, each in vars(module).items()
+        if inspect.isfunction(each)
+        and not name.startswith("_")
+        and each.__module__ == module.__name__
+        and get_type_hints(each).get("return") is Request
+    ]
+
+
+def _built(build: Any, watched: Iterable[Resource]) -> Iterator[Request]:
+    """Yield the builder's request, or one per watched resource if it takes one."""
+    parameters = inspect.signature(build).parameters.values()
+    wanted = {p.name for p in parameters if p.default is p.empty}
+    if "resource" not in wanted:
+        yield build(**{name: _ARGUMENTS[name] for name in wanted})
+        return
+    rest = {name: _ARGUMENTS[name] for name in wanted - {"resource"}}
+    for resource in watched:
+        yield build(resource, **rest)
