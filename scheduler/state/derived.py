@@ -76,7 +76,8 @@ class DerivedValues:
             entry = self._entries[key] = _Entry(compute(), self._log.version, compute, patch)
         else:
             entry.compute, entry.patch, entry.used = compute, patch, True
-            self._refresh(entry)
+            if not self._bring_up_to_date(entry):
+                entry.value, entry.version = compute(), self._log.version
             # Again: the computation may have asked for other values, and they may have displaced this one.
             self._entries[key] = entry
             self._entries.move_to_end(key)
@@ -97,27 +98,29 @@ class DerivedValues:
         return list(self._entries)
 
     def differs(self, key: Hashable) -> bool:
-        """Return whether the value, brought up to date, is not what its computation returns now; for the audit."""
+        """Return whether the value is not what its computation returns now; for the audit."""
         entry = self._entries.get(key)
-        if entry is None:
+        # A value that has to be computed again is left alone: only its next caller knows how, after nodes changed.
+        if entry is None or not self._bring_up_to_date(entry):
             return False
-        self._refresh(entry)
         fresh = entry.compute()
         if isinstance(fresh, np.ndarray):
             return not np.array_equal(entry.value, fresh)
         return not entry.value.same_as(fresh)
 
-    def _refresh(self, entry: _Entry) -> None:
+    def _bring_up_to_date(self, entry: _Entry) -> bool:
+        """Patch the value if it needs that. Returns False if it has to be computed again."""
         log = self._log
-        if entry.version >= log.restarted_at:
-            if entry.patch is None or entry.version == log.version:
-                return
-            changes = log.since(entry.version)
-            if changes is not None:
-                entry.patch(entry.value, changes)
-                entry.version = log.version
-                return
-        entry.value, entry.version = entry.compute(), log.version
+        if entry.version < log.restarted_at:
+            return False
+        if entry.patch is None or entry.version == log.version:
+            return True
+        changes = log.since(entry.version)
+        if changes is None:
+            return False
+        entry.patch(entry.value, changes)
+        entry.version = log.version
+        return True
 
     def _resize(self, entry: _Entry, n_bytes: int) -> None:
         """Account for the entry, which was used last, and drop others while all are too large."""
