@@ -37,7 +37,6 @@ from scheduler.explain.manifests import Manifest
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
-from scheduler.shell.profiles import exempt_namespaces_of
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
@@ -113,7 +112,6 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
             rng=random.Random(_SEED),
             new_state=cluster.new_state,
             pending_pods=cluster.pending_pods(),
-            exempt_namespaces=exempt_namespaces_of(profile),
             recorded=recorded,
             notes=(*notes, *cluster.kubelet_refusal_notes(pod), *cluster.malformed_notes()),
         )

@@ -7,8 +7,8 @@ import numpy as np
 from scheduler.enforcing.instructions import ViolationReport
 from scheduler.enforcing.rules import RuleSpec, Side
 from scheduler.enforcing.violations import Violation, counts_of
-from scheduler.explain.wording import namespaces_text, selector_text
 from scheduler.model.pods import Pod
+from scheduler.model.wording import namespaces_text, selector_text
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT
 
@@ -27,7 +27,8 @@ def violation_report(
 def rule_text(spec: RuleSpec) -> str:
     """Return what the rule requires."""
     which = " and ".join(
-        f"{selector_text(selector)} in {namespaces_text(rule)}" for rule, selector in spec.matcher.parts
+        f"{selector_text(selector)} in {namespaces_text(rule.names, rule.selector)}"
+        for rule, selector in spec.matcher.parts
     )
     keys = ", ".join(spec.keys)
     if spec.side is Side.AFFINITY:

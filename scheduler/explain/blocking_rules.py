@@ -1,93 +1,76 @@
-"""An affinity term or spread constraint that refuses nodes, with its domains and pods."""
+"""Describes a rule that refuses nodes: its domains, the pods that it counts, and the pods that declare it."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from scheduler.explain.explanation import Domain, Pods, Rule, RuleKind, Skew
+from scheduler.explain.explanation import Domain, PodRef, Pods, Rule
 from scheduler.explain.inspection import Inspection
+from scheduler.framework.explaining import BlockingRule
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Amounts, Mask
-from scheduler.state.columns import ABSENT, LabelColumn
+from scheduler.state.columns import ABSENT
 from scheduler.state.matching import PodMatcher
 
 #: Domains listed per rule. A hostname rule has one per node.
 _SHOWN_DOMAINS: Final = 20
-
-
-@dataclass(frozen=True)
-class BlockingRule:
-    """An affinity term or spread constraint that refuses nodes. Arrays have one entry per node row."""
-
-    plugin: str
-    kind: RuleKind
-    column: LabelColumn
-    selects: str
-    namespaces: str
-    #: Live rows that the rule refuses.
-    refused: Mask
-    #: Refused rows that lack the topology key.
-    lacks_key: Mask
-    #: Rows whose pods count.
-    eligible: Mask
-    #: Pods per row that the rule counts.
-    counts: Amounts
-    #: How many of `pods` must leave the row's domain before the rule admits the pod; 0 if that would not help.
-    n_to_remove: Amounts
-    #: Returns the pods that the rule selects, and their rows.
-    find_pods: Callable[[], Iterable[tuple[Pod, int]]]
-    #: The most pods that a domain may already have; None for required affinity.
-    max_existing: int | None = None
-    #: Returns the pods that declare the rule, and their rows; None if the pod itself declares it.
-    find_declaring_pods: Callable[[], Iterable[tuple[Pod, int]]] | None = None
-    #: Matches the pods that a required affinity needs; None for other rules.
-    required_pods: PodMatcher | None = None
-    #: The numbers of a spread constraint; None for other rules.
-    skew: Skew | None = None
-
-    @cached_property
-    def pods(self) -> list[tuple[Pod, int]]:
-        """The selected pods on live nodes with the topology key, and their rows."""
-        ids, n_rows = self.column.ids, len(self.refused)
-        return [(pod, row) for pod, row in self.find_pods() if row < n_rows and ids[row] != ABSENT]
-
-    def pods_in_domain_of(self, row: int) -> list[Pod]:
-        """Return the selected pods in the row's domain. O(pods)."""
-        ids = self.column.ids
-        return [pod for pod, at in self.pods if ids[at] == ids[row]]
+#: Pods named in one list; the rest are only counted.
+_SHOWN_PODS: Final = 5
 
 
 def describe_rule(inspection: Inspection, rule: BlockingRule) -> Rule:
     """Return the rule as a part of an explanation. O(placed pods + nodes)."""
     domains, n_more = _domains(rule)
-    declaring = rule.find_declaring_pods
+    name_of = inspection.context.snapshot.nodes.name_of
+    declaring, required = rule.find_declaring_pods, rule.required_pods
     return Rule(
         kind=rule.kind,
-        declared_by=None
-        if declaring is None
-        else inspection.first_pods(declaring(), rule.column, _order(rule)),
-        topology_key=rule.column.key,
+        declared_by=None if declaring is None else _first_pods(rule, declaring(), name_of),
+        topology_key=rule.topology_key,
         selects=rule.selects,
         namespaces=rule.namespaces,
         n_nodes=int(np.count_nonzero(rule.refused)),
-        pods=inspection.first_pods(rule.pods, rule.column, _order(rule)),
-        pending=Pods() if rule.required_pods is None else inspection.pending_matching(rule.required_pods),
+        pods=_first_pods(rule, rule.pods, name_of),
+        pending=Pods() if required is None else _pending_matching(inspection, required),
         skew=rule.skew,
         domains=domains,
         n_more_domains=n_more,
     )
 
 
-def _order(rule: BlockingRule) -> Callable[[Pod, int], object]:
-    """Return a sort key for pods: the fullest domains first, since their pods block most."""
-    in_domain = rule.column.per_domain(rule.counts).amounts
-    ids = rule.column.ids
-    return lambda _pod, row: -int(in_domain[ids[row]])
+def _first_pods(rule: BlockingRule, pods: Iterable[tuple[Pod, int]], name_of: Callable[[int], str]) -> Pods:
+    """Return the total and the first few pods: those of the fullest domains, since they block most."""
+    in_domain, ids = rule.column.per_domain(rule.counts).amounts, rule.column.ids
+    found = list(pods)
+
+    def key(entry: tuple[Pod, int]) -> tuple[int, str, str]:
+        pod, row = entry
+        return -int(in_domain[ids[row]]), pod.namespace, pod.name
+
+    def reference(pod: Pod, row: int) -> PodRef:
+        domain = int(ids[row])
+        value = "" if domain == ABSENT else rule.column.value_of(domain)
+        return PodRef(pod.namespace, pod.name, name_of(row), value)
+
+    first = heapq.nsmallest(_SHOWN_PODS, found, key=key)
+    return Pods(len(found), tuple(reference(pod, row) for pod, row in first))
+
+
+def _pending_matching(inspection: Inspection, matcher: PodMatcher) -> Pods:
+    """Return the other pending pods that the matcher selects. O(pending pods)."""
+    own_uid, labels_of = inspection.context.pod.uid, inspection.context.snapshot.namespace_labels
+    found = sorted(
+        (
+            pod
+            for pod in inspection.pending_pods
+            if pod.uid != own_uid and matcher.matches(pod.namespace, pod.labels, labels_of(pod.namespace))
+        ),
+        key=lambda pod: pod.key,
+    )
+    return Pods(len(found), tuple(PodRef(pod.namespace, pod.name) for pod in found[:_SHOWN_PODS]))
 
 
 def _domains(rule: BlockingRule) -> tuple[tuple[Domain, ...], int]:

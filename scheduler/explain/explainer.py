@@ -16,12 +16,10 @@ from msgspec.structs import replace as with_parts
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.core.node_scores import Rng
-from scheduler.explain.affinity_rules import affinity_rules
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.explanation import Explanation, NodeGroup, State
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
-from scheduler.explain.spread_rules import hard_constraints, spread_rules
 from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.framework.diagnosis import FitError
@@ -50,7 +48,6 @@ class ExplainRequest:
         rng: breaks ties between nodes.
         new_state: makes an empty state with the same settings, to copy the cluster into.
         pending_pods: the cluster's pods without a node, whatever their scheduler.
-        exempt_namespaces: namespaces that the profile's required anti-affinity ignores.
         recorded: the decision that the pod's annotation records.
         notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
@@ -62,7 +59,6 @@ class ExplainRequest:
     rng: Rng
     new_state: Callable[[], ClusterState] = ClusterState
     pending_pods: Sequence[Pod] = ()
-    exempt_namespaces: frozenset[str] = frozenset()
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     try_changes: bool = True
@@ -117,21 +113,15 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
     explanation = _explanation(request, "unschedulable", error.message())
     profile = request.new_profile(Snapshot(request.state))
-    inspection = inspect_pod(
-        request.pod,
-        request.state,
-        profile,
-        pending_pods=request.pending_pods,
-        exempt_namespaces=request.exempt_namespaces,
-    )
+    inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
         return with_parts(explanation, groups=_prefilter_group(error))
-    rules = [*spread_rules(inspection, hard_constraints(request.pod, profile)), *affinity_rules(inspection)]
-    groups, n_more_groups = node_groups(inspection, error, rules)
-    shown = sorted(rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))[:_SHOWN_RULES]
+    groups, n_more_groups = node_groups(inspection, error)
+    rules = sorted(inspection.rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))
+    shown = rules[:_SHOWN_RULES]
     if request.try_changes:
         what_if = WhatIf(request.pod, request.state, request.new_state, request.new_profile, request.rng)
-        explanation = with_parts(explanation, suggestions=find_suggestions(inspection, what_if, rules))
+        explanation = with_parts(explanation, suggestions=find_suggestions(inspection, what_if))
     return with_parts(
         explanation,
         groups=groups,
@@ -203,8 +193,8 @@ def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_na
     if not isinstance(inspection, Inspection):
         refused_by, refusal = inspection
         return (f"{refused_by}: {refusal.message}",)
-    statuses = [(plugin, refusals.at(row)) for plugin, refusals in inspection.refusals]
-    return tuple(f"{plugin}: {status.message}" for plugin, status in statuses if status is not None)
+    found = [(plugin.name, statuses.at(row)) for plugin, statuses in inspection.refusals]
+    return tuple(f"{name}: {status.message}" for name, status in found if status is not None)
 
 
 def _decide(request: ExplainRequest, pod: Pod, state: ClusterState) -> Decision:

@@ -29,11 +29,12 @@ from typing import Final, Literal
 import msgspec
 
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
+from scheduler.framework.explaining import Skew
+from scheduler.model.changes import Changes
 
 API_VERSION: Final = "affinity-scheduler.io/v1"
 
 State = Literal["unschedulable", "schedulable", "bound", "gated", "failed", "finished"]
-RuleKind = Literal["requiredAffinity", "requiredAntiAffinity", "existingAntiAffinity", "topologySpread"]
 
 
 def json_name(field: str) -> str:
@@ -89,20 +90,10 @@ class Domain(JsonStruct, frozen=True):
     allowed: bool
 
 
-class Skew(JsonStruct, frozen=True):
-    """The numbers of a spread constraint. `fewest`: pods in the emptiest domain; 0 below minDomains."""
-
-    max_skew: int
-    min_domains: int
-    n_domains: int
-    fewest: int
-    counts_itself: bool
-
-
 class Rule(JsonStruct, frozen=True):
-    """An affinity term or spread constraint that refuses nodes."""
+    """A rule about pods per domain that refuses nodes, such as an affinity term or a spread constraint."""
 
-    kind: RuleKind
+    kind: str
     declared_by: Pods | None
     topology_key: str
     selects: str
@@ -117,102 +108,10 @@ class Rule(JsonStruct, frozen=True):
     n_more_domains: int
 
 
-class _Change(JsonStruct, frozen=True, tag_field="change", tag=lambda name: name[0].lower() + name[1:]):
-    """One change to the cluster or the pod."""
-
-
-class RemovePod(_Change, frozen=True):
-    """The pod leaves its node."""
-
-    namespace: str
-    pod: str
-    node: str
-    uid: str
-    terminating: bool = False
-
-
-class RunPod(_Change, frozen=True):
-    """A pod with these labels runs on the node, or in its domain."""
-
-    namespace: str
-    labels: dict[str, str]
-    node: str
-
-    def __hash__(self) -> int:
-        return hash((self.namespace, self.node, frozenset(self.labels.items())))
-
-
-class AddRoom(_Change, frozen=True):
-    """The node has this much more of a resource: milli-units of cpu, whole units of the others."""
-
-    node: str
-    resource: str
-    amount: int
-
-
-class TolerateTaint(_Change, frozen=True):
-    """The pod tolerates the taint."""
-
-    key: str
-    value: str
-    effect: str
-
-
-class RemoveTaint(_Change, frozen=True):
-    """The node loses the taint."""
-
-    node: str
-    key: str
-    value: str
-    effect: str
-
-
-class Uncordon(_Change, frozen=True):
-    """The node is schedulable again."""
-
-    node: str
-
-
-class LabelNode(_Change, frozen=True):
-    """The node has the label; None removes it."""
-
-    node: str
-    key: str
-    value: str | None
-
-
-class LabelNamespace(_Change, frozen=True):
-    """The namespace has the label."""
-
-    namespace: str
-    key: str
-    value: str
-
-
-class AllowSkew(_Change, frozen=True):
-    """The pod's spread constraint on the key has this maxSkew."""
-
-    topology_key: str
-    max_skew: int
-
-
-Change = (
-    RemovePod
-    | RunPod
-    | AddRoom
-    | TolerateTaint
-    | RemoveTaint
-    | Uncordon
-    | LabelNode
-    | LabelNamespace
-    | AllowSkew
-)
-
-
 class Suggestion(JsonStruct, frozen=True):
     """Changes that together let the pod schedule to `node`. A decision confirmed it, and each change is needed."""
 
-    changes: tuple[Change, ...]
+    changes: Changes
     node: str
 
 

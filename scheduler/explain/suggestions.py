@@ -15,25 +15,25 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.explain.blocking_rules import BlockingRule
-from scheduler.explain.explanation import (
+from scheduler.explain.explanation import Suggestion
+from scheduler.explain.inspection import Inspection
+from scheduler.explain.rule_repairs import rule_repair
+from scheduler.explain.what_if import WhatIf
+from scheduler.framework.explaining import Repair
+from scheduler.model.changes import (
     AddRoom,
     AllowSkew,
     Change,
+    Changes,
     LabelNamespace,
     LabelNode,
     RemovePod,
     RemoveTaint,
     RunPod,
-    Suggestion,
     TolerateTaint,
     Uncordon,
 )
-from scheduler.explain.inspection import Inspection
-from scheduler.explain.repairs import Changes, Efforts, Repair, repair_of, satisfying
-from scheduler.explain.what_if import WhatIf
-from scheduler.model.labels import Selector
-from scheduler.model.terms import AffinityTerm, usable
+from scheduler.state.arrays import Fractions
 
 _MAX_SUGGESTIONS: Final = 5
 #: Nodes to propose repairs for, and the most of them that are refused alike.
@@ -45,8 +45,6 @@ _MAX_COMBINATIONS: Final = 6
 _MAX_TRIALS: Final = 60
 #: Size of a proposal up to which each change is tried without.
 _MAX_PRUNED: Final = 12
-#: Namespaces to propose labels for.
-_MAX_NAMESPACES: Final = 8
 
 #: Among suggestions of one size, the changes that are easiest to make come first.
 _RANK: Final[dict[type[Change], int]] = {
@@ -62,14 +60,12 @@ _RANK: Final[dict[type[Change], int]] = {
 }
 
 
-def find_suggestions(
-    inspection: Inspection, what_if: WhatIf, rules: Sequence[BlockingRule]
-) -> tuple[Suggestion, ...]:
+def find_suggestions(inspection: Inspection, what_if: WhatIf) -> tuple[Suggestion, ...]:
     """Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first."""
     confirmed: list[Suggestion] = []
     n_confirmed = Counter[frozenset[type[Change]]]()
-    proposals = sorted({*_for_namespaces(inspection), *_for_nodes(inspection, rules)}, key=_size)
-    for changes in islice(proposals, _MAX_TRIALS):
+    proposals = {*_for_all_nodes(inspection), *_for_nodes(inspection)}
+    for changes in islice(sorted(proposals, key=_size), _MAX_TRIALS):
         shape = frozenset(map(type, changes))
         known = [frozenset(suggestion.changes) for suggestion in confirmed]
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
@@ -121,32 +117,49 @@ def _confirm(what_if: WhatIf, changes: Changes) -> Suggestion | None:
     return Suggestion(needed, node)
 
 
-def _for_nodes(inspection: Inspection, rules: Sequence[BlockingRule]) -> Iterator[Changes]:
+def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:
+    """Yield the plugins' proposals that concern no single node."""
+    for explanation in inspection.explanations.values():
+        if explanation.proposals is not None:
+            yield from explanation.proposals()
+
+
+def _for_nodes(inspection: Inspection) -> Iterator[Changes]:
     """Yield proposals for the nodes that need the fewest changes, a few for each combination of refusals."""
-    repairs = [
-        repair_of(inspection, plugin, refusals.codes != 0, rules)
-        for plugin, refusals in inspection.refusals
-        if refusals.codes.any()
-    ]
-    if not repairs:
-        return
-    effort: Efforts = np.sum([repair.effort for repair in repairs], axis=0)
-    effort[~inspection.snapshot.alive] = np.inf
-    for row in _rows(inspection, effort, rules):
-        yield from _for_node(row, repairs)
+    repairs = _repairs(inspection)
+    alive = inspection.context.snapshot.alive
+    effort = np.where(alive, 0.0, np.inf)
+    for plugin, statuses in inspection.refusals:
+        rows = np.flatnonzero(alive & (statuses.codes != 0))
+        effort[rows] += repairs[plugin.name].effort(rows) if plugin.name in repairs else np.inf
+    for row in _rows(inspection, effort):
+        refusing = [plugin.name for plugin, statuses in inspection.refusals if statuses.codes[row]]
+        yield from _for_node(row, [repairs[name] for name in refusing])
 
 
-def _rows(inspection: Inspection, effort: Efforts, rules: Sequence[BlockingRule]) -> Iterator[int]:
+def _repairs(inspection: Inspection) -> dict[str, Repair]:
+    """Return the repair of each plugin that has one."""
+    found = {}
+    for name, explanation in inspection.explanations.items():
+        repair = explanation.repair
+        if explanation.rules:
+            repair = rule_repair(inspection.context, explanation.rules)
+        if repair is not None:
+            found[name] = repair
+    return found
+
+
+def _rows(inspection: Inspection, effort: Fractions) -> Iterator[int]:
     """Yield rows by effort, few that have the same reasons, taints and domains."""
     n_alike: Counter[tuple[int, ...]] = Counter()
-    taint_set = inspection.snapshot.nodes.taint_set
-    columns = [rule.column for rule in rules if not rule.column.is_unique]
+    taint_set = inspection.context.snapshot.nodes.taint_set
+    columns = [rule.column for rule in inspection.rules if not rule.column.is_unique]
     n_found = 0
     for row in np.argsort(effort, kind="stable").tolist():
         if n_found >= _MAX_NODES or effort[row] == np.inf:
             return
         likeness = (
-            *(int(refusals.codes[row]) for _, refusals in inspection.refusals),
+            *(int(statuses.codes[row]) for _, statuses in inspection.refusals),
             int(taint_set[row]),
             *(int(column.ids[row]) for column in columns),
         )
@@ -158,33 +171,8 @@ def _rows(inspection: Inspection, effort: Efforts, rules: Sequence[BlockingRule]
 
 def _for_node(row: int, repairs: Sequence[Repair]) -> Iterator[Changes]:
     """Yield combinations of one alternative per plugin that refuses the row; none if a plugin has no alternative."""
-    alternatives = [repair.alternatives(row) for repair in repairs if repair.effort[row] > 0]
+    alternatives = [repair.alternatives(row) for repair in repairs]
     for combination in islice(product(*alternatives), _MAX_COMBINATIONS):
         changes = tuple(dict.fromkeys(change for part in combination for change in part))
         if changes:
             yield changes
-
-
-def _for_namespaces(inspection: Inspection) -> Iterator[Changes]:
-    """Yield labels that make an affinity term's namespaceSelector match a namespace that has the required pods."""
-    for term in usable(inspection.pod.spec.affinity.required):
-        if term.namespace_selector.requirements:
-            yield from _for_term(inspection, term)
-
-
-def _for_term(inspection: Inspection, term: AffinityTerm) -> Iterator[Changes]:
-    labels_by_namespace = inspection.state.label_sets.namespace_labels
-    inhabited = {
-        label_set.namespace
-        for label_set in inspection.state.label_sets
-        if label_set.n_pods and term.selector.matches(label_set.labels)
-    }
-    for name in sorted(inhabited - term.namespaces)[:_MAX_NAMESPACES]:
-        labels = labels_by_namespace.get(name, {})
-        if not term.namespace_selector.matches(labels):
-            changes = _labels_for(name, term.namespace_selector)
-            yield tuple(change for change in changes if labels.get(change.key) != change.value)
-
-
-def _labels_for(namespace: str, selector: Selector) -> list[LabelNamespace]:
-    return [LabelNamespace(namespace, key, value) for key, value in satisfying(selector).items()]

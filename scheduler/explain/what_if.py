@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Final, assert_never
+from typing import assert_never
 
 import msgspec
 
 from scheduler.core.decide import Decision, ScheduleResult, decide
 from scheduler.core.node_scores import Rng
-from scheduler.explain.explanation import (
+from scheduler.framework.observer import Unobserved
+from scheduler.framework.profile import Profile
+from scheduler.model.changes import (
     AddRoom,
     AllowSkew,
     Change,
@@ -28,17 +30,12 @@ from scheduler.explain.explanation import (
     TolerateTaint,
     Uncordon,
 )
-from scheduler.framework.observer import Unobserved
-from scheduler.framework.profile import Profile
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.terms import Taint, Toleration
+from scheduler.model.terms import CORDON_TAINT_KEY, Taint, Toleration
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-
-#: The taint that the node controller sets on a cordoned node.
-CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
 
 
 def copy_state(state: ClusterState, copy: ClusterState) -> ClusterState:
@@ -146,7 +143,7 @@ def changed_node(node: Node, change: AddRoom | RemoveTaint | Uncordon | LabelNod
         case RemoveTaint(key=key, value=value, effect=effect):
             return replace(node, taints=tuple(t for t in node.taints if t != Taint(key, value, effect)))
         case Uncordon():
-            taints = tuple(t for t in node.taints if t.key != CORDON_TAINT)
+            taints = tuple(t for t in node.taints if t.key != CORDON_TAINT_KEY)
             return replace(node, unschedulable=False, taints=taints)
         case LabelNode(key=key, value=value):
             others = {name: text for name, text in node.labels.items() if name != key}

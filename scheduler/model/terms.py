@@ -14,6 +14,8 @@ from scheduler.model.labels import Selector
 
 HOSTNAME_KEY: Final = "kubernetes.io/hostname"
 ZONE_KEY: Final = "topology.kubernetes.io/zone"
+#: Of the taint that the node controller sets on a cordoned node.
+CORDON_TAINT_KEY: Final = "node.kubernetes.io/unschedulable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,16 @@ Source: plugins/nodeaffinity/node_affinity.go, component-helpers scheduling/core
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, example_value
 from scheduler.framework.interface import (
     Feasible,
     PodContext,
@@ -32,10 +34,20 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.model import wire
 from scheduler.model.affinity import parse_int64, parse_preferred_nodes, parse_required_node_affinity
+from scheduler.model.changes import Changes, LabelNode
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
-from scheduler.model.terms import ANY_NODE, NodeRequirement, NodeTerm, PreferredNodeTerm, RequiredNodeAffinity
-from scheduler.state.arrays import Amounts, Scores
+from scheduler.model.terms import (
+    ANY_NODE,
+    HOSTNAME_KEY,
+    ZONE_KEY,
+    NodeRequirement,
+    NodeTerm,
+    PreferredNodeTerm,
+    RequiredNodeAffinity,
+)
+from scheduler.model.wording import requirement_text
+from scheduler.state.arrays import Amounts, Fractions, Rows, Scores
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeAffinity"
@@ -45,6 +57,13 @@ NOT_MATCHED: Final = unresolvable("node(s) didn't match Pod's node affinity/sele
 CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 _NAME_FIELD: Final = "metadata.name"
+#: Labels that the kubelet or the cloud sets. A missing one may be added; an existing one must not change.
+_FIXED_LABELS: Final = frozenset(
+    {
+        HOSTNAME_KEY, ZONE_KEY, "topology.kubernetes.io/region",
+        "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/instance-type",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +110,13 @@ class NodeAffinity:
             rules.insert(0, (snapshot.matching(self._added), ADDED_NOT_MATCHED))
         node_filter = RuleFilter(snapshot.n_rows, *rules)
         return node_filter if named is None else PreFilterResult(node_filter, named)
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Group nodes by the requirements that they do not meet; propose the labels."""
+        return PluginExplanation(
+            where=lambda rows: [_unmet_text(context, row) for row in rows.tolist()],
+            repair=Repair(partial(_add_labels, context), partial(_label_effort, context)),
+        )
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Nothing to do where neither side prefers anything; failed where a preference that counts does not parse."""
@@ -173,11 +199,16 @@ def rule_matches(rule: RequiredNodeAffinity, node: Node) -> bool:
 
 
 def _term_matches(term: NodeTerm, node: Node) -> bool:
-    if term.is_empty or term.problem is not None:
-        return False
-    return all(_satisfies(node.labels.get(e.key), e) for e in term.expressions) and all(
-        _satisfies(node.name, name) for name in term.names
-    )
+    return _can_match(term) and next(_unmet_of_term(term, node), None) is None
+
+
+def _can_match(term: NodeTerm) -> bool:
+    return not term.is_empty and term.problem is None
+
+
+def _unmet_of_term(term: NodeTerm, node: Node) -> Iterator[NodeRequirement]:
+    yield from (e for e in term.expressions if not _satisfies(node.labels.get(e.key), e))
+    yield from (name for name in term.names if not _satisfies(node.name, name))
 
 
 def _satisfies(value: str | None, requirement: NodeRequirement) -> bool:
@@ -195,3 +226,53 @@ def _satisfies(value: str | None, requirement: NodeRequirement) -> bool:
     if number is None or bound is None:
         return False
     return number > bound if requirement.operator == "Gt" else number < bound
+
+
+def _unmet(context: ExplainContext, row: int) -> tuple[NodeRequirement, ...]:
+    """
+    Return the requirements that the node fails: all of nodeSelector, and of the term with the fewest failures.
+
+    Empty if the pod's rule matches, or if no label could make it match.
+    """
+    node, rule = context.snapshot.node_at(row), context.pod.spec.required_node_affinity
+    if node is None:
+        return ()
+    pairs = [
+        NodeRequirement(key, "In", (value,))
+        for key, value in rule.node_selector or ()
+        if node.labels.get(key) != value
+    ]
+    by_term = [tuple(_unmet_of_term(term, node)) for term in rule.terms or () if _can_match(term)]
+    return (*pairs, *min(by_term, key=len, default=()))
+
+
+def _unmet_text(context: ExplainContext, row: int) -> str:
+    requirements = ", ".join(map(requirement_text, _unmet(context, row)))
+    return f"needs {requirements}" if requirements else ""
+
+
+def _add_labels(context: ExplainContext, row: int) -> list[Changes]:
+    """Return the labels that the node lacks; empty if its name or a fixed label would have to change."""
+    node, unmet = context.snapshot.node_at(row), _unmet(context, row)
+    if node is None or not unmet:
+        return []
+    if any(one.key == _NAME_FIELD or (one.key in _FIXED_LABELS and one.key in node.labels) for one in unmet):
+        return []
+    return [tuple(LabelNode(node.name, one.key, _label_value(one)) for one in unmet)]
+
+
+def _label_effort(context: ExplainContext, rows: Rows) -> Fractions:
+    found = (_add_labels(context, row) for row in rows.tolist())
+    return np.array([len(changes[0]) if changes else np.inf for changes in found])
+
+
+def _label_value(requirement: NodeRequirement) -> str | None:
+    match requirement.operator:
+        case "NotIn" | "DoesNotExist":
+            return None
+        case "Gt":
+            return str(int(requirement.values[0]) + 1)
+        case "Lt":
+            return str(int(requirement.values[0]) - 1)
+        case _:
+            return example_value(requirement.values)

@@ -10,14 +10,17 @@ Source: plugins/nodeports/node_ports.go, framework/types.go HostPortInfo.CheckCo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, unschedulable
+from scheduler.model.changes import Changes
 from scheduler.model.pods import HostPort, Pod
 from scheduler.state.cluster import host_ports
 from scheduler.state.snapshot import Snapshot
@@ -58,6 +61,10 @@ class NodePorts:
                 mask[conflicting_rows(port.ip, held)] = False
         return RuleFilter(snapshot.n_rows, (mask, PORT_TAKEN))
 
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Propose that the pods leave that hold a wanted port."""
+        return PluginExplanation(repair=Repair(partial(_free_ports, context)))
+
 
 def conflicting_rows(wanted_ip: str, held: Mapping[int, Collection[str]]) -> list[int]:
     """Return the rows of `held` (addresses of one port by row) whose addresses overlap with the wanted one."""
@@ -70,9 +77,21 @@ def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hin
     """Source: node_ports.go, isSchedulableAfterPodDeleted (kubernetes 1.36)."""
     if old is None or not (old.node_name or old.nominated_node_name):
         return Hint.SKIP
-    freed = host_ports(old.spec)
-    conflict = any(_overlap(wanted, port) for wanted in host_ports(pod.spec) for port in freed)
-    return Hint.QUEUE if conflict else Hint.SKIP
+    return Hint.QUEUE if _conflict(pod, old) else Hint.SKIP
+
+
+def _free_ports(context: ExplainContext, row: int) -> list[Changes]:
+    """Return the removal of every pod that holds a wanted port; empty if one of them must stay."""
+    holding = [pod for pod in context.pods_on(row) if _conflict(context.pod, pod)]
+    if not holding or any(map(must_stay, holding)):
+        return []
+    node_name = context.snapshot.nodes.name_of(row)
+    return [tuple(removal(pod, node_name) for pod in holding)]
+
+
+def _conflict(pod: Pod, running: Pod) -> bool:
+    held = host_ports(running.spec)
+    return any(_overlap(wanted, port) for wanted in host_ports(pod.spec) for port in held)
 
 
 def _overlap(wanted: HostPort, held: HostPort) -> bool:

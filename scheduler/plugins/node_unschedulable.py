@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, unresolvable
+from scheduler.model.changes import Uncordon
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
-from scheduler.model.terms import Taint
+from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeUnschedulable"
@@ -24,7 +26,7 @@ NAME: Final = "NodeUnschedulable"
 CORDONED: Final = unresolvable("node(s) were unschedulable")
 
 #: What a pod has to tolerate to run on a cordoned node.
-_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+_UNSCHEDULABLE: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
 
 class NodeUnschedulable:
@@ -49,6 +51,11 @@ class NodeUnschedulable:
         if _tolerates_cordons(context.pod):
             return SKIP
         return RuleFilter(snapshot.n_rows, (~snapshot.nodes.unschedulable, CORDONED))
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Propose to uncordon the node."""
+        name_of = context.snapshot.nodes.name_of
+        return PluginExplanation(repair=Repair(lambda row: [(Uncordon(name_of(row)),)]))
 
 
 def _tolerates_cordons(pod: Pod) -> bool:

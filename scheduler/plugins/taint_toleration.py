@@ -11,11 +11,13 @@ Source: plugins/tainttoleration/taint_toleration.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import (
     Feasible,
     FinalScores,
@@ -26,8 +28,11 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
 from scheduler.framework.status import unresolvable
+from scheduler.model.changes import Change, Changes, RemoveTaint, TolerateTaint, Uncordon
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
+from scheduler.model.terms import CORDON_TAINT_KEY, Taint
+from scheduler.model.wording import taint_text
 from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
 from scheduler.state.snapshot import Snapshot
@@ -37,6 +42,8 @@ NAME: Final = "TaintToleration"
 NOT_TOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
 
 _SOFT_EFFECTS: Final = ("PreferNoSchedule",)
+#: Prefix of taints that the node controller sets for a node's conditions. To tolerate them mends nothing.
+_CONDITION_TAINTS: Final = "node.kubernetes.io/"
 
 
 class TaintToleration:
@@ -61,6 +68,13 @@ class TaintToleration:
         """Every pod has something to tolerate or not."""
         tolerated = snapshot.tolerated(context.pod.spec.tolerations)
         return RuleFilter(snapshot.n_rows, (tolerated, NOT_TOLERATED))
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Group nodes by their taints; propose to tolerate or to remove them."""
+        return PluginExplanation(
+            where=lambda rows: [_taints_text(context, row) for row in rows.tolist()],
+            repair=Repair(partial(_lift_taints, context)),
+        )
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Never skipped: where no taint counts, every node gets 100."""
@@ -106,3 +120,28 @@ def _keeps_off(node: Node, pod: Pod) -> bool:
 def _hint_after_toleration_change(pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
     """Source: taint_toleration.go, isSchedulableAfterPodTolerationChange (kubernetes 1.36)."""
     return Hint.QUEUE if new is not None and new.uid == pod.uid else Hint.SKIP
+
+
+def _untolerated(context: ExplainContext, row: int) -> tuple[Taint, ...]:
+    nodes = context.snapshot.nodes
+    taints = nodes.taint_sets[int(nodes.taint_set[row])]
+    return untolerated(taints, context.pod.spec.tolerations, HARD_EFFECTS)
+
+
+def _taints_text(context: ExplainContext, row: int) -> str:
+    return ", ".join(sorted(taint_text(t.key, t.value, t.effect) for t in _untolerated(context, row)))
+
+
+def _lift_taints(context: ExplainContext, row: int) -> list[Changes]:
+    """Return two alternatives: the pod tolerates the taints, or the node loses them."""
+    taints, node_name = _untolerated(context, row), context.snapshot.nodes.name_of(row)
+    removals = tuple(dict.fromkeys(_taint_removal(node_name, taint) for taint in taints))
+    if any(taint.key.startswith(_CONDITION_TAINTS) for taint in taints):
+        return [removals]
+    return [tuple(TolerateTaint(t.key, t.value, t.effect) for t in taints), removals]
+
+
+def _taint_removal(node_name: str, taint: Taint) -> Change:
+    if taint.key == CORDON_TAINT_KEY:
+        return Uncordon(node_name)
+    return RemoveTaint(node_name, taint.key, taint.value, taint.effect)

@@ -21,7 +21,7 @@ from scheduler.model.instructions import Attempted
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import build_profiles, exempt_namespaces_of
+from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 
 #: Failed attempts that are remembered, one per pod, and the characters of each message: 2 MB in all.
@@ -137,7 +137,6 @@ class PendingPodExplainer:
 
     def _explain(self, queued: QueuedPod) -> Explanation:
         name = queued.profile
-        (profile,) = (each for each in self._settings.profiles if each.scheduler_name == name)
         return explain(
             ExplainRequest(
                 pod=queued.pod,
@@ -146,7 +145,6 @@ class PendingPodExplainer:
                 rng=random.Random(1),
                 try_changes=False,
                 pending_pods=[other.pod for other in self._pending()],
-                exempt_namespaces=exempt_namespaces_of(profile),
                 notes=(_NOTE,),
             )
         )

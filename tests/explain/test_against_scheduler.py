@@ -13,11 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scheduler.explain.affinity_rules import affinity_rules
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation
 from scheduler.explain.inspection import Inspection, inspect_pod
-from scheduler.explain.spread_rules import hard_constraints, spread_rules
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
@@ -110,20 +108,14 @@ def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse(block: 
         profile = build_profiles(SETTINGS, Snapshot(state))[NAME]
         inspection = inspect_pod(decoded(pod), state, profile)
         assert isinstance(inspection, Inspection)
-        rules = [
-            *spread_rules(inspection, hard_constraints(inspection.pod, profile)),
-            *affinity_rules(inspection),
-        ]
-        for plugin in ("PodTopologySpread", "InterPodAffinity"):
-            refusals = [refusals for name, refusals in inspection.refusals if name == plugin]
-            refused = (
-                (refusals[0].codes != 0) & state.nodes.alive if refusals else np.zeros_like(state.nodes.alive)
-            )
+        for plugin, statuses in inspection.refusals:
+            if plugin.name not in ("PodTopologySpread", "InterPodAffinity"):
+                continue
+            refused = (statuses.codes != 0) & state.nodes.alive
             found = np.zeros_like(refused)
-            for rule in rules:
-                if rule.plugin == plugin:
-                    found |= rule.refused
-            assert found.tolist() == refused.tolist(), (seed, plugin)
+            for rule in inspection.explanations[plugin.name].rules:
+                found |= rule.refused
+            assert found.tolist() == refused.tolist(), (seed, plugin.name)
             n_compared += bool(refused.any())
     assert n_compared >= 40
 

@@ -9,10 +9,9 @@ import pytest
 
 from scheduler.cli.query.sentences import rule_text
 from scheduler.explain.explanation import Domain, Rule
-from scheduler.explain.wording import amount_text, namespaces_text, selector_text
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.labels import EVERYTHING, NOTHING, parse_selector
-from scheduler.state.matching import NamespaceRule
+from scheduler.model.wording import amount_text, namespaces_text, selector_text
 from tests.support import build
 from tests.support.json_cluster import Cluster, alone_per_zone, web, zoned
 
@@ -184,7 +183,7 @@ def test_selectors_are_written_as_for_kubectl(selector: Any, text: str) -> None:
 )
 def test_namespaces_of_a_term_are_written_in_words(names: set[str], selector: Any, text: str) -> None:
     """A list, a selector, or both."""
-    assert namespaces_text(NamespaceRule(frozenset(names), selector)) == text
+    assert namespaces_text(names, selector) == text
 
 
 @pytest.mark.parametrize(

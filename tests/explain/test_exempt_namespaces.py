@@ -10,7 +10,7 @@ import pytest
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation
 from scheduler.settings.loading import parse_settings
-from scheduler.shell.profiles import build_profiles, exempt_namespaces, exempt_namespaces_of
+from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.state.cluster import ClusterState
 from tests.support import build
 from tests.support.json_cluster import Cluster, decoded, web, zoned
@@ -33,7 +33,6 @@ def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
             new_profile=lambda snapshot: build_profiles(settings, snapshot)[profile.scheduler_name],
             rng=random.Random(1),
             new_state=lambda: ClusterState(exempt_namespaces(settings)),
-            exempt_namespaces=exempt_namespaces_of(profile),
         )
     )
 

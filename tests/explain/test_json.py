@@ -10,6 +10,18 @@ import pytest
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain import explanation
 from scheduler.explain.simulation import NodeShare, Simulation, ZoneShare
+from scheduler.framework.explaining import Skew
+from scheduler.model.changes import (
+    AddRoom,
+    AllowSkew,
+    LabelNamespace,
+    LabelNode,
+    RemovePod,
+    RemoveTaint,
+    RunPod,
+    TolerateTaint,
+    Uncordon,
+)
 from tests.support import build
 from tests.support.json_cluster import Cluster, alone_per_zone, as_json, web, zoned
 
@@ -22,20 +34,20 @@ FIELDS = {
     explanation.Rule: (
         "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains"
     ),
-    explanation.Skew: "maxSkew minDomains domains fewest countsItself",
+    Skew: "maxSkew minDomains domains fewest countsItself",
     explanation.Domain: "domain nodes pods most allowed",
     explanation.Pods: "total shown",
     explanation.PodRef: "namespace name node domain",
     explanation.Suggestion: "changes node",
-    explanation.RemovePod: "namespace pod node uid terminating",
-    explanation.RunPod: "namespace labels node",
-    explanation.AddRoom: "node resource amount",
-    explanation.TolerateTaint: "key value effect",
-    explanation.RemoveTaint: "node key value effect",
-    explanation.Uncordon: "node",
-    explanation.LabelNode: "node key value",
-    explanation.LabelNamespace: "namespace key value",
-    explanation.AllowSkew: "topologyKey maxSkew",
+    RemovePod: "namespace pod node uid terminating",
+    RunPod: "namespace labels node",
+    AddRoom: "node resource amount",
+    TolerateTaint: "key value effect",
+    RemoveTaint: "node key value effect",
+    Uncordon: "node",
+    LabelNode: "node key value",
+    LabelNamespace: "namespace key value",
+    AllowSkew: "topologyKey maxSkew",
     RankedNode: "node total scores",
     DecisionRecord: "v evaluated feasible top rejected",
     Simulation: ("apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next"),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.explanation import (
+from scheduler.cli.query.sentences import rule_text
+from scheduler.model.changes import (
     AddRoom,
     AllowSkew,
     Change,
@@ -232,6 +233,53 @@ def test_the_message_is_that_of_the_condition(
 
 def _seen(pod: build.Json) -> PodSeen:
     return PodSeen(decoded({**pod, "spec": {**pod["spec"], "schedulerName": NAME}}))
+
+
+@pytest.mark.parametrize(
+    ("pods", "asked", "plugin", "text", "expected"),
+    [
+        pytest.param(
+            [],
+            web("p", spread=[build.spread("row", build.selector("app=web"))]),
+            "PodTopologySpread",
+            "The pod's spread of app=web in namespace default, by row",
+            [(LabelNode("a", "row", "a"),), (LabelNode("b", "row", "b"),)],
+            id="spread: any node that has it is the emptiest domain",
+        ),
+        pytest.param(
+            [web("one", "b")],
+            build.pod(affinity=build.affinity(required=[build.term("row", build.selector("app=web"))])),
+            "InterPodAffinity",
+            "The pod's affinity: beside a pod with app=web in namespace default, by row",
+            [(LabelNode("b", "row", "b"),)],
+            id="affinity: the node of the pod to be near",
+        ),
+        pytest.param(
+            [],
+            build.pod(affinity=build.affinity(required=[build.term("row", build.selector("app=web"))])),
+            "InterPodAffinity",
+            "The pod's affinity: beside a pod with app=web in namespace default, by row",
+            [(LabelNode("a", "row", "a"), RunPod("default", {"app": "web"}, "a"))],
+            id="affinity: there is no such pod either",
+        ),
+    ],
+)
+def test_a_topology_key_that_no_node_has_is_named_and_its_label_proposed(
+    pods: list[build.Json], asked: build.Json, plugin: str, text: str, expected: list[tuple[Change, ...]]
+) -> None:
+    answer = Cluster([build.node("a"), build.node("b")], pods).explain(asked)
+    assert groups(answer) == [(2, plugin, "no label row")]
+    assert [rule.topology_key for rule in answer.rules] == ["row"]
+    assert rule_text(answer.rules[0]).startswith(text)
+    found = [suggestion.changes for suggestion in answer.suggestions]
+    assert [remedy for remedy in expected if remedy not in found] == []
+
+
+def test_a_nodes_name_that_is_too_long_for_a_label_is_cut() -> None:
+    name = f"{'n' * 62}.example.com"
+    spread = [build.spread("row", build.selector("app=web"))]
+    (suggestion,) = Cluster([build.node(name)]).explain(web("p", spread=spread)).suggestions
+    assert suggestion.changes == (LabelNode(name, "row", "n" * 62),)
 
 
 def test_many_nodes_are_a_few_groups() -> None:

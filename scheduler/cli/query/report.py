@@ -13,7 +13,8 @@ from scheduler.cli.query.sentences import change_text, rule_text
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
-from scheduler.explain.explanation import Change, Explanation, NodeGroup, PodRef, Pods, RemovePod, Rule
+from scheduler.explain.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
+from scheduler.model.changes import Change, RemovePod
 
 #: The most that is printed unless `wide` is set.
 _DOMAINS: Final = 8

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from scheduler.explain.explanation import (
+from scheduler.explain.explanation import Rule
+from scheduler.model.changes import (
     AddRoom,
     AllowSkew,
     Change,
@@ -12,12 +13,11 @@ from scheduler.explain.explanation import (
     LabelNode,
     RemovePod,
     RemoveTaint,
-    Rule,
     RunPod,
     TolerateTaint,
     Uncordon,
 )
-from scheduler.explain.wording import amount_text, taint_text
+from scheduler.model.wording import amount_text, taint_text
 
 
 def rule_text(rule: Rule) -> str:
@@ -35,7 +35,7 @@ def rule_text(rule: Rule) -> str:
         case "topologySpread":
             return f"The pod's spread of {pods}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
         case _:
-            assert_never(rule.kind)
+            return f"{rule.kind}: {pods}, by {rule.topology_key}; {nodes}"
 
 
 def _too_many(rule: Rule) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 
 from scheduler.framework.interface import PodContext
 from scheduler.framework.status import Status, unresolvable, unschedulable
+from scheduler.model.pods import Pod
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Mask
 from scheduler.state.existing_terms import ExistingPodTerm
@@ -39,16 +40,15 @@ Rule = tuple[Mask, Status]
 
 def own_rules(context: PodContext, snapshot: Snapshot, terms: IncomingTerms) -> Iterator[Rule]:
     """Yield rules 1 and 2, one mask per topology key or term. 10 µs each at 5,000 rows."""
-    if terms.required is not None:
-        for near in _near(context, snapshot, terms):
-            yield near, AFFINITY_NOT_MET
+    for near in near_masks(context.pod, snapshot, terms):
+        yield near, AFFINITY_NOT_MET
     for matcher, key, max_pods in terms.anti:
         yield ~snapshot.pods_by_domain(matcher, key).at_least(max_pods), ANTI_AFFINITY_BROKEN
 
 
-def _near(context: PodContext, snapshot: Snapshot, terms: IncomingTerms) -> list[Mask]:
-    """Return per topology key the rows whose domain has a pod that all required terms select."""
-    matcher, pod = terms.required, context.pod
+def near_masks(pod: Pod, snapshot: Snapshot, terms: IncomingTerms) -> list[Mask]:
+    """Return per key of `terms.required_keys` the rows whose domain has a pod that all required terms select."""
+    matcher = terms.required
     if matcher is None:
         return []
     near = [snapshot.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
@@ -78,9 +78,10 @@ def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
     for term, limits in snapshot.term_sums("limiting", context.label_set, _limits).weights.items():
         if not limits or not term.pods_by_row:
             continue
-        column = snapshot.column(term.key.topology_key)
+        topology_key = term.key.topology_key
+        column = snapshot.column(topology_key)
         full = column.per_domain(snapshot.declaring(term)).amounts > 0
-        full &= snapshot.pods_by_domain(term.key.matcher, column.key).amounts >= room(term)
+        full &= snapshot.pods_by_domain(term.key.matcher, topology_key).amounts >= room(term)
         if full.any():
             yield full.take(column.ids[: snapshot.n_rows])
 

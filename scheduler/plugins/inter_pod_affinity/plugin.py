@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 from weakref import WeakSet
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored, RuleFilter
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
@@ -23,6 +24,7 @@ from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, namespace_labels_to_add
 from scheduler.plugins.inter_pod_affinity.filtering import (
     existing_rule,
     forbidden_domains,
@@ -98,6 +100,12 @@ class InterPodAffinity:
             if closed:
                 rules.append(existing_rule(closed))
         return RuleFilter(snapshot.n_rows, *rules) if rules else SKIP
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Return the terms that refuse a node."""
+        pod = context.pod
+        rules = affinity_rules(context, self._terms.of(pod), is_exempt=pod.namespace in self._exempt)
+        return PluginExplanation(rules, proposals=partial(namespace_labels_to_add, context))
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Skip if no preference of the pod or towards it reaches any node."""

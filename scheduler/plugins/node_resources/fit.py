@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import Feasible, FinalScores, PodContext, PreFiltered, PreScored
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
@@ -34,6 +35,7 @@ from scheduler.model.requests import (
     on_node_request,
 )
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
+from scheduler.plugins.node_resources.explaining import explain_shortages
 from scheduler.plugins.node_resources.resource_allocation import PLAIN_RESOURCES, counts_in_score
 from scheduler.state.arrays import Amount, Amounts, Mask, Truth, Where, amount_at, at_least, lesser, truncated
 from scheduler.state.node_table import NodeTable
@@ -82,6 +84,10 @@ class NodeResourcesFit:
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
         """Every pod takes at least a pod's place."""
         return _RoomFilter(self._asked.of(context.pod), snapshot)
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Group nodes by the shortage; propose that pods leave, or more room."""
+        return explain_shortages(context, self._asked.of(context.pod))
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Never skipped."""

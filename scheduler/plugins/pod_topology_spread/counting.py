@@ -10,7 +10,7 @@ import numpy as np
 from scheduler.model.pods import Pod
 from scheduler.model.terms import HOSTNAME_KEY
 from scheduler.plugins.pod_topology_spread.constraints import Constraint
-from scheduler.state.arrays import Counts, Mask
+from scheduler.state.arrays import Counts, Mask, Rows
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts
 from scheduler.state.snapshot import Snapshot
@@ -43,6 +43,16 @@ class CountedPods(NamedTuple):
         if self.counts is None:
             return self.column.per_domain(self.by_row())
         return self.counts.per_domain(Domains(self.column, self.eligible))
+
+    def domains(self) -> Rows:
+        """Return the ids of the domains: those of eligible nodes."""
+        return self.column.per_domain(self.eligible).amounts.nonzero()[0]
+
+    def fewest(self, per_domain: PerDomain, domains: Rows) -> int:
+        """Return the pods of the emptiest domain; with fewer domains than minDomains it counts as empty."""
+        if not len(domains) or len(domains) < self.constraint.min_domains:
+            return 0
+        return int(per_domain.amounts[domains].min())
 
 
 def counted_pods(

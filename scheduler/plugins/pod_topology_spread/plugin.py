@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored, RuleFilter
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed
@@ -23,6 +24,7 @@ from scheduler.plugins.pod_topology_spread.constraints import (
     SpreadConstraints,
     reads_own_values,
 )
+from scheduler.plugins.pod_topology_spread.explaining import spread_rules
 from scheduler.plugins.pod_topology_spread.filtering import skew_rules
 from scheduler.plugins.pod_topology_spread.scoring import SpreadScorer
 from scheduler.state.snapshot import Snapshot
@@ -87,6 +89,10 @@ class PodTopologySpread:
         if not constraints:
             return SKIP
         return RuleFilter(snapshot.n_rows, *skew_rules(context.pod, snapshot, constraints))
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Return the constraints that refuse a node."""
+        return PluginExplanation(spread_rules(context, self.constraints.of(context.pod, hard=True)))
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
         """Skip if no soft constraint applies."""

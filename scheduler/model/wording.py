@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from scheduler.model.labels import Requirement, Selector
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.model.terms import NodeRequirement
-from scheduler.state.matching import NamespaceRule
 
 _BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
 _BINARY: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
@@ -41,14 +41,14 @@ def requirement_text(requirement: Requirement | NodeRequirement) -> str:
             return key
 
 
-def namespaces_text(rule: NamespaceRule) -> str:
-    """Return the namespaces that a term covers, to follow the word `in`."""
-    named = sorted(rule.names)
+def namespaces_text(names: Collection[str], selector: Selector) -> str:
+    """Return the namespaces that a term covers, by name or by label, to follow the word `in`."""
+    named = sorted(names)
     parts = [f"namespace{'s' if len(named) > 1 else ''} {', '.join(named)}"] if named else []
-    if rule.selector.is_empty:
+    if selector.is_empty:
         return "every namespace"
-    if not rule.selector.is_nothing:
-        parts.append(f"namespaces with {selector_text(rule.selector)}")
+    if not selector.is_nothing:
+        parts.append(f"namespaces with {selector_text(selector)}")
     return " and ".join(parts) or "no namespace"
 
 

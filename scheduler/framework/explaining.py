@@ -1,0 +1,182 @@
+"""
+What a filter plugin may tell of its refusals, and what it is given to find that out.
+
+A plugin that has `explain` returns a `PluginExplanation`: the rules behind its refusals, what the nodes of a group have
+in common, and changes that would lift a refusal. The room `explain` groups, tries and prints them, and knows no plugin.
+Of a plugin without `explain` it shows the reason alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
+import numpy as np
+
+from scheduler.model.changes import Changes, RemovePod
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Amounts, Fractions, Mask, Rows
+from scheduler.state.cluster import ClusterState
+from scheduler.state.columns import ABSENT, LabelColumn
+from scheduler.state.existing_terms import ExistingPodTerm
+from scheduler.state.matching import PodMatcher
+from scheduler.state.snapshot import Snapshot
+
+#: The most pods that one proposal may remove.
+MOST_REMOVED: Final = 50
+#: Removing a pod of these owners is no use: it comes back to the same node.
+_BOUND_TO_NODE: Final = ("DaemonSet", "Node")
+#: Pods of at least this priority are system-critical (scheduling.k8s.io, SystemCriticalPriority).
+_SYSTEM_CRITICAL: Final = 2_000_000_000
+
+
+class ExplainContext:
+    """The refused pod and its cluster, read only. Methods that return pods walk over placed pods."""
+
+    def __init__(self, pod: Pod, state: ClusterState) -> None:
+        self.pod = pod
+        self.snapshot = Snapshot(state)
+        self._state = state
+
+    @property
+    def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of every known namespace."""
+        return self._state.label_sets.namespace_labels
+
+    def pods_on(self, row: int) -> Iterable[Pod]:
+        """Return the pods on the row."""
+        return [placed.pod for placed in self._state.placed_on(row)]
+
+    def selected_pods(self, matcher: PodMatcher) -> Iterator[tuple[Pod, int]]:
+        """Return the placed pods that the matcher selects, and their rows."""
+        selected = self._state.label_sets.selected(matcher)
+        return ((p.pod, p.row) for p in self._state.placed.values() if selected[p.label_set.number])
+
+    def declaring_pods(self, term: ExistingPodTerm) -> Iterator[tuple[Pod, int]]:
+        """Return the placed pods that declare the term, and their rows."""
+        return ((p.pod, p.row) for p in self._state.placed.values() if term in p.terms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockingRule:
+    """
+    A rule about pods per domain of a topology key that refuses nodes. Arrays have one entry per node row.
+
+    Rows without the key are to be labelled; elsewhere pods are to leave, or `other_changes` to be made.
+    """
+
+    #: What sort of rule it is, as the explanation's JSON names it.
+    kind: str
+    topology_key: str
+    #: The column of the key; `column.key` is empty if no node has it.
+    column: LabelColumn
+    #: The pods that the rule selects, and their namespaces, as text.
+    selects: str
+    namespaces: str
+    #: Live rows that the rule refuses.
+    refused: Mask
+    #: Rows whose pods count.
+    eligible: Mask
+    #: Pods per row that the rule counts.
+    counts: Amounts
+    #: How many of `pods` must leave the row's domain before the rule admits the pod; 0 if that would not help.
+    n_to_remove: Amounts
+    #: Returns the pods that the rule selects, and their rows.
+    find_pods: Callable[[], Iterable[tuple[Pod, int]]]
+    #: The most pods that a domain may already have; None for a rule that asks for pods.
+    max_existing: int | None = None
+    #: Returns the pods that declare the rule, and their rows; None if the pod itself declares it.
+    find_declaring_pods: Callable[[], Iterable[tuple[Pod, int]]] | None = None
+    #: Matches the pods that the rule asks for; None for other rules.
+    required_pods: PodMatcher | None = None
+    #: The numbers of a rule that compares domains; None for other rules.
+    skew: Skew | None = None
+    #: Returns what would lift the refusal of a row that has the key, besides the removal of pods.
+    other_changes: Callable[[int], Changes] | None = None
+
+    @cached_property
+    def lacks_key(self) -> Mask:
+        """The refused rows that lack the topology key."""
+        return self.refused & np.equal(self.column.ids[: len(self.refused)], ABSENT)
+
+    @cached_property
+    def pods(self) -> list[tuple[Pod, int]]:
+        """The selected pods on live nodes with the topology key, and their rows."""
+        ids, n_rows = self.column.ids, len(self.refused)
+        return [(pod, row) for pod, row in self.find_pods() if row < n_rows and ids[row] != ABSENT]
+
+
+class Skew(msgspec.Struct, frozen=True, rename="camel"):
+    """How a rule compares domains. `fewest`: pods in the emptiest domain; 0 below minDomains."""
+
+    max_skew: int
+    min_domains: int
+    n_domains: int = msgspec.field(name="domains")
+    fewest: int
+    counts_itself: bool
+
+
+def _one_change(rows: Rows) -> Fractions:
+    return np.ones(len(rows))
+
+
+@dataclass(frozen=True)
+class Repair:
+    """
+    Changes that would lift one plugin's refusals. They are proposals: `explain` keeps those that a decision confirms.
+
+    Args:
+        alternatives: returns the changes that would help on a refused row, best first; empty if none would.
+        effort: about how many changes each of some refused rows takes, infinite if none helps.
+    """
+
+    alternatives: Callable[[int], Sequence[Changes]]
+    effort: Callable[[Rows], Fractions] = _one_change
+
+
+@dataclass(frozen=True)
+class PluginExplanation:
+    """
+    What one plugin tells of its refusals.
+
+    Args:
+        rules: the rules that refuse nodes. If there are any, groups and changes follow from them.
+        where: returns for each of some rows that have one reason a text: rows of equal texts are one group.
+        repair: the changes that would lift refusals; None if none does.
+        proposals: returns changes that concern no single node and may lift refusals; None if there are none.
+    """
+
+    rules: Sequence[BlockingRule] = ()
+    where: Callable[[Rows], Sequence[str]] | None = None
+    repair: Repair | None = None
+    proposals: Callable[[], Iterable[Changes]] | None = None
+
+
+@runtime_checkable
+class ExplainingPlugin(Protocol):
+    """A filter plugin that explains its refusals."""
+
+    name: str
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Explain the refusals of a pod that `prefilter` returned a filter for."""
+        ...
+
+
+def must_stay(pod: Pod) -> bool:
+    """Return whether to remove the pod is no use: its controller puts it back, or the node needs it."""
+    owned = pod.owner is not None and pod.owner.kind in _BOUND_TO_NODE
+    return owned or pod.priority >= _SYSTEM_CRITICAL
+
+
+def removal(pod: Pod, node_name: str) -> RemovePod:
+    """Return the change that removes the pod from the node."""
+    return RemovePod(pod.namespace, pod.name, node_name, pod.uid, pod.terminating)
+
+
+def example_value(values: Sequence[str]) -> str:
+    """Return a value for a label that has to have one of these, or only has to exist."""
+    return values[0] if values else "true"

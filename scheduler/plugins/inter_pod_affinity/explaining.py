@@ -1,0 +1,156 @@
+"""The nodes that each required term refuses, the pod's own and those of running pods, and what would satisfy it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from scheduler.framework.explaining import BlockingRule, ExplainContext, example_value
+from scheduler.model.changes import Changes, LabelNamespace, RunPod
+from scheduler.model.labels import EVERYTHING, Selector
+from scheduler.model.terms import AffinityTerm, usable
+from scheduler.model.wording import namespaces_text, selector_text
+from scheduler.plugins.inter_pod_affinity.filtering import near_masks, room
+from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
+from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.existing_terms import ExistingPodTerm
+from scheduler.state.matching import NamespaceRule, PodMatcher
+
+#: Namespaces to propose labels for.
+_MAX_NAMESPACES: Final = 8
+_SEPARATOR: Final = "; and "
+
+
+def affinity_rules(context: ExplainContext, terms: IncomingTerms, *, is_exempt: bool) -> list[BlockingRule]:
+    """
+    Return the terms that refuse a node, in the plugin's order. O(terms x nodes).
+
+    Required affinity is one rule per topology key, since a pod has to match all terms to count.
+    """
+    found = [*_own_affinity(context, terms), *_own_anti_affinity(context, terms)]
+    if not is_exempt:
+        found += _existing_anti_affinity(context)
+    return [rule for rule in found if rule.refused.any()]
+
+
+def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
+    if terms.required is None:
+        return
+    nothing = np.zeros(context.snapshot.n_rows, dtype=np.int64)
+    for key, near in zip(terms.required_keys, near_masks(context.pod, context.snapshot, terms), strict=True):
+        refused = context.snapshot.alive & ~near
+        rule = _rule(context, "requiredAffinity", key, terms.required, refused, nothing)
+        yield replace(
+            rule, required_pods=terms.required, other_changes=lambda row: (_required_pod(context, row),)
+        )
+
+
+def _own_anti_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
+    for matcher, key, max_pods in dict.fromkeys(terms.anti):
+        n_selected = context.snapshot.pods_by_domain(matcher, key).on_nodes()
+        yield _limit(context, "requiredAntiAffinity", key, matcher, n_selected, max_pods - 1)
+
+
+def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
+    snapshot = context.snapshot
+    existing = list(snapshot.existing_terms(snapshot.label_set(context.pod)))
+    yield from (_forbidding(context, term) for term in existing if term.is_forbidding)
+    yield from (_limiting(context, term) for term in existing if term.is_limiting)
+
+
+def _forbidding(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
+    """Return the rule of a term any declaring pod of which refuses the pod."""
+    snapshot, key = context.snapshot, term.key.topology_key
+    declaring = snapshot.declaring(term)
+    n_declaring = snapshot.column(key).per_domain(declaring).on_nodes()
+    return replace(
+        _limit(context, "existingAntiAffinity", key, term.key.matcher, n_declaring, 0),
+        counts=declaring.astype(np.int64),
+        find_pods=lambda: context.declaring_pods(term),
+        find_declaring_pods=lambda: context.declaring_pods(term),
+    )
+
+
+def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
+    """Return the rule of a term with maxPodsPerDomain above 1; it limits only domains with a pod that declares it."""
+    snapshot, key, matcher = context.snapshot, term.key.topology_key, term.key.matcher
+    is_declared = snapshot.column(key).per_domain(snapshot.declaring(term)).on_nodes() > 0
+    n_selected = np.where(is_declared, snapshot.pods_by_domain(matcher, key).on_nodes(), 0)
+    rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, room(term) - 1)
+    return replace(
+        rule,
+        counts=np.where(is_declared, rule.counts, 0),
+        find_pods=lambda: ((pod, row) for pod, row in rule.find_pods() if is_declared[row]),
+        find_declaring_pods=lambda: context.declaring_pods(term),
+    )
+
+
+def _limit(
+    context: ExplainContext, kind: str, key: str, matcher: PodMatcher, n_existing: Amounts, most: int
+) -> BlockingRule:
+    """Return the rule that at most so many pods exist in a domain before the pod comes to it."""
+    alive = context.snapshot.alive
+    n_to_remove = np.where(alive, np.maximum(n_existing - most, 0), 0)
+    rule = _rule(context, kind, key, matcher, n_to_remove > 0, n_to_remove)
+    return replace(rule, max_existing=most)
+
+
+def _rule(
+    context: ExplainContext, kind: str, key: str, matcher: PodMatcher, refused: Mask, n_to_remove: Amounts
+) -> BlockingRule:
+    snapshot = context.snapshot
+    selects = dict.fromkeys(selector_text(selector) for _, selector in matcher.parts)
+    namespaces = dict.fromkeys(namespaces_text(rule.names, rule.selector) for rule, _ in matcher.parts)
+    return BlockingRule(
+        kind=kind,
+        topology_key=key,
+        column=snapshot.column(key),
+        selects=_SEPARATOR.join(selects),
+        namespaces=_SEPARATOR.join(namespaces),
+        refused=refused,
+        eligible=snapshot.eligible((key,)),
+        counts=snapshot.selected(matcher).by_row.astype(np.int64),
+        n_to_remove=n_to_remove,
+        find_pods=lambda: context.selected_pods(matcher),
+    )
+
+
+def _required_pod(context: ExplainContext, row: int) -> RunPod:
+    """Return a pod on this node that all required affinity terms select, if there can be one."""
+    labels: dict[str, str] = {}
+    namespaces: set[str] | None = None
+    for term in usable(context.pod.spec.affinity.required):
+        labels |= _satisfying(term.selector)
+        covered = set(term.namespaces) | {
+            name for name, own in context.namespace_labels.items() if term.namespace_selector.matches(own)
+        }
+        namespaces = covered if namespaces is None else namespaces & covered
+    own = context.pod.namespace
+    names = namespaces or {own}
+    return RunPod(own if own in names else min(names), labels, context.snapshot.nodes.name_of(row))
+
+
+def namespace_labels_to_add(context: ExplainContext) -> Iterator[Changes]:
+    """Yield labels that make an affinity term's namespaceSelector match a namespace that has the required pods."""
+    for term in usable(context.pod.spec.affinity.required):
+        if term.namespace_selector.requirements:
+            yield from _labels_for_term(context, term)
+
+
+def _labels_for_term(context: ExplainContext, term: AffinityTerm) -> Iterator[Changes]:
+    anywhere = PodMatcher(((NamespaceRule(frozenset(), EVERYTHING), term.selector),))
+    inhabited = {pod.namespace for pod, _ in context.selected_pods(anywhere)}
+    for name in sorted(inhabited - term.namespaces)[:_MAX_NAMESPACES]:
+        labels = context.namespace_labels.get(name, {})
+        if not term.namespace_selector.matches(labels):
+            needed = _satisfying(term.namespace_selector).items()
+            yield tuple(LabelNamespace(name, key, value) for key, value in needed if labels.get(key) != value)
+
+
+def _satisfying(selector: Selector) -> dict[str, str]:
+    """Return the fewest labels that satisfy the selector's In and Exists requirements."""
+    wanted = (one for one in selector.requirements if one.operator in ("In", "Exists"))
+    return {one.key: example_value(one.values) for one in wanted}

@@ -1,0 +1,57 @@
+"""The nodes that each hard constraint refuses, the counts behind it, and how far they exceed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from scheduler.framework.explaining import BlockingRule, ExplainContext, Skew
+from scheduler.model.changes import AllowSkew
+from scheduler.model.labels import NOTHING
+from scheduler.model.pods import Pod
+from scheduler.model.wording import namespaces_text, selector_text
+from scheduler.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
+from scheduler.state.columns import ABSENT
+
+
+def spread_rules(context: ExplainContext, constraints: Sequence[Constraint]) -> list[BlockingRule]:
+    """Return the constraints that refuse a node, in the pod's order. O(constraints x nodes)."""
+    counted = counted_pods(context.pod, context.snapshot, constraints, topology_keys(constraints))
+    rules = [_rule(context, one) for one in counted]
+    return [rule for rule in rules if rule.refused.any()]
+
+
+def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
+    constraint, column, alive = counted.constraint, counted.column, context.snapshot.alive
+    per_domain, domains = counted.per_domain(), counted.domains()
+    fewest, own = counted.fewest(per_domain, domains), constraint.selects(context.pod)
+    most = fewest + constraint.max_skew - int(own)
+    lacks_key = column.ids[: len(alive)] == ABSENT
+    excess = np.where(alive & ~lacks_key, np.maximum(per_domain.on_nodes() - most, 0), 0)
+    key, max_skew = constraint.topology_key, constraint.max_skew
+    return BlockingRule(
+        kind="topologySpread",
+        topology_key=key,
+        column=column,
+        selects=selector_text(constraint.selector),
+        namespaces=namespaces_text((context.pod.namespace,), NOTHING),
+        refused=(excess > 0) | (alive & lacks_key),
+        eligible=counted.eligible,
+        counts=(counted.by_row() * counted.eligible).astype(np.int64),
+        n_to_remove=excess,
+        find_pods=lambda: _pods(context, counted),
+        max_existing=most,
+        skew=Skew(max_skew, constraint.min_domains, len(domains), fewest, own),
+        other_changes=lambda row: (AllowSkew(key, max_skew + int(excess[row])),),
+    )
+
+
+def _pods(context: ExplainContext, counted: CountedPods) -> Iterator[tuple[Pod, int]]:
+    """Yield the pods that the constraint counts, and their rows."""
+    if counted.constraint.matcher is None:
+        return
+    for pod, row in context.selected_pods(counted.constraint.matcher):
+        if row < len(counted.eligible) and counted.eligible[row] and not pod.terminating:
+            yield pod, row
