@@ -11,14 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from scheduler.model import wire
-from scheduler.model.labels import (
-    NOTHING,
-    Selector,
-    SelectorError,
-    label_value_problem,
-    parse_selector,
-    qualified_name_problem,
-)
 from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -30,6 +22,14 @@ from scheduler.model.terms import (
     RequiredNodeAffinity,
     SpreadConstraint,
     TermList,
+)
+from scheduler.syntax.selectors import (
+    NOTHING,
+    Selector,
+    SelectorError,
+    label_value_problem,
+    parse_selector,
+    qualified_name_problem,
 )
 
 _W = TypeVar("_W")

@@ -21,15 +21,6 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
-from scheduler.model.labels import (
-    NOTHING,
-    Requirement,
-    Selector,
-    SelectorError,
-    escaped,
-    parse_selector,
-    qualified_name_problem,
-)
 from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -39,6 +30,15 @@ from scheduler.model.terms import (
     Problem,
     RequiredNodeAffinity,
     TermList,
+)
+from scheduler.syntax.selectors import (
+    NOTHING,
+    Requirement,
+    Selector,
+    SelectorError,
+    escaped,
+    parse_selector,
+    qualified_name_problem,
 )
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"

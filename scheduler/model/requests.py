@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from scheduler.model.labels import qualified_name_problem
 from scheduler.model.pods import Container, Pod, PodSpec, Requests, Resize
-from scheduler.model.quantity import ZERO, Quantity, parse_quantity
+from scheduler.syntax.quantity import ZERO, Quantity, parse_quantity
+from scheduler.syntax.selectors import qualified_name_problem
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

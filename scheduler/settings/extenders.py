@@ -6,9 +6,9 @@ Source: apis/config/validation/validation.go, validateExtenders (kubernetes 1.36
 
 from dataclasses import dataclass
 
-from scheduler.model.labels import qualified_name_problem
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.problems import Problems, shown
+from scheduler.syntax.selectors import qualified_name_problem
 
 _VERBS = ("filterVerb", "preemptVerb", "prioritizeVerb", "bindVerb")
 

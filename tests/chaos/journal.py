@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from scheduler.devcluster.history import Change
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject, Kind
-from scheduler.devcluster.store import Store
-from scheduler.devcluster.writelog import caller
+from scheduler.devcluster.storage.history import Change
+from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.storage.write_log import caller
 
 #: The kinds of objects that decisions depend on.
 WATCHED = {kind.kind: kind for kind in (POD, NODE, NAMESPACE)}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.devcluster.faults import Faults
+from scheduler.devcluster.http.faults import Faults
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.status import StatusError
 from scheduler.shell.leader_election import ElectionSettings

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from scheduler.devcluster.faults import Action, Fault, Faults
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault, Faults
 from scheduler.devcluster.kinds import NODE
-from scheduler.devcluster.server import DevCluster
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.real import RealVenue
 from tests.chaos.run import Outcome, Shape, repeatable, run_at

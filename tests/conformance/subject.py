@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from scheduler.devcluster.admission import Admitted, admit_pod
+from scheduler.devcluster.admission.affinity import Admitted, admit_pod
+from scheduler.devcluster.admission.shapes import check_shape
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.shapes import check_shape
 from tests.conformance.product import ProductSubject
 from tests.conformance.traces import Json
 from tests.reference.cluster import Cluster

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.cli.stories.seen import (
+from scheduler.demo.objects import (
     Affinity,
     Meta,
     Namespace,

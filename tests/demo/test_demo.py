@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.demo import STORIES, playable, summary
+from scheduler.demo.command import STORIES, playable, summary
 from scheduler.errors import SettingsError
 
 COMMAND = (sys.executable, "-m", "scheduler", "demo")

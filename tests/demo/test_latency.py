@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scheduler.cli.stories.latency import Sample, sampled
+from scheduler.demo.latency import Sample, sampled
 
 TEXT = """\
 # TYPE scheduler_scheduling_algorithm_duration_seconds histogram

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.cli.stories.rules import broken_rules, selects
-from scheduler.cli.stories.seen import Pod
+from scheduler.demo.objects import Pod
+from scheduler.demo.rule_check import broken_rules, selects
 from tests.demo.build import HOST, ZONE, Requirement, Selector, Spread, Term, app, namespace, node, pod
 
 NODES = [node("n1", "zone-a", rack="r1"), node("n2", "zone-a", rack="r1"), node("n3", "zone-b")]

@@ -1,8 +1,8 @@
 """The simplest scheduler there is: pods go to the nodes in turn."""
 
-from scheduler.devcluster.binding import bind
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.binding import bind
+from scheduler.devcluster.storage.store import Store
 
 N_NODES = 3
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.devcluster.admission import Admitted, Refused, admit_pod
+from scheduler.devcluster.admission.affinity import Admitted, Refused, admit_pod
 
 _RECORDED = Path(__file__).parents[1] / "data" / "admission.jsonl.gz"
 #: The recording server timed out on these: its answer says nothing of the pod.

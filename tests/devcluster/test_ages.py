@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.devcluster.ages import epoch_s, human_duration, rfc3339, since
+from scheduler.devcluster.printing.ages import epoch_s, human_duration, rfc3339, since
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from scheduler.devcluster import discovery, openapi
 from scheduler.devcluster.access.identities import ADMIN, MASTERS, Identities
-from scheduler.devcluster.discovery import SERVED
+from scheduler.devcluster.access.reviews import REVIEWS, answered, review_at
+from scheduler.devcluster.http import discovery, openapi
+from scheduler.devcluster.http.discovery import SERVED
 from scheduler.devcluster.kinds import KINDS
-from scheduler.devcluster.reviews import REVIEWS, answered, review_at
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
 
 GROUPS = sorted({kind.group for kind in SERVED if kind.group})
 

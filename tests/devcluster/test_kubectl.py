@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.server import DevCluster
 
 pytestmark = [
     pytest.mark.asyncio,

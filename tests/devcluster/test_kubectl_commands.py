@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from tests.devcluster.binder import N_NODES, dealt_out
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))

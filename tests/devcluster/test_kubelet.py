@@ -2,11 +2,11 @@
 
 import pytest
 
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.controllers.actions import UpdateStatus
 from scheduler.devcluster.controllers.disruption import plan
 from scheduler.devcluster.controllers.kubelet import refusal, rejected, running
-from scheduler.devcluster.pod_cells import pod_summary
+from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.printing.pod_cells import pod_summary
 from tests.devcluster.build import LABELS, NOW_S, deployment, meta, pod
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "3"}}}

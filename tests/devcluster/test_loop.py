@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from scheduler.devcluster.bootstrap import populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.kinds import (
@@ -15,8 +16,7 @@ from scheduler.devcluster.kinds import (
     REPLICA_SET,
     STATEFUL_SET,
 )
-from scheduler.devcluster.nodes import populate
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
 from tests.devcluster.binder import N_NODES, dealt_out
 from tests.devcluster.build import LABELS, template
 
@@ -166,8 +166,8 @@ async def test_pods_bound_to_a_node_that_is_not_there_start_when_it_comes():
         spec = {**template()["spec"], "nodeName": "late"}
         store.create(POD, "default", {"metadata": {"name": "p"}, "spec": spec})
         await until(store, lambda: bool(store.find(POD, "default", "p")))
+        from scheduler.devcluster.bootstrap import node
         from scheduler.devcluster.kinds import NODE
-        from scheduler.devcluster.nodes import node
 
         store.create(NODE, "", node("late", "zone-a", store.now()))
         await until(store, lambda: store.get(POD, "default", "p")["status"]["phase"] == "Running")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from scheduler.devcluster.bootstrap import node, populate
 from scheduler.devcluster.kinds import DEPLOYMENT, EVENT, NODE, POD, JsonObject, Kind
-from scheduler.devcluster.nodes import node, populate
-from scheduler.devcluster.patches import PatchType
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.patches import PatchType
+from scheduler.devcluster.storage.store import Store
 
 _WRONG: list[Any] = [None, 1, -1, "", [], {}, "x", True, [1], [None], {"a": 1}, 1.5, "Bad Value!", 10**30]
 _SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.devcluster.protobuf import decoded
+from scheduler.devcluster.http.protobuf import decoded
 from scheduler.devcluster.status import StatusError
 
 

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from scheduler.devcluster.admission.quantities import Quantity
+from scheduler.devcluster.admission.quotas import recounted
+from scheduler.devcluster.bootstrap import populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.kinds import CORE_EVENT, POD, REPLICA_SET, RESOURCE_QUOTA
-from scheduler.devcluster.nodes import populate
-from scheduler.devcluster.quantities import Quantity
-from scheduler.devcluster.quotas import recounted
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
 
 _NOW_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 _DEADLINE_S = 20.0

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.controllers.actions import Create, Delete, Emit, Revisit, Update, UpdateStatus
 from scheduler.devcluster.controllers.deployments import plan
 from scheduler.devcluster.controllers.ownership import controller_ref
 from scheduler.devcluster.controllers.revisions import drafted, with_revision
 from scheduler.devcluster.controllers.rollout import fenceposts, proportional_sizes, with_size
 from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET
+from scheduler.devcluster.printing.ages import rfc3339
 from tests.devcluster.build import NOW_S, deployment, pod, rolling
 
 

@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 import yaml
 
-from scheduler.devcluster.faults import FAULTS_PATH, Action, Fault
+from scheduler.devcluster.cluster import MAX_BODY_BYTES, DevCluster
+from scheduler.devcluster.http.faults import FAULTS_PATH, Action, Fault
 from scheduler.devcluster.kinds import CONFIG_MAP, POD
-from scheduler.devcluster.server import MAX_BODY_BYTES, DevCluster
 from tests.devcluster.contract.client import Api
 
 pytestmark = pytest.mark.asyncio

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.devcluster.history import Reader
+from scheduler.devcluster.bootstrap import populate, zone_name
 from scheduler.devcluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -13,9 +13,9 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.nodes import populate, zone_name
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.history import Reader
+from scheduler.devcluster.storage.store import Store
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from scheduler.devcluster.kinds import KINDS
-from scheduler.devcluster.pod_cells import pod_summary
-from scheduler.devcluster.tables import format_selector, table
+from scheduler.devcluster.printing.pod_cells import pod_summary
+from scheduler.devcluster.printing.tables import format_selector, table
 
 BORN = "2026-01-01T00:00:00Z"
 NOW_S = 1767225660.0  # a minute later

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.kinds import (
     CORE_EVENT,
@@ -17,10 +18,9 @@ from scheduler.devcluster.kinds import (
     SECRET,
     VALIDATING_WEBHOOKS,
 )
-from scheduler.devcluster.server import DevCluster
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
-from scheduler.devcluster.webhooks.admission import warning_headers
+from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.webhooks.dispatch import warning_headers
 from tests.devcluster.contract.hooks import labelling, serving
 
 _DEADLINE_S = 20.0
@@ -137,7 +137,7 @@ async def test_a_webhook_that_is_down_and_may_be_is_told_of_in_the_log(tmp_path,
         client = {"url": "https://127.0.0.1:1/m", "caBundle": hooks.bundle}
         hook = _hook(hooks, failurePolicy="Ignore", clientConfig=client)
         store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
-        with caplog.at_level(logging.WARNING, "scheduler.devcluster.webhooks.admission"):
+        with caplog.at_level(logging.WARNING, "scheduler.devcluster.webhooks.dispatch"):
             store.create(REPLICA_SET, "default", _workload(1))
             await _until(store, lambda: _pods(store))
     assert 'failing open: failed calling webhook "m.hooks.test"' in caplog.text

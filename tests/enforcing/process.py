@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.model.annotations import AFFINITY, GRACE
 from tests.devcluster.contract.client import Api
 from tests.support import build

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from tests.devcluster.contract.client import Api
 from tests.support import build
 from tests.support.accounts import account_kubeconfig

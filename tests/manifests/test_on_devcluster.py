@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.faults import FAULTS_PATH, Action
+from scheduler.devcluster.http.faults import FAULTS_PATH, Action
 from tests.devcluster.contract.client import Api
 from tests.enforcing.driver import REQUIRED, rules
 from tests.enforcing.process import enforcing, shop

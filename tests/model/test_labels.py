@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.labels import (
+from scheduler.syntax.selectors import (
     EVERYTHING,
     NOTHING,
     Requirement,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.quantity import MAX_TEXT, ZERO, Quantity, QuantityError, parse_quantity
+from scheduler.syntax.quantity import MAX_TEXT, ZERO, Quantity, QuantityError, parse_quantity
 
 INT64_MAX = 2**63 - 1
 SUFFIXES = {

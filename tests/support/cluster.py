@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from tests.devcluster.contract.client import Api
 from tests.reference.cluster import Cluster as Reference
 from tests.support import build

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.devcluster import fields, status
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.kinds import SERVICE_ACCOUNT, JsonObject, Kind
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.storage.store import Store
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
 MASTERS: Final = "system:masters"

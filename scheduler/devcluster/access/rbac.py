@@ -22,7 +22,7 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)

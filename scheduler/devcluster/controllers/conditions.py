@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.printing.ages import rfc3339
 
 Conditions = list[JsonObject]
 

@@ -24,7 +24,7 @@ from scheduler.devcluster.controllers.actions import (
 )
 from scheduler.devcluster.controllers.conditions import condition, condition_of
 from scheduler.devcluster.controllers.conditions import noted as noted_condition
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import claimed, controller_uid, uid
 from scheduler.devcluster.controllers.pods import is_terminal
 from scheduler.devcluster.controllers.progress import (

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.ages import epoch_s, rfc3339
 from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
 from scheduler.devcluster.controllers.conditions import cleared, condition_of
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminating, ready_since_s
 from scheduler.devcluster.controllers.rollout import replicas, scaled
 from scheduler.devcluster.kinds import POD_DISRUPTION_BUDGET, JsonObject
+from scheduler.devcluster.printing.ages import epoch_s, rfc3339
 
 #: An eviction that led to no deletion within this time no longer counts.
 _EVICTION_TIMEOUT_S: Final = 120.0

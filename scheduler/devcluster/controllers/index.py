@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
-from scheduler.devcluster.history import Change
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
     POD,
@@ -23,7 +22,8 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.history import Change
+from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
-from scheduler.devcluster.ages import rfc3339
+from scheduler.devcluster.admission.quantities import parse_quantity
 from scheduler.devcluster.controllers.conditions import cleared, condition_of
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.pods import is_terminal
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.quantities import parse_quantity
+from scheduler.devcluster.printing.ages import rfc3339
 
 
 def running(pod: JsonObject, *, host_ip: str, pod_ip: str, now_s: float) -> JsonObject:

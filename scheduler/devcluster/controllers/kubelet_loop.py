@@ -16,10 +16,10 @@ from typing import Final
 from scheduler.devcluster.controllers.kubelet import refusal, rejected, running
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminal, is_terminating, node_name, phase
-from scheduler.devcluster.history import Change
 from scheduler.devcluster.kinds import NODE, POD, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.history import Change
+from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 #: The longest stretch of work before others get a turn.

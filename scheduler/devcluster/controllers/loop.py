@@ -23,7 +23,7 @@ from typing import Final
 
 from scheduler.devcluster.controllers import deployments, disruption, quotas, replicasets, statefulsets
 from scheduler.devcluster.controllers.actions import Action, Create
-from scheduler.devcluster.controllers.carrying import Carrier
+from scheduler.devcluster.controllers.execution import Carrier
 from scheduler.devcluster.controllers.index import OwnerIndex
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
 from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
@@ -40,8 +40,8 @@ from scheduler.devcluster.kinds import (
     Kind,
 )
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
-from scheduler.devcluster.webhooks.admission import Admission
+from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.webhooks.dispatch import Admission
 
 _LOG: Final = logging.getLogger(__name__)
 _PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from scheduler.devcluster.controllers.actions import Action, Update
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import JsonObject, Kind
-from scheduler.devcluster.selectors import object_selector_matches
+from scheduler.devcluster.storage.request_selectors import object_selector_matches
 
 
 @dataclass(slots=True)

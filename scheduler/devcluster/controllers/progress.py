@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.devcluster.ages import epoch_s
 from scheduler.devcluster.controllers.conditions import (
     Conditions,
     cleared,
@@ -19,6 +18,7 @@ from scheduler.devcluster.controllers.conditions import (
 )
 from scheduler.devcluster.controllers.rollout import fenceposts, replicas, status_count, wanted_total
 from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.printing.ages import epoch_s
 
 _NO_DEADLINE: Final = 2**31 - 1
 

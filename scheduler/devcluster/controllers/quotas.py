@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from scheduler.devcluster.admission.quotas import expires_in_s, recounted
 from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import RESOURCE_QUOTA, JsonObject
-from scheduler.devcluster.quotas import expires_in_s, recounted
 
 #: How long after the grace of a stuck pod its quota is counted again.
 _LATE_S: Final = 1.0

@@ -11,12 +11,12 @@ from collections import OrderedDict
 from itertools import count
 from typing import Final, TypeVar
 
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.controllers.actions import Emit
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.kinds import CORE_EVENT, JsonObject
+from scheduler.devcluster.printing.ages import rfc3339
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
 from scheduler.devcluster.controllers.conditions import cleared, condition_of
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import claimed
 from scheduler.devcluster.controllers.pods import (
     available_in_s,
@@ -25,6 +24,7 @@ from scheduler.devcluster.controllers.revisions import min_ready_s
 from scheduler.devcluster.controllers.rollout import replicas
 from scheduler.devcluster.controllers.templates import pod_from_template
 from scheduler.devcluster.kinds import POD, REPLICA_SET, JsonObject
+from scheduler.devcluster.printing.ages import rfc3339
 
 #: At most this many pods are made or deleted by one plan; the next plan goes on.
 BURST: Final = 500

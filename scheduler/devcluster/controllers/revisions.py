@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.devcluster.controllers.edits import replaced, without
+from scheduler.devcluster.controllers.copies import replaced, without
 from scheduler.devcluster.controllers.ownership import controller_ref
 from scheduler.devcluster.controllers.rollout import DESIRED, MAX_REPLICAS
 from scheduler.devcluster.controllers.templates import HASH_LABEL, template_hash

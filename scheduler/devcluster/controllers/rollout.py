@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import JsonObject
 
 DESIRED: Final = "deployment.kubernetes.io/desired-replicas"

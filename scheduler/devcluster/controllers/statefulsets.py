@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import claimed
 from scheduler.devcluster.controllers.pods import (
     available_in_s,

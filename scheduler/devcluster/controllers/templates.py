@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from scheduler.devcluster.controllers.edits import without
+from scheduler.devcluster.controllers.copies import without
 from scheduler.devcluster.controllers.ownership import controller_ref
 from scheduler.devcluster.kinds import JsonObject
 

@@ -16,10 +16,10 @@ from uuid import uuid4
 import aiohttp
 import msgspec
 
+from scheduler.devcluster.admission.webhook_rules import authorities
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.patches import JsonPatch
+from scheduler.devcluster.storage.patches import JsonPatch
 from scheduler.devcluster.webhooks.matching import Hook
-from scheduler.devcluster.webhooks.rules import authorities
 
 _API_VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"

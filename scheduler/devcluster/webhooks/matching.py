@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.selectors import object_selector_matches
+from scheduler.devcluster.storage.request_selectors import object_selector_matches
 
 
 @dataclass(frozen=True, slots=True)

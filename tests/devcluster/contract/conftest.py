@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from tests.devcluster.contract.client import Api
 from tests.support.apiserver import Address
 

@@ -1,0 +1,155 @@
+"""Carries actions out on the store, and tells of it in events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from scheduler.devcluster.controllers.actions import (
+    Action,
+    Create,
+    Delete,
+    Emit,
+    Revisit,
+    Update,
+    UpdateStatus,
+)
+from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.ownership import controller_uid, uid
+from scheduler.devcluster.controllers.recorder import Recorder
+from scheduler.devcluster.kinds import (
+    DEPLOYMENT,
+    POD_DISRUPTION_BUDGET,
+    REPLICA_SET,
+    RESOURCE_QUOTA,
+    STATEFUL_SET,
+    JsonObject,
+    Kind,
+)
+from scheduler.devcluster.status import StatusError
+from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.webhooks.dispatch import Admission
+
+_COMPONENTS: Final = {
+    DEPLOYMENT: "deployment-controller",
+    REPLICA_SET: "replicaset-controller",
+    STATEFUL_SET: "statefulset-controller",
+    POD_DISRUPTION_BUDGET: "controllermanager",
+    RESOURCE_QUOTA: "resourcequota-controller",
+}
+
+
+class Carrier:
+    """Turns actions of one controller into writes, in order, stopping at the first that is refused."""
+
+    def __init__(self, store: Store, kind: Kind) -> None:
+        self._store = store
+        self._kind = kind
+        self._recorder = Recorder(store, _COMPONENTS[kind])
+
+    def carry_out(self, actions: Iterable[Action]) -> tuple[StatusError | None, float | None]:
+        """(the refusal that ended it or None, seconds until the object wants to be planned again or None)."""
+        revisit_s = None
+        for action in actions:
+            if isinstance(action, Revisit):
+                revisit_s = action.after_s
+            elif (refused := self._carried(action)) is not None:
+                return refused, revisit_s
+        return None, revisit_s
+
+    async def make(
+        self, pods: Iterable[Create], admission: Admission, is_wanted: Callable[[], bool]
+    ) -> StatusError | None:
+        """As `carry_out`, for pods that webhooks are asked about, as long as they are wanted."""
+        for action in pods:
+            if not is_wanted():
+                return None
+            try:
+                namespace = action.obj["metadata"]["namespace"]
+                self._tell(action, await admission.create(namespace, action.obj, []))
+            except StatusError as refused:
+                self._explain(action, refused)
+                return refused
+        return None
+
+    def _carried(self, action: Create | Update | UpdateStatus | Delete | Emit) -> StatusError | None:
+        """None where the action is done or no longer makes sense, else why the store refused it."""
+        try:
+            match action:
+                case Create():
+                    self._create(action)
+                case Update():
+                    self._store.update(action.kind, self._current(action.kind, action.obj))
+                case UpdateStatus():
+                    current = self._current(action.kind, action.obj)
+                    self._store.update(action.kind, current, subresource="status")
+                case Delete():
+                    self._delete(action)
+                case Emit():
+                    self._recorder.record(action)
+        except StatusError as refused:
+            # Gone, or another object of the same name: the store's own event brings the next plan.
+            if refused.code == 404 and not isinstance(action, Create):
+                return None
+            if refused.code == 409 and isinstance(action, Delete):
+                return None
+            self._explain(action, refused)
+            return refused
+        return None
+
+    def _current(self, kind: Kind, obj: JsonObject) -> JsonObject:
+        """`obj` to be written over whatever version is stored: plans are made and carried out in one turn."""
+        stored = self._store.get(kind, obj["metadata"]["namespace"], obj["metadata"]["name"])
+        return replaced(obj, ("metadata", "resourceVersion"), stored["metadata"]["resourceVersion"])
+
+    def _create(self, action: Create) -> None:
+        self._tell(action, self._store.create(action.kind, action.obj["metadata"]["namespace"], action.obj))
+
+    def _tell(self, action: Create, created: JsonObject) -> None:
+        """An event on the owner, where there is one."""
+        if action.owner is None:
+            return
+        name = created["metadata"]["name"]
+        text = f"Created pod: {name}"
+        if self._kind is STATEFUL_SET:
+            text = f"create Pod {name} in StatefulSet {action.owner['metadata']['name']} successful"
+        self._recorder.record(Emit(action.owner, "SuccessfulCreate", text))
+
+    def _delete(self, action: Delete) -> None:
+        metadata = action.obj["metadata"]
+        self._store.delete(
+            action.kind,
+            metadata.get("namespace", ""),
+            metadata["name"],
+            uid=uid(action.obj),
+            grace_period_s=action.grace_s,
+        )
+        if action.owner is None:
+            return
+        text = f"Deleted pod: {metadata['name']}"
+        if self._kind is STATEFUL_SET:
+            text = (
+                f"delete Pod {metadata['name']} in StatefulSet {action.owner['metadata']['name']} successful"
+            )
+        self._recorder.record(Emit(action.owner, "SuccessfulDelete", text))
+
+    def _explain(self, action: Action, refused: StatusError) -> None:
+        """The owner of what could not be made gets to know why."""
+        if not isinstance(action, Create):
+            return
+        if action.owner is not None:
+            text = f"Error creating: {refused.message}"
+            self._recorder.record(Emit(action.owner, "FailedCreate", text, "Warning"))
+        elif action.kind is REPLICA_SET and refused.reason == "AlreadyExists":
+            self._count_collision(action.obj)
+
+    def _count_collision(self, replica_set: JsonObject) -> None:
+        """The deployment's next replica set gets another hash: this one's name is taken by a stranger."""
+        metadata = replica_set["metadata"]
+        owner_name = next(ref["name"] for ref in metadata["ownerReferences"] if ref.get("controller"))
+        deployment = self._store.find(DEPLOYMENT, metadata["namespace"], owner_name)
+        if deployment is None or uid(deployment) != controller_uid(replica_set):
+            return
+        count = (deployment.get("status") or {}).get("collisionCount") or 0
+        counted = replaced(deployment, ("status", "collisionCount"), count + 1)
+        self._store.update(DEPLOYMENT, counted, subresource="status")

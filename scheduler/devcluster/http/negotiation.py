@@ -1,0 +1,178 @@
+"""
+Bodies: which form a client wants an answer in, and what the bytes it sent mean.
+
+Source: apiserver pkg/endpoints/handlers/negotiation and pkg/endpoints/handlers/response.go (kubernetes 1.36).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, Literal, cast
+
+import msgspec
+import yaml
+
+from scheduler.devcluster import status
+from scheduler.devcluster.admission.shapes import check_request
+from scheduler.devcluster.http import protobuf
+from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.devcluster.printing.tables import IncludeObject, table
+
+Form = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+_META_VERSIONS: Final = ("v1", "v1beta1")
+_BODY_TYPES: Final = (JSON, YAML)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The form of an answer: `form` "" is the objects themselves; `version` is meta.k8s.io's."""
+
+    form: Form = ""
+    version: str = "v1"
+    media_type: str = JSON
+    include_object: IncludeObject = "Metadata"
+
+    @property
+    def as_bytes(self) -> bool:
+        """Whether stored JSON can be sent as it is."""
+        return not self.form and self.media_type == JSON
+
+
+@lru_cache(maxsize=64)
+def wanted_form(accept: str, include_object: str = "") -> Wanted:
+    """
+    The first form in an Accept header that can be written here.
+
+    Raises: StatusError 406 where there is none, 400 for an unknown `includeObject`.
+    """
+    include = include_object or "Metadata"
+    if include not in ("Metadata", "Object", "None"):
+        raise status.bad_request(f"unrecognized includeObject value: {include!r}")
+    for offer in accept.split(",") if accept else ["*/*"]:
+        media_type, *parameters = (part.strip() for part in offer.split(";"))
+        given = dict(part.partition("=")[::2] for part in parameters)
+        if media_type in ("*/*", "application/*"):
+            media_type = JSON
+        if media_type not in _BODY_TYPES:
+            continue
+        if "as" not in given:
+            return Wanted(media_type=media_type)
+        if given.get("g") == "meta.k8s.io" and given.get("v") in _META_VERSIONS:
+            form = given["as"]
+            if form in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
+                return Wanted(cast("Form", form), given["v"], media_type, cast("IncludeObject", include))
+    raise status.not_acceptable(_BODY_TYPES)
+
+
+def encoded(body: JsonObject, media_type: str = JSON) -> bytes:
+    """An object as bytes of a media type."""
+    if media_type == YAML:
+        return yaml.safe_dump(body, sort_keys=False).encode()
+    return _ENCODER.encode(body)
+
+
+class UnreadableBodyError(Exception):
+    """The bytes of a body don't parse as what they claim to be. Raised here, turned into a 400 by callers."""
+
+
+def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent
+    """
+    The JSON value that a body holds, in JSON, YAML or (objects only) protobuf; None for an empty one.
+
+    Raises: StatusError 415 for another content type, UnreadableBodyError where the bytes don't parse.
+    """
+    media_type = content_type.partition(";")[0].strip() or JSON
+    if not body:
+        return None
+    if media_type == protobuf.MEDIA_TYPE:
+        return protobuf.decoded(body)
+    try:
+        if media_type.endswith("yaml"):
+            return yaml.safe_load(body)
+        if media_type.endswith("json"):
+            return msgspec.json.decode(body)
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UnreadableBodyError(str(error)) from error
+    raise status.unsupported_media_type((*_BODY_TYPES, protobuf.MEDIA_TYPE))
+
+
+def decoded_object(body: bytes, content_type: str, kind_name: str) -> JsonObject:
+    """The object that a body holds, `kind_name` being what is expected. Raises: StatusError 400, 415."""
+    try:
+        value = decoded_body(body, content_type)
+    except UnreadableBodyError as error:
+        raise _unrecognized(kind_name, str(error)) from error
+    if not isinstance(value, dict):
+        raise _unrecognized(kind_name, "unexpected end of JSON input" if value is None else "it is no object")
+    check_request(kind_name, value)
+    return value
+
+
+def _unrecognized(kind_name: str, why: str) -> status.StatusError:
+    return status.bad_request(
+        f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json "
+        f"parse error: {why}"
+    )
+
+
+def partial(obj: JsonObject, version: str) -> JsonObject:
+    """The PartialObjectMetadata of an object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": obj["metadata"],
+    }
+
+
+def shaped_object(kind: Kind, obj: JsonObject, wanted: Wanted, now: datetime) -> JsonObject:
+    """One object in the form wanted."""
+    if wanted.form == "Table":
+        version = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return shaped_table(kind, [obj], wanted, now, list_metadata=version)
+    if wanted.form:
+        return partial(obj, wanted.version)
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **_without_type(obj)}
+
+
+def _without_type(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+
+
+def shaped_list(
+    kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, wanted: Wanted, now: datetime
+) -> JsonObject:
+    """A list in the form wanted, `metadata` being the list's."""
+    if wanted.form == "Table":
+        return shaped_table(kind, objects, wanted, now, list_metadata=metadata)
+    if wanted.form:
+        items = [{"metadata": obj["metadata"]} for obj in objects]
+        list_kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{wanted.version}"
+    else:
+        items = [_without_type(obj) for obj in objects]
+        list_kind, api_version = kind.list_kind, kind.api_version
+    return {"kind": list_kind, "apiVersion": api_version, "metadata": metadata, "items": items}
+
+
+def shaped_table(
+    kind: Kind,
+    objects: list[JsonObject],
+    wanted: Wanted,
+    now: datetime,
+    *,
+    list_metadata: JsonObject,
+    headers: bool = True,
+) -> JsonObject:
+    """The objects as a Table; without `headers` the columns are left out, as in later events of a watch."""
+    shaped = table(
+        kind.kind,
+        objects,
+        now.timestamp(),
+        include_object=wanted.include_object,
+        list_meta=list_metadata,
+        headers=headers,
+    )
+    return {**shaped, "apiVersion": f"meta.k8s.io/{wanted.version}"}

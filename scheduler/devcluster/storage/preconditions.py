@@ -1,0 +1,56 @@
+"""
+Conditions under which a request still means the object that is stored, and the refusals where it does not.
+
+Source: apiserver pkg/registry/rest (BeforeDelete) and pkg/storage (Preconditions.Check), kubernetes 1.36.
+"""
+
+from dataclasses import replace
+
+from scheduler.devcluster import fields, status
+from scheduler.devcluster.admission.shapes import check_shape
+from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.devcluster.storage.history import encoded_text
+
+
+def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
+    """Raises: StatusError 409 where a uid is stated that is not the stored one."""
+    if stated and stated != stored["uid"]:
+        why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
+        raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
+
+
+def check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
+    """Raises: StatusError 409 where the stored object has another uid or resourceVersion than stated."""
+    metadata = old["metadata"]
+    if uid and uid != metadata["uid"]:
+        why = (
+            "the UID in the precondition "
+            f"({uid}) does not match the UID in record ({metadata['uid']}). The object might have been deleted "
+            "and then recreated"
+        )
+        raise _unmet(kind, metadata["name"], why)
+    if resource_version and resource_version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion "
+            f"in record ({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise _unmet(kind, metadata["name"], why)
+
+
+def _unmet(kind: Kind, name: str, why: str) -> status.StatusError:
+    """A deletion's precondition that does not hold. Upstream gives the kind where others give the resource."""
+    return status.conflict(replace(kind, plural=kind.kind), name, why)
+
+
+def check_patched_shape(kind: Kind, new: JsonObject) -> None:
+    """Raises: StatusError 422 where a patch left a field with the wrong JSON type."""
+    try:
+        check_shape(kind, new)
+    except status.StatusError as error:
+        unreadable = fields.invalid("patch", encoded_text(new), error.message)
+        raise status.StatusError(
+            422,
+            "Invalid",
+            f' "" is invalid: {fields.aggregate([unreadable])}',
+            details={"causes": [unreadable.cause()]},
+        ) from error

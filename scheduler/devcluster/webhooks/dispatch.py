@@ -1,0 +1,174 @@
+"""
+A new pod before all webhooks: mutating ones in turn, then the store's own rules, then validating ones at once.
+
+Source: apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go, reinvocationcontext.go,
+webhook/errors/statuserror.go (kubernetes 1.36).
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from scheduler.devcluster.admission.pods import admit_pod
+from scheduler.devcluster.admission.shapes import check_shape
+from scheduler.devcluster.kinds import (
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    POD,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Kind,
+)
+from scheduler.devcluster.status import StatusError, internal
+from scheduler.devcluster.storage.history import copied
+from scheduler.devcluster.storage.patches import PatchType, patched
+from scheduler.devcluster.storage.store import Store, strategy_input
+from scheduler.devcluster.webhooks.calling import Caller, CallError, Verdict
+from scheduler.devcluster.webhooks.matching import Hook, hooks_of
+
+_LOG: Final = logging.getLogger(__name__)
+#: Characters of all warnings of an answer, and of each where that is exceeded.
+_MAX_WARNINGS: Final = 4096
+_MAX_WARNING: Final = 256
+
+
+class Admission:
+    """Creates pods, once everybody who wants to be asked about them agrees. Close it when done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._caller = Caller()
+
+    async def close(self) -> None:
+        """Nobody is asked any more."""
+        await self._caller.close()
+
+    def is_needed(self) -> bool:
+        """Whether there are webhooks at all for new pods; where there are none, the store alone will do."""
+        return bool(self._hooks(MUTATING_WEBHOOKS) or self._hooks(VALIDATING_WEBHOOKS))
+
+    async def create(
+        self, namespace: str, pod: JsonObject, warnings: list[str], *, dry_run: bool = False
+    ) -> JsonObject:
+        """
+        The pod as stored. What webhooks warn of is added to `warnings`, also where the pod is refused.
+
+        Raises: StatusError as the store does, that of a webhook that refuses, or 500 where one can't be asked.
+        """
+        self._store.admit_namespace(POD, namespace, (pod.get("metadata") or {}).get("name", ""))
+        seen = self._as_admitted(pod, namespace)
+        mutated = await self._mutated(seen, namespace, warnings, dry_run=dry_run)
+        new = self._store.prepared(POD, namespace, mutated)
+        await self._validate(new, namespace, warnings, dry_run=dry_run)
+        return self._store.commit(POD, new, dry_run=dry_run)
+
+    def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
+        """The pod as mutating webhooks see it: with defaults, and what admission within the server adds."""
+        new = strategy_input(POD, copied(pod))
+        check_shape(POD, new)
+        new.setdefault("metadata", {}).setdefault("namespace", namespace)
+        admit_pod(new, self._store.view())
+        return new
+
+    def _hooks(self, kind: Kind) -> list[Hook]:
+        return hooks_of(self._store.list(kind)[0])
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        return self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
+
+    async def _mutated(
+        self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool
+    ) -> JsonObject:
+        """The pod as the mutating webhooks want it. Those that ask for it see once more what later ones did."""
+        asked: set[str] = set()
+        again: set[str] = set()
+        hooks, labels = self._hooks(MUTATING_WEBHOOKS), self._labels(namespace)
+        for is_second in (False, True):
+            for hook in hooks:
+                # Labels are those that the webhooks before it have left.
+                if (is_second and hook.key not in again) or not hook.concerns(pod, labels):
+                    continue
+                verdict = await self._asked(hook, pod, namespace, warnings, mutates=True, dry_run=dry_run)
+                changed = self._patched(hook, pod, namespace, verdict)
+                if changed != pod:
+                    again |= asked
+                    asked = set()
+                if hook.is_asked_again:
+                    asked.add(hook.key)
+                pod = changed
+        return pod
+
+    def _patched(self, hook: Hook, pod: JsonObject, namespace: str, verdict: Verdict | None) -> JsonObject:
+        """The pod after a webhook's patch. Raises: StatusError 500 where the patch can't be applied."""
+        if verdict is None or not verdict.patch:
+            return pod
+        try:
+            return self._as_admitted(patched(copied(pod), verdict.patch, PatchType.JSON, POD), namespace)
+        except StatusError as error:
+            if error.code == 403:
+                raise
+            raise internal(f'patch of webhook "{hook.name}": {error.message}') from error
+
+    async def _validate(self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool) -> None:
+        """Raises: StatusError, the first in the order of webhooks, where any refuses."""
+        labels = self._labels(namespace)
+        questions = [
+            self._asked(hook, pod, namespace, warnings, mutates=False, dry_run=dry_run)
+            for hook in self._hooks(VALIDATING_WEBHOOKS)
+            if hook.concerns(pod, labels)
+        ]
+        outcomes = await asyncio.gather(*questions, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _asked(
+        self,
+        hook: Hook,
+        pod: JsonObject,
+        namespace: str,
+        warnings: list[str],
+        *,
+        mutates: bool,
+        dry_run: bool,
+    ) -> Verdict | None:
+        """
+        What an agreeing webhook says; None where it can't be asked and that is to be ignored.
+
+        Raises: StatusError where it refuses, or can't be asked.
+        """
+        try:
+            verdict = await self._caller.ask(hook, pod, namespace, mutates=mutates, dry_run=dry_run)
+        except CallError as error:
+            message = f'failed calling webhook "{hook.name}": {error}'
+            if not hook.is_ignored_when_failing:
+                raise internal(message) from error
+            _LOG.warning("failing open: %s", message)
+            return None
+        warnings += verdict.warnings
+        if not verdict.is_allowed:
+            raise _refusal(hook, verdict)
+        return verdict
+
+
+def _refusal(hook: Hook, verdict: Verdict) -> StatusError:
+    """The Status that the webhook gave, with who it was in front."""
+    said = verdict.refusal
+    who = f'admission webhook "{hook.name}" denied the request'
+    why = said.message or said.reason
+    message = f"{who}: {why}" if why else f"{who} without explanation"
+    return StatusError(max(said.code, 400), said.reason, message, details=said.details)
+
+
+def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """
+    The Warning headers of an answer: each text once, cut short where all of them are too much.
+
+    Source: apiserver pkg/endpoints/filters/warning.go, apimachinery pkg/util/net/http.go (NewWarningHeader).
+    """
+    texts = [text for text in dict.fromkeys(warnings) if text.isprintable()]
+    if sum(map(len, texts)) > _MAX_WARNINGS:
+        texts = [text[:_MAX_WARNING] for text in texts][: _MAX_WARNINGS // _MAX_WARNING]
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return [("Warning", f'299 - "{text}"') for text in quoted]
