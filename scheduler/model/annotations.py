@@ -31,6 +31,7 @@ from scheduler.model.terms import (
     RequiredNodeAffinity,
     TermList,
 )
+from scheduler.syntax.names import label_key_faults
 from scheduler.syntax.selectors import (
     NOTHING,
     Requirement,
@@ -38,7 +39,6 @@ from scheduler.syntax.selectors import (
     SelectorError,
     escaped,
     parse_selector,
-    qualified_name_problem,
 )
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"
@@ -305,8 +305,8 @@ class _TermParser:
     ) -> AffinityTerm:
         if not raw.topology_key:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
-        if problem := qualified_name_problem(raw.topology_key):
-            raise _MalformedError(f"{path}.topologyKey: {problem}")
+        if faults := label_key_faults(raw.topology_key):
+            raise _MalformedError(f"{path}.topologyKey: {'; '.join(faults)}")
         return AffinityTerm(
             selector=self._selector(path, raw),
             namespaces=self._namespaces(raw),

@@ -1,5 +1,5 @@
 """
-The rules that affinity terms and spread constraints have to keep, checked as the API server does after merging.
+The rules that the API server checks on affinity terms and spread constraints, after it has merged their key lists.
 
 Paths, sentences and their order are upstream's, its slips included.
 Source: pkg/apis/core/validation/validation.go, validatePodAffinityTerm, validateTopologySpreadConstraints,
@@ -8,12 +8,10 @@ ValidateMatchLabelKeysAndMismatchLabelKeys; apimachinery metav1 validation, Vali
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from scheduler.syntax.selectors import label_value_problem, qualified_name_problem
-from scheduler.webhook.field_errors import (
+from scheduler.syntax.field_errors import (
     FieldError,
     duplicate,
     forbidden,
@@ -21,7 +19,8 @@ from scheduler.webhook.field_errors import (
     not_supported,
     required,
 )
-from scheduler.webhook.shapes import listed, mapped, text_of
+from scheduler.syntax.json_fields import listed, mapped, text_of
+from scheduler.syntax.names import dns_label_faults, label_key_faults, label_value_faults
 
 Term = Mapping[str, object]
 
@@ -29,18 +28,9 @@ _ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
 _POLICIES: Final = ("Honor", "Ignore")
 _MAX_WEIGHT: Final = 100
 
-_NAMESPACE_FORMAT: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_NAMESPACE: Final = re.compile(_NAMESPACE_FORMAT)
-_MAX_NAMESPACE: Final = 63
-_NAMESPACE_RULE: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    f"'{_NAMESPACE_FORMAT}')"
-)
-
 
 def weighted_term_errors(weighted: Term, path: str) -> Iterator[FieldError]:
-    """The rules that a preferred term breaks."""
+    """Yield the rules that a preferred term breaks."""
     weight = weighted.get("weight")
     if not isinstance(weight, int) or not 0 < weight <= _MAX_WEIGHT:
         yield invalid(f"{path}.weight", weight or 0, "must be in the range 1-100")
@@ -48,12 +38,12 @@ def weighted_term_errors(weighted: Term, path: str) -> Iterator[FieldError]:
 
 
 def term_errors(term: Term, path: str) -> Iterator[FieldError]:
-    """The rules that a required term breaks, its key lists being merged already. O(its size)."""
-    yield from _selector_errors(term.get("labelSelector"), f"{path}.labelSelector")
-    yield from _selector_errors(term.get("namespaceSelector"), f"{path}.namespaceSelector")
+    """Yield the rules that a required term breaks. O(its size)."""
+    yield from selector_errors(term.get("labelSelector"), f"{path}.labelSelector")
+    yield from selector_errors(term.get("namespaceSelector"), f"{path}.namespaceSelector")
     for name in listed(term, "namespaces"):
         # Upstream's path really ends in "namespace".
-        yield from (invalid(f"{path}.namespace", name, fault) for fault in _namespace_faults(str(name)))
+        yield from (invalid(f"{path}.namespace", name, fault) for fault in dns_label_faults(str(name)))
     yield from _key_list_errors(term, path)
     topology_key = text_of(term, "topologyKey")
     if not topology_key:
@@ -65,12 +55,12 @@ def constraint_errors(
     constraints: Sequence[Term], path: str, checked: Collection[int]
 ) -> Iterator[FieldError]:
     """
-    The rules that spread constraints break, their key lists being merged already. O(n) for n constraints.
+    Yield the rules that spread constraints break. O(n) for n constraints.
 
     Args:
-        constraints: all of the pod.
-        path: of the list.
-        checked: indices of those that are judged; the others only count as what these must differ from.
+        constraints: all constraints of the pod.
+        path: the path of their list.
+        checked: the indices of the constraints to check; the others are only compared with these.
     """
     last_index_of = {_pair(constraint): index for index, constraint in enumerate(constraints)}
     last_checked_of = {_pair(constraints[index]): index for index in sorted(checked)}
@@ -98,7 +88,7 @@ def _constraint_errors(constraint: Term, where: str, same: Sequence[FieldError])
         if policy is not None and policy not in _POLICIES:
             yield not_supported(f"{where}.{name}", str(policy), _POLICIES)
     yield from _key_list_errors(constraint, where)
-    yield from _selector_errors(constraint.get("labelSelector"), f"{where}.labelSelector")
+    yield from selector_errors(constraint.get("labelSelector"), f"{where}.labelSelector")
 
 
 def _pair(constraint: Term) -> tuple[str, str]:
@@ -138,9 +128,10 @@ def _key_list_errors(term: Term, path: str) -> Iterator[FieldError]:
 
 def _keys_also_selected(path: str, match_keys: Sequence[object], selector: object) -> Iterator[FieldError]:
     """
-    One expression of a listed key is the merged one; a further one must have been the user's.
+    Yield an error for every listed key that the user's selector has too.
 
-    The path lacks the list's name: upstream indexes the term itself.
+    One expression with a listed key is the merged one; a second one is the user's. The path lacks the name of the
+    list because upstream indexes the term itself.
     """
     index_of = {str(key): index for index, key in enumerate(match_keys)}
     seen = {str(key) for key in mapped(selector, "matchLabels")}
@@ -151,7 +142,8 @@ def _keys_also_selected(path: str, match_keys: Sequence[object], selector: objec
         seen.add(key)
 
 
-def _selector_errors(selector: object, path: str) -> Iterator[FieldError]:
+def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
+    """Yield the rules that a LabelSelector breaks; an absent one breaks none."""
     for key, value in mapped(selector, "matchLabels").items():
         yield from _key_errors(key, f"{path}.matchLabels")
         yield from _value_errors(value, f"{path}.matchLabels")
@@ -177,20 +169,8 @@ def _expression_errors(expression: object, path: str) -> Iterator[FieldError]:
 
 
 def _key_errors(key: str, path: str) -> Iterator[FieldError]:
-    return (invalid(path, key, fault) for fault in _faults(qualified_name_problem(key)))
+    return (invalid(path, key, fault) for fault in label_key_faults(key))
 
 
 def _value_errors(value: object, path: str) -> Iterator[FieldError]:
-    return (invalid(path, value, fault) for fault in _faults(label_value_problem(str(value))))
-
-
-def _faults(problem: str | None) -> list[str]:
-    """Each fault is an error of its own here; no sentence has a semicolon in it."""
-    return problem.split("; ") if problem else []
-
-
-def _namespace_faults(name: str) -> Iterator[str]:
-    if len(name) > _MAX_NAMESPACE:
-        yield f"must be no more than {_MAX_NAMESPACE} bytes"
-    if not _NAMESPACE.fullmatch(name):
-        yield _NAMESPACE_RULE
+    return (invalid(path, value, fault) for fault in label_value_faults(str(value)))

@@ -22,8 +22,9 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY
-from scheduler.webhook.field_errors import FieldError, Json, annotation_error, invalid_pod
+from scheduler.syntax.field_errors import FieldError
 from scheduler.webhook.own_annotation import completed
+from scheduler.webhook.refusals import Json, annotation_error, invalid_pod
 from scheduler.webhook.reviews import Allowed, Refused, Review, ReviewedPod, Verdict
 from scheduler.webhook.shapes import UNREADABLE, Declared, Malformed, canonical, declared
 from scheduler.webhook.slots import SLOTS, Labels, Slot

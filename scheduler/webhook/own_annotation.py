@@ -16,9 +16,10 @@ from scheduler.model.annotations import AFFINITY, GRACE, MODE, parse_affinity_an
 from scheduler.model.match_label_keys import merged_affinity
 from scheduler.model.terms import Problem
 from scheduler.syntax.affinity_rules import term_errors, weighted_term_errors
-from scheduler.webhook.field_errors import FieldError, Json, annotation_error
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.json_fields import listed, mapped
+from scheduler.webhook.refusals import Json, annotation_error
 from scheduler.webhook.reviews import ReviewedPod
-from scheduler.webhook.shapes import listed, mapped
 from scheduler.webhook.slots import KEY_LISTS, PREFERRED, REQUIRED, Labels
 
 ENFORCED: Final = "requiredDuringSchedulingRequiredDuringExecution"

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from scheduler.model import nesting
-from scheduler.webhook.field_errors import Json
+from scheduler.webhook.refusals import Json
 from scheduler.webhook.shapes import UNREADABLE, located
 
 API_VERSION: Final = "admission.k8s.io/v1"

@@ -7,13 +7,13 @@ Only so can a term be found again once the server has read it and written it bac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from scheduler.webhook.field_errors import Json
+from scheduler.webhook.refusals import Json
 
 #: An annotation longer than this is refused: all annotations of an object together may have 256 KiB.
 LIMIT_BYTES: Final = 64 * 1024
@@ -127,24 +127,6 @@ def located(error: Exception) -> str:
 def canonical(item: object) -> object:
     """An item of a field as the API server writes it back: to compare with what was declared."""
     return _pruned(dict(item)) if isinstance(item, Mapping) else item
-
-
-def listed(item: object, name: str) -> Sequence[object]:
-    """The list in a field of an object; empty where there is none."""
-    value = item.get(name) if isinstance(item, Mapping) else None
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def mapped(item: object, name: str) -> Mapping[str, object]:
-    """The object in a field of an object; empty where there is none."""
-    value = item.get(name) if isinstance(item, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def text_of(item: object, name: str) -> str:
-    """The text in a field of an object; empty where there is none."""
-    value = item.get(name) if isinstance(item, Mapping) else None
-    return value if isinstance(value, str) else ""
 
 
 def _pruned(item: Mapping[str, object]) -> Json:

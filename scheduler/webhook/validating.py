@@ -15,11 +15,12 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY, GRACE, MODE
-from scheduler.webhook.field_errors import FieldError, forbidden_pod, invalid_pod
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.json_fields import listed, mapped, text_of
 from scheduler.webhook.mutating import IGNORE, backport_terms, earlier_labels
 from scheduler.webhook.own_annotation import grace_error, own_error, required_terms
+from scheduler.webhook.refusals import forbidden_pod, invalid_pod
 from scheduler.webhook.reviews import Allowed, Refused, Review, ReviewedPod, Verdict
-from scheduler.webhook.shapes import listed, mapped, text_of
 from scheduler.webhook.slots import SLOTS
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
