@@ -7,9 +7,9 @@ Source: apimachinery pkg/api/errors/errors.go (kubernetes 1.36).
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from scheduler.devcluster.fields import FieldError, aggregate
-from scheduler.devcluster.fields import invalid as invalid_field
 from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.syntax.field_errors import FieldError, aggregate
+from scheduler.syntax.field_errors import invalid as invalid_field
 
 _MODIFIED: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"

@@ -2,7 +2,7 @@
 
 from scheduler.devcluster.controllers.ownership import controller_ref
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.timestamps import rfc3339
 
 #: The time of every test of a plan, seconds since 1970.
 NOW_S = 1_800_000_000.0

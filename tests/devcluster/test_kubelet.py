@@ -5,7 +5,7 @@ import pytest
 from scheduler.devcluster.controllers.actions import UpdateStatus
 from scheduler.devcluster.controllers.disruption import plan
 from scheduler.devcluster.controllers.kubelet import refusal, rejected, running
-from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.timestamps import rfc3339
 from scheduler.devcluster.printing.pod_cells import pod_summary
 from tests.devcluster.build import LABELS, NOW_S, deployment, meta, pod
 

@@ -10,7 +10,7 @@ from scheduler.devcluster.controllers.ownership import controller_ref
 from scheduler.devcluster.controllers.revisions import drafted, with_revision
 from scheduler.devcluster.controllers.rollout import fenceposts, proportional_sizes, with_size
 from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET
-from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.timestamps import rfc3339
 from tests.devcluster.build import NOW_S, deployment, pod, rolling
 
 

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.devcluster import fields, status
+from scheduler.devcluster import status
 from scheduler.devcluster.kinds import SERVICE_ACCOUNT, JsonObject, Kind
-from scheduler.devcluster.printing.ages import rfc3339
 from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.timestamps import rfc3339
+from scheduler.syntax import field_errors
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
 MASTERS: Final = "system:masters"
@@ -85,7 +86,7 @@ class Identities:
         if self._token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
             return ADMIN
         issued = self._issued.get(token)
-        if issued is None or issued.expires_s <= self._store.moment().timestamp():
+        if issued is None or issued.expires_s <= self._store.now_s():
             return None
         account = self._store.find(SERVICE_ACCOUNT, issued.namespace, issued.name)
         if account is None or account["metadata"]["uid"] != issued.uid:
@@ -102,7 +103,7 @@ class Identities:
             raise _lifetime(lifetime_s, "may not specify a duration less than 10 minutes")
         if lifetime_s > _LONGEST_S:
             raise _lifetime(lifetime_s, "may not specify a duration larger than 2^32 seconds")
-        token, now_s = secrets.token_urlsafe(32), self._store.moment().timestamp()
+        token, now_s = secrets.token_urlsafe(32), self._store.now_s()
         issued = _Issued(namespace, name, account["uid"], str(uuid.uuid4()), now_s + lifetime_s)
         self._issued[token] = issued
         spec = {"audiences": [AUDIENCE], "expirationSeconds": lifetime_s, "boundObjectRef": None}
@@ -122,4 +123,6 @@ class Identities:
 
 
 def _lifetime(lifetime_s: int, why: str) -> status.StatusError:
-    return status.invalid(_TOKEN_REQUEST, "", [fields.invalid("spec.expirationSeconds", lifetime_s, why)])
+    return status.invalid(
+        _TOKEN_REQUEST, "", [field_errors.invalid("spec.expirationSeconds", lifetime_s, why)]
+    )

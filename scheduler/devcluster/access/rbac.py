@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from scheduler.devcluster import status
 from scheduler.devcluster.access.identities import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
-from scheduler.devcluster.fields import shown
 from scheduler.devcluster.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -23,6 +22,7 @@ from scheduler.devcluster.kinds import (
     Kind,
 )
 from scheduler.devcluster.storage.store import Store
+from scheduler.syntax.field_errors import go_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +97,23 @@ def granted(store: Store, user: User, namespace: str) -> Iterator[tuple[str, Jso
                 )
     for binding in store.list(CLUSTER_ROLE_BINDING)[0]:
         name = binding["metadata"]["name"]
-        yield from _bound(store, user, binding, f"ClusterRoleBinding {shown(name)}")
+        yield from _bound(store, user, binding, f"ClusterRoleBinding {go_text(name)}")
     if not namespace:
         return
     for binding in store.list(ROLE_BINDING, namespace)[0]:
         name = f"{binding['metadata']['name']}/{namespace}"
-        yield from _bound(store, user, binding, f"RoleBinding {shown(name)}")
+        yield from _bound(store, user, binding, f"RoleBinding {go_text(name)}")
 
 
 def refusal(user: User, wish: Wish, kind: Kind | None) -> status.StatusError:
     """403, as the API server says it; `kind` is None for what is no resource."""
     if kind is None:
-        message = f'forbidden: User {shown(user.name)} cannot {wish.verb} path "{wish.path}"'
+        message = f'forbidden: User {go_text(user.name)} cannot {wish.verb} path "{wish.path}"'
         return status.StatusError(403, "Forbidden", message, details={})
-    where = f"in the namespace {shown(wish.namespace)}" if wish.namespace else "at the cluster scope"
+    where = f"in the namespace {go_text(wish.namespace)}" if wish.namespace else "at the cluster scope"
     why = (
-        f"User {shown(user.name)} cannot {wish.verb} resource {shown(wish.full_resource)} "
-        f"in API group {shown(wish.group)} {where}"
+        f"User {go_text(user.name)} cannot {wish.verb} resource {go_text(wish.full_resource)} "
+        f"in API group {go_text(wish.group)} {where}"
     )
     return status.forbidden(kind, wish.name, why)
 
@@ -129,9 +129,9 @@ def _bound(store: Store, user: User, binding: JsonObject, what: str) -> Iterator
     name = subject["name"]
     if subject["kind"] == "ServiceAccount":
         name = f"{name}/{subject.get('namespace') or namespace}"
-    to = f"{subject['kind']} {shown(name)}"
+    to = f"{subject['kind']} {go_text(name)}"
     for rule in (role or {}).get("rules") or []:
-        yield f"{what} of {reference['kind']} {shown(reference['name'])} to {to}", rule
+        yield f"{what} of {reference['kind']} {go_text(reference['name'])} to {to}", rule
 
 
 def _is(user: User, subject: JsonObject, namespace: str) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.devcluster import fields, status
+from scheduler.devcluster import status
 from scheduler.devcluster.access.identities import AUDIENCE, Identities, User
 from scheduler.devcluster.access.rbac import Wish, granted, judged
-from scheduler.devcluster.fields import FieldError
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.storage.store import Store
+from scheduler.syntax import field_errors
+from scheduler.syntax.field_errors import FieldError
 
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _AUTHORIZATION: Final = "authorization.k8s.io"
@@ -92,12 +93,14 @@ def _access_status(store: Store, user: User, spec: JsonObject, *, is_named: bool
     if wanted is not None and path is not None:
         detail = "cannot be specified in combination with resourceAttributes"
         shown = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
-        errors.append(fields.invalid("spec.nonResourceAttributes", shown, detail))
+        errors.append(field_errors.invalid("spec.nonResourceAttributes", shown, detail))
     if wanted is None and path is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        errors.append(fields.invalid("spec.resourceAttributes", None, detail))
+        errors.append(field_errors.invalid("spec.resourceAttributes", None, detail))
     if is_named and not user.name and not user.groups:
-        errors.append(fields.invalid("spec.user", "", "at least one of user or group must be specified"))
+        errors.append(
+            field_errors.invalid("spec.user", "", "at least one of user or group must be specified")
+        )
     if errors:
         raise status.invalid(_NAMELESS, "", errors)
     verdict = judged(store, user, _wish(wanted, path or {}))

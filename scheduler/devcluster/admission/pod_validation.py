@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from scheduler.devcluster import fields
 from scheduler.devcluster.admission.affinity import affinity_errors, constraint_errors
+from scheduler.devcluster.admission.metadata import label_errors
 from scheduler.devcluster.admission.pod_parts import container_errors, node_affinity_errors, toleration_errors
-from scheduler.devcluster.admission.strategy import validate_labels
-from scheduler.devcluster.fields import FieldError
 from scheduler.devcluster.kinds import JsonObject
+from scheduler.syntax import field_errors
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.names import label_key_faults, subdomain_faults
 
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _MAX_INT32: Final = 2**31 - 1
@@ -31,31 +32,31 @@ _UPDATABLE: Final = ",".join((
 def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
     """The rules that a pod's spec, defaults and merged selectors included, breaks, in upstream's order."""
     if not spec.get("containers"):
-        yield fields.required("spec.containers")
+        yield field_errors.required("spec.containers")
     seen: set[str] = set()
     for list_name in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(list_name) or []):
             path = f"spec.{list_name}[{index}]"
-            yield from container_errors(container, path, host_network=bool(spec.get("hostNetwork")))
+            yield from container_errors(container, path)
             name = container.get("name") or ""
             if name in seen:
-                yield fields.duplicate(f"{path}.name", name)
+                yield field_errors.duplicate(f"{path}.name", name)
             seen.add(name)
     if spec.get("restartPolicy") not in _RESTART_POLICIES:
-        yield fields.not_supported("spec.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
-    yield from validate_labels(spec.get("nodeSelector"), "spec.nodeSelector")
+        yield field_errors.not_supported("spec.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
+    yield from label_errors(spec.get("nodeSelector") or {}, "spec.nodeSelector")
     affinity = spec.get("affinity") or {}
     yield from node_affinity_errors(affinity.get("nodeAffinity") or {}, "spec.affinity.nodeAffinity")
     yield from affinity_errors(affinity)
     yield from _gate_errors(spec.get("schedulingGates") or [])
     yield from constraint_errors(spec.get("topologySpreadConstraints") or [])
     if spec.get("nodeName"):
-        for fault in fields.subdomain_faults(spec["nodeName"]):
-            yield fields.invalid("spec.nodeName", spec["nodeName"], fault)
+        for fault in subdomain_faults(spec["nodeName"]):
+            yield field_errors.invalid("spec.nodeName", spec["nodeName"], fault)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         detail = f"must be between 1 and {_MAX_INT32}, inclusive"
-        yield fields.invalid("spec.activeDeadlineSeconds", deadline, detail)
+        yield field_errors.invalid("spec.activeDeadlineSeconds", deadline, detail)
     yield from toleration_errors(spec.get("tolerations") or [])
 
 
@@ -63,10 +64,10 @@ def _gate_errors(gates: list[JsonObject]) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name") or ""
-        for fault in fields.qualified_name_faults(name):
-            yield fields.invalid(f"spec.schedulingGates[{index}]", name, fault)
+        for fault in label_key_faults(name):
+            yield field_errors.invalid(f"spec.schedulingGates[{index}]", name, fault)
         if name in seen:
-            yield fields.duplicate(f"spec.schedulingGates[{index}]", name)
+            yield field_errors.duplicate(f"spec.schedulingGates[{index}]", name)
         seen.add(name)
 
 
@@ -74,16 +75,16 @@ def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     """What the change of a pod's spec breaks: nearly everything is fixed at creation."""
     for list_name in ("containers", "initContainers"):
         if len(new.get(list_name) or []) != len(old.get(list_name) or []):
-            yield fields.forbidden(f"spec.{list_name}", "pod updates may not add or remove containers")
+            yield field_errors.forbidden(f"spec.{list_name}", "pod updates may not add or remove containers")
             return
     deadline, previous = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
     if deadline is not None and previous is not None and deadline > previous:
         detail = "must be less than or equal to previous value"
-        yield fields.invalid("spec.activeDeadlineSeconds", deadline, detail)
+        yield field_errors.invalid("spec.activeDeadlineSeconds", deadline, detail)
         return
     if deadline is None and previous is not None:
         detail = "must not update from a positive integer to nil value"
-        yield fields.invalid("spec.activeDeadlineSeconds", None, detail)
+        yield field_errors.invalid("spec.activeDeadlineSeconds", None, detail)
     yield from _toleration_change_errors(new.get("tolerations") or [], old.get("tolerations") or [])
     yield from _gate_change_errors(new.get("schedulingGates") or [], old.get("schedulingGates") or [])
     munged = _with_updatable_fields_of(old, new)
@@ -92,7 +93,7 @@ def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
         munged = _with_node_choice_of(old, munged)
     if munged != _normal(old):
         detail = f"pod updates may not change fields other than {_UPDATABLE}\n{_diff(old, munged)}"
-        yield fields.forbidden("spec", detail)
+        yield field_errors.forbidden("spec", detail)
 
 
 def _toleration_change_errors(new: list[JsonObject], old: list[JsonObject]) -> Iterator[FieldError]:
@@ -101,7 +102,7 @@ def _toleration_change_errors(new: list[JsonObject], old: list[JsonObject]) -> I
     for one in old:
         if {k: v for k, v in one.items() if k != "tolerationSeconds"} not in kept:
             detail = "existing toleration can not be modified except its tolerationSeconds"
-            yield fields.forbidden("spec.tolerations", detail)
+            yield field_errors.forbidden("spec.tolerations", detail)
             return
 
 
@@ -110,7 +111,7 @@ def _gate_change_errors(new: list[JsonObject], old: list[JsonObject]) -> Iterato
     for index, gate in enumerate(new):
         if gate.get("name") not in known:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield fields.forbidden(f"spec.schedulingGates[{index}].name", detail)
+            yield field_errors.forbidden(f"spec.schedulingGates[{index}].name", detail)
 
 
 def _normal(spec: JsonObject) -> JsonObject:
@@ -139,17 +140,17 @@ def _gated_change_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldErro
     before, after = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
     if any(after.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        yield fields.invalid("spec.nodeSelector", after, detail)
+        yield field_errors.invalid("spec.nodeSelector", after, detail)
     old_terms, new_terms = _node_terms(old), _node_terms(new)
     path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
     if old_terms and len(old_terms) != len(new_terms):
         detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        yield fields.invalid(path, new_terms or None, detail)
+        yield field_errors.invalid(path, new_terms or None, detail)
         return
     for index, (term_before, term_after) in enumerate(zip(old_terms, new_terms, strict=False)):
         if not _only_adds(term_before, term_after):
             detail = "only additions are allowed (no mutations or deletions)"
-            yield fields.invalid(f"{path}[{index}]", term_after, detail)
+            yield field_errors.invalid(f"{path}[{index}]", term_after, detail)
 
 
 def _node_terms(spec: JsonObject) -> list[JsonObject]:

@@ -5,18 +5,19 @@ Source: pkg/registry/core/pod/strategy.go, pkg/apis/core/validation/validation.g
 ValidatePodUpdate), plugin/pkg/admission/{priority,defaulttolerationseconds,podtopologylabels} (kubernetes 1.36).
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
-from scheduler.devcluster import fields
 from scheduler.devcluster.admission.affinity import merged_affinity, merged_constraints
+from scheduler.devcluster.admission.amounts import quantity
 from scheduler.devcluster.admission.defaults import add_default_tolerations, default_pod_spec
 from scheduler.devcluster.admission.pod_validation import spec_errors, update_errors
-from scheduler.devcluster.admission.quantities import parse_quantity
 from scheduler.devcluster.admission.strategy import Strategy, View
-from scheduler.devcluster.fields import FieldError
 from scheduler.devcluster.kinds import NODE, POD, PRIORITY_CLASS, JsonObject
 from scheduler.devcluster.status import forbidden
+from scheduler.syntax import field_errors
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.names import subdomain_faults
 
 #: Labels of a node that a pod on it carries too (PodTopologyLabelsAdmission, on since 1.35).
 TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
@@ -26,80 +27,71 @@ SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-no
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class PodStrategy(Strategy):
-    """How pods differ from data."""
+def _prepare_create(pod: JsonObject, view: View) -> None:
+    admit_pod(pod, view)
+    spec, labels = pod["spec"], pod["metadata"].get("labels") or {}
+    if spec.get("affinity"):
+        spec["affinity"] = merged_affinity(spec["affinity"], labels)
+    if spec.get("topologySpreadConstraints"):
+        spec["topologySpreadConstraints"] = merged_constraints(spec["topologySpreadConstraints"], labels)
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        pod["status"]["conditions"] = [_gated(view.now)]
 
-    has_generation: bool = True
-    has_status: bool = True
-    returns_deleted: bool = True
-    status_writes_metadata: bool = True
 
-    def prepare_create(self, obj: JsonObject, view: View) -> None:
-        """Defaults, priority, tolerations, merged selectors and the first status are in the pod."""
-        admit_pod(obj, view)
-        spec = obj["spec"]
-        labels = obj["metadata"].get("labels") or {}
-        if spec.get("affinity"):
-            spec["affinity"] = merged_affinity(spec["affinity"], labels)
-        if spec.get("topologySpreadConstraints"):
-            spec["topologySpreadConstraints"] = merged_constraints(spec["topologySpreadConstraints"], labels)
-        obj["status"] = self.initial_status(obj, view)
+def _gated(now: str) -> JsonObject:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
 
-    def initial_status(self, obj: JsonObject, view: View) -> JsonObject:
-        """Pending, and for a gated pod the condition that says so."""
-        status: JsonObject = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
-        if obj["spec"].get("schedulingGates"):
-            condition = {
-                "type": "PodScheduled",
-                "status": "False",
-                "lastProbeTime": None,
-                "lastTransitionTime": view.now,
-                "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
-            }
-            status["conditions"] = [condition]
-        return status
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        """The rules that a new pod breaks."""
-        errors = list(spec_errors(obj["spec"]))
-        if obj["spec"].get("nodeName") and obj["spec"].get("schedulingGates"):
-            detail = "cannot be set until all schedulingGates have been cleared"
-            errors.append(fields.forbidden("spec.nodeName", detail))
-        return errors
+def _prepare_update(new: JsonObject, old: JsonObject, view: View) -> None:
+    """Fill in the defaults that a PUT left out, so that leaving out a defaulted field changes nothing."""
+    for condition in (new.get("status") or {}).get("conditions") or []:
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
+    spec = new.setdefault("spec", {})
+    default_pod_spec(spec)
+    for name in ("enableServiceLinks", "priority", "preemptionPolicy", "priorityClassName", "nodeName"):
+        if spec.get(name) is None and name in old["spec"]:
+            spec[name] = old["spec"][name]
+    add_default_tolerations(spec)
+    if old["spec"].get("nodeName"):
+        copy_topology_labels(new["metadata"], view.find(NODE, "", old["spec"]["nodeName"]))
 
-    def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
-        """Defaults fill what a PUT left out, so that leaving out a defaulted field is no change."""
-        for condition in (new.get("status") or {}).get("conditions") or []:
-            condition.setdefault("lastProbeTime", None)
-            condition.setdefault("lastTransitionTime", None)
-        spec = new.setdefault("spec", {})
-        default_pod_spec(spec)
-        for name in ("enableServiceLinks", "priority", "preemptionPolicy", "priorityClassName", "nodeName"):
-            if spec.get(name) is None and name in old["spec"]:
-                spec[name] = old["spec"][name]
-        add_default_tolerations(spec)
-        if old["spec"].get("nodeName"):
-            copy_topology_labels(new["metadata"], view.find(NODE, "", old["spec"]["nodeName"]))
 
-    def validate_update(self, new: JsonObject, old: JsonObject) -> list[FieldError]:
-        """The rules that the change breaks: nearly everything in a pod's spec is fixed at creation."""
-        return [*spec_errors(new["spec"]), *update_errors(new["spec"], old["spec"])]
+def _errors(pod: JsonObject) -> Iterator[FieldError]:
+    yield from spec_errors(pod["spec"])
 
-    def validate_status_update(self, new: JsonObject) -> list[FieldError]:
-        """A nomination names a node."""
-        nominated = (new.get("status") or {}).get("nominatedNodeName") or ""
-        faults = fields.subdomain_faults(nominated) if nominated else []
-        return [fields.invalid("status.nominatedNodeName", nominated, fault) for fault in faults]
 
-    def grace_period_s(self, obj: JsonObject, asked_s: int | None) -> int:
-        """The pod's own grace unless the request names one; none for pods that run nowhere."""
-        spec = obj["spec"]
-        if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in _FINISHED:
-            return 0
-        grace_s = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
-        return 1 if grace_s < 0 else grace_s
+def _create_errors(pod: JsonObject) -> Iterator[FieldError]:
+    if pod["spec"].get("nodeName") and pod["spec"].get("schedulingGates"):
+        detail = "cannot be set until all schedulingGates have been cleared"
+        yield field_errors.forbidden("spec.nodeName", detail)
+
+
+def _update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    yield from update_errors(new["spec"], old["spec"])
+
+
+def _status_errors(pod: JsonObject) -> Iterator[FieldError]:
+    if node := (pod.get("status") or {}).get("nominatedNodeName"):
+        for fault in subdomain_faults(node):
+            yield field_errors.invalid("status.nominatedNodeName", node, fault)
+
+
+def _grace_period_s(pod: JsonObject, asked_s: int | None) -> int:
+    """Return the pod's own grace unless the request names one; 0 for a pod that runs nowhere."""
+    spec = pod["spec"]
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _FINISHED:
+        return 0
+    grace_s = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
+    return 1 if grace_s < 0 else grace_s
 
 
 def admit_pod(pod: JsonObject, view: View) -> None:
@@ -160,22 +152,36 @@ def set_priority(pod: JsonObject, view: View) -> None:
 
 
 def qos_class(spec: JsonObject) -> str:
-    """Guaranteed, Burstable or BestEffort. Source: pkg/apis/core/helper/qos/qos.go."""
+    """Return Guaranteed, Burstable or BestEffort. Source: pkg/apis/core/helper/qos/qos.go."""
     containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
     resources = [one.get("resources") or {} for one in containers]
-    counted = [
-        amount
+    is_best_effort = not any(
+        (found := quantity((one.get(side) or {}).get(name))) is not None and found.nano
         for one in resources
         for side in ("requests", "limits")
-        for name, amount in (one.get(side) or {}).items()
-        if name in ("cpu", "memory") and parse_quantity(amount)
-    ]
-    if not counted:
+        for name in ("cpu", "memory")
+    )
+    if is_best_effort:
         return "BestEffort"
-    guaranteed = all(
+    is_guaranteed = all(
         name in (one.get("limits") or {})
-        and parse_quantity(one["limits"][name]) == parse_quantity((one.get("requests") or {}).get(name))
+        and quantity(one["limits"][name]) == quantity((one.get("requests") or {}).get(name))
         for one in resources
         for name in ("cpu", "memory")
     )
-    return "Guaranteed" if guaranteed else "Burstable"
+    return "Guaranteed" if is_guaranteed else "Burstable"
+
+
+PODS: Final = Strategy(
+    has_generation=True,
+    has_status=True,
+    returns_deleted=True,
+    status_writes_metadata=True,
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    validate=_errors,
+    validate_create=_create_errors,
+    validate_update=_update_errors,
+    validate_status=_status_errors,
+    grace_period_s=_grace_period_s,
+)

@@ -9,20 +9,20 @@ component-helpers resource/helpers.go (kubernetes 1.36).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
+from scheduler.devcluster.admission.amounts import Amount
 from scheduler.devcluster.admission.pods import qos_class
-from scheduler.devcluster.admission.quantities import Quantity
 from scheduler.devcluster.admission.quota_rules import COMPUTE, COUNT_PODS, CROSS_NAMESPACE, counts_pods
 from scheduler.devcluster.kinds import POD, JsonObject
-from scheduler.devcluster.printing.ages import epoch_s
 from scheduler.devcluster.status import forbidden
-from scheduler.devcluster.storage.request_selectors import Requirement
+from scheduler.devcluster.timestamps import epoch_s
+from scheduler.syntax.selectors import Operator, Requirement
 
-Amounts = dict[str, Quantity]
+Amounts = dict[str, Amount]
 
-_ONE: Final = Quantity.of("1")
-_ZERO: Final = Quantity()
+_ONE: Final = Amount.of("1")
+_ZERO: Final = Amount()
 _LIMITED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _POD_LEVEL: Final = ("cpu", "memory")
 _SIDES: Final = ("podAffinity", "podAntiAffinity")
@@ -54,7 +54,7 @@ def charged(
         _check_said(quota, pod, tracked)
         _check_counted(quota, pod, tracked)
         if old is None or not in_scope(quota, old):
-            change = {name: wanted[name] for name in tracked if name in wanted and wanted[name].value}
+            change = {name: wanted[name] for name in tracked if name in wanted and wanted[name].nano}
             if change:
                 changed.append(_increased(quota, pod, change))
     return changed
@@ -69,7 +69,7 @@ def recounted(quota: JsonObject, pods: Iterable[JsonObject], now_s: float) -> Js
             for name, amount in pod_usage(pod, now_s).items():
                 if name in used:
                     used[name] += amount
-    shown_hard = {name: str(Quantity.of(amount)) for name, amount in hard.items()}
+    shown_hard = {name: str(Amount.of(amount)) for name, amount in hard.items()}
     return {"hard": shown_hard, "used": {name: str(amount) for name, amount in used.items()}}
 
 
@@ -93,7 +93,7 @@ def pod_usage(pod: JsonObject, now_s: float) -> Amounts:
     return {COUNT_PODS: _ONE, **_compute(_pod_amounts(spec, "requests"), _pod_amounts(spec, "limits"))}
 
 
-def _compute(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> Amounts:
+def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Amounts:
     """Requests and limits under the names by which quotas know them."""
     amounts: Amounts = {"pods": _ONE}
     for name, amount in requests.items():
@@ -121,16 +121,16 @@ def _pod_amounts(spec: JsonObject, side: str) -> Amounts:
     total = _larger(running, starting)
     said = _amounts(spec, side)
     total |= {name: said[name] for name in said if name in _POD_LEVEL or name.startswith("hugepages-")}
-    overhead = {name: Quantity.of(amount) for name, amount in (spec.get("overhead") or {}).items()}
+    overhead = {name: Amount.of(amount) for name, amount in (spec.get("overhead") or {}).items()}
     if side == "limits":
-        overhead = {name: amount for name, amount in overhead.items() if total.get(name, _ZERO).value}
+        overhead = {name: amount for name, amount in overhead.items() if total.get(name, _ZERO).nano}
     return _sum([total, overhead])
 
 
 def _amounts(holder: JsonObject, side: str) -> Amounts:
     """The requests or limits of a container, or of a pod."""
     said = (holder.get("resources") or {}).get(side) or {}
-    return {name: Quantity.of(amount) for name, amount in said.items()}
+    return {name: Amount.of(amount) for name, amount in said.items()}
 
 
 def _sum(several: Iterable[Amounts]) -> Amounts:
@@ -144,7 +144,7 @@ def _sum(several: Iterable[Amounts]) -> Amounts:
 def _larger(one: Amounts, other: Amounts) -> Amounts:
     larger = dict(one)
     for name, amount in other.items():
-        if name not in larger or amount.value > larger[name].value:
+        if name not in larger or amount.nano > larger[name].nano:
             larger[name] = amount
     return larger
 
@@ -164,8 +164,9 @@ def _is_met(need: JsonObject, pod: JsonObject) -> bool:
     spec, scope = pod.get("spec") or {}, need.get("scopeName")
     if scope == "PriorityClass":
         name = spec.get("priorityClassName")
-        wanted = Requirement("PriorityClass", need.get("operator") or "", tuple(need.get("values") or ()))
-        return wanted.matches({"PriorityClass": name} if name else {})
+        operator, values = cast("Operator", need.get("operator")), tuple(sorted(need.get("values") or ()))
+        wanted = Requirement("PriorityClass", operator, values)
+        return bool(wanted.matches({"PriorityClass": name} if name else {}))
     met = _SCOPES.get(scope or "")
     return met is not None and met(spec)
 
@@ -230,9 +231,9 @@ def _check_counted(quota: JsonObject, pod: JsonObject, tracked: Sequence[str]) -
 def _increased(quota: JsonObject, pod: JsonObject, change: Amounts) -> JsonObject:
     """The quota with the change in its status. Raises: StatusError 403 where that is more than it allows."""
     status = quota["status"]
-    used = {name: Quantity.of(status["used"][name]) for name in change}
-    hard = {name: Quantity.of(status["hard"][name]) for name in change}
-    over = sorted(name for name in change if (used[name] + change[name]).value > hard[name].value)
+    used = {name: Amount.of(status["used"][name]) for name in change}
+    hard = {name: Amount.of(status["hard"][name]) for name in change}
+    over = sorted(name for name in change if (used[name] + change[name]).nano > hard[name].nano)
     if over:
         requested, before, limit = (
             ",".join(f"{name}={amounts[name]}" for name in over) for amounts in (change, used, hard)

@@ -17,6 +17,7 @@ from scheduler.devcluster.admission.access_shapes import (
     TokenRequest,
     TokenReview,
 )
+from scheduler.devcluster.admission.amounts import QUANTITY_RULE, quantity
 from scheduler.devcluster.admission.pod_shapes import (
     Labels,
     ObjectShape,
@@ -28,7 +29,6 @@ from scheduler.devcluster.admission.pod_shapes import (
     StatusShape,
     TemplateShape,
 )
-from scheduler.devcluster.admission.quantities import RULE, parse_quantity
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import bad_request
 
@@ -350,5 +350,5 @@ def _check_quantities(kind: Kind, spec: PodSpecShape) -> None:
 
 def _check_amounts(kind: Kind, amounts: Mapping[str, str | int | float] | None) -> None:
     for value in (amounts or {}).values():
-        if parse_quantity(value) is None:
-            raise _unreadable(kind, RULE)
+        if quantity(value) is None:
+            raise _unreadable(kind, QUANTITY_RULE)

@@ -1,346 +1,214 @@
 """
-The strategy of each kind. Kinds not named here are data with the default behaviour.
+The strategy of each kind. A kind that is not listed here is plain data.
 
-Source: the strategies under pkg/registry (kubernetes 1.36).
+Source: the strategies under pkg/registry, and pkg/apis/*/validation (kubernetes 1.36).
 """
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from scheduler.devcluster import fields
-from scheduler.devcluster.admission.affinity import selector_errors
-from scheduler.devcluster.admission.defaults import (
-    default_deployment,
-    default_replication_controller,
-    default_service,
-    default_stateful_set,
-    default_workload,
-)
-from scheduler.devcluster.admission.event_rules import EventStrategy
-from scheduler.devcluster.admission.pods import PodStrategy
-from scheduler.devcluster.admission.quota_rules import QuotaStrategy
-from scheduler.devcluster.admission.role_rules import BindingStrategy, RoleStrategy
+from scheduler.devcluster.admission import defaults
+from scheduler.devcluster.admission.event_rules import EVENTS, EVENTS_V1
+from scheduler.devcluster.admission.pods import PODS
+from scheduler.devcluster.admission.quota_rules import QUOTAS
+from scheduler.devcluster.admission.role_rules import ROLE_BINDINGS, ROLES
 from scheduler.devcluster.admission.strategy import Strategy, View
-from scheduler.devcluster.admission.webhook_rules import WebhookStrategy
-from scheduler.devcluster.fields import FieldError
+from scheduler.devcluster.admission.webhook_rules import WEBHOOKS
+from scheduler.devcluster.admission.workloads import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
 from scheduler.devcluster.kinds import JsonObject, Kind
-from scheduler.devcluster.storage.request_selectors import object_selector_matches
+from scheduler.syntax import field_errors
+from scheduler.syntax.affinity_rules import selector_errors
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.names import dns_label_faults, label_key_faults, label_value_faults
 
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MAX_USER_PRIORITY: Final = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceStrategy(Strategy):
-    """Namespaces are labelled with their name and are Active until deleted."""
-
-    has_status: bool = True
-    returns_deleted: bool = True
-
-    def name_faults(self, name: str) -> list[str]:
-        """A namespace's name is a DNS label."""
-        return fields.label_name_faults(name)
-
-    def prepare_create(self, obj: JsonObject, view: View) -> None:
-        """Name label, finalizer and phase are set."""
-        del view
-        obj["status"] = {"phase": "Active"}
-        spec = obj.setdefault("spec", {})
-        spec["finalizers"] = ["kubernetes"]
-        self._label(obj)
-
-    def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
-        """The name label stays, and the finalizers are the server's."""
-        del view
-        new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers")}
-        self._label(new)
-
-    def _label(self, obj: JsonObject) -> None:
-        metadata = obj["metadata"]
-        name = metadata.get("name", "")
-        if name:
-            metadata["labels"] = {**(metadata.get("labels") or {}), _NAME_LABEL: name}
+# -- namespaces and nodes ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStrategy(Strategy):
-    """Nodes come with their status; afterwards it is written through the subresource alone."""
-
-    has_status: bool = True
-    status_writes_metadata: bool = True
-
-    def prepare_create(self, obj: JsonObject, view: View) -> None:
-        """The status is kept; capacity stands for allocatable where that is absent."""
-        del view
-        obj.setdefault("spec", {})
-        status = obj.setdefault("status", {})
-        if status.get("capacity") and not status.get("allocatable"):
-            status["allocatable"] = dict(status["capacity"])
-
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        """The rules that the node's taints break."""
-        errors: list[FieldError] = []
-        seen: set[tuple[str, str]] = set()
-        for index, taint in enumerate((obj.get("spec") or {}).get("taints") or []):
-            path = f"metadata.taints[{index}]"
-            key, effect = taint.get("key") or "", taint.get("effect") or ""
-            errors += [
-                fields.invalid(f"{path}.key", key, fault) for fault in fields.qualified_name_faults(key)
-            ]
-            value = taint.get("value") or ""
-            errors += [
-                fields.invalid(f"{path}.value", value, fault) for fault in fields.label_value_faults(value)
-            ]
-            if effect not in _EFFECTS:
-                errors.append(fields.not_supported(f"{path}.effect", effect, _EFFECTS))
-            if (key, effect) in seen:
-                duplicated = {
-                    "Key": key,
-                    "Value": value,
-                    "Effect": effect,
-                    "TimeAdded": taint.get("timeAdded"),
-                }
-                detail = "taints must be unique by key and effect pair"
-                errors.append(fields.duplicate(path, duplicated, detail))
-            seen.add((key, effect))
-        return errors
+def _label_with_name(namespace: JsonObject) -> None:
+    metadata = namespace["metadata"]
+    if name := metadata.get("name"):
+        metadata["labels"] = {**(metadata.get("labels") or {}), _NAME_LABEL: name}
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadStrategy(Strategy):
-    """Deployment, ReplicaSet and StatefulSet: a template, and a selector that must match it and never changes."""
-
-    has_generation: bool = True
-    has_status: bool = True
-
-    def prepare_create(self, obj: JsonObject, view: View) -> None:
-        """Defaults are set and the status is empty."""
-        self.default(obj)
-        obj["status"] = self.initial_status(obj, view)
-
-    def initial_status(self, obj: JsonObject, view: View) -> JsonObject:
-        """Counts of nothing, as far as they are printed."""
-        del view
-        counts = {"Deployment": {}, "StatefulSet": {"replicas": 0, "availableReplicas": 0}}
-        return counts.get(obj["kind"], {"replicas": 0})
-
-    def default(self, obj: JsonObject) -> None:
-        """Absent fields get their defaults."""
-        by_kind = {"Deployment": default_deployment, "StatefulSet": default_stateful_set}
-        by_kind.get(obj["kind"], default_workload)(obj)
-
-    def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
-        """Defaults are set where an update left fields out."""
-        del view, old
-        self.default(new)
-
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        """The rules that selector, replicas and template labels break."""
-        spec = obj["spec"]
-        errors: list[FieldError] = []
-        if spec["replicas"] < 0:
-            errors.append(
-                fields.invalid("spec.replicas", spec["replicas"], "must be greater than or equal to 0")
-            )
-        selector = spec.get("selector")
-        if selector is None:
-            errors.append(fields.required("spec.selector"))
-        else:
-            errors += selector_errors(selector, "spec.selector")
-            if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-                detail = f"empty selector is invalid for {obj['kind'].lower()}"
-                errors.append(fields.invalid("spec.selector", selector, detail))
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-        unusable = selector is not None and errors
-        if not unusable and not object_selector_matches(selector, labels or {}):
-            detail = "`selector` does not match template `labels`"
-            errors.append(fields.invalid("spec.template.metadata.labels", labels, detail))
-        if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
-            errors.append(fields.required("spec.template.spec.containers"))
-        return errors
-
-    def validate_update(self, new: JsonObject, old: JsonObject) -> list[FieldError]:
-        """As at creation, and the selector is as it was."""
-        errors = self.validate_create(new)
-        if new["spec"].get("selector") != old["spec"].get("selector"):
-            detail = "field is immutable"
-            errors.append(fields.invalid("spec.selector", new["spec"].get("selector"), detail))
-        return errors
+def _prepare_namespace(namespace: JsonObject, view: View) -> None:
+    del view
+    namespace["status"] = {"phase": "Active"}
+    namespace.setdefault("spec", {})["finalizers"] = ["kubernetes"]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationControllerStrategy(Strategy):
-    """ReplicationControllers select by a map of labels."""
-
-    has_generation: bool = True
-    has_status: bool = True
-
-    def prepare_create(self, obj: JsonObject, view: View) -> None:
-        """Defaults are set and the status is empty."""
-        del view
-        default_replication_controller(obj)
-        obj["status"] = {"replicas": 0}
-
-    def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
-        """Defaults are set where an update left fields out."""
-        del view, old
-        default_replication_controller(new)
+def _keep_finalizers(new: JsonObject, old: JsonObject, view: View) -> None:
+    """Keep spec.finalizers, which only the finalize subresource writes."""
+    del view
+    new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers")}
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceStrategy(Strategy):
-    """Services get a cluster IP that nothing listens on."""
-
-    has_status: bool = True
-    returns_deleted: bool = True
-
-    def name_faults(self, name: str) -> list[str]:
-        """A service's name is a DNS label."""
-        return fields.label_name_faults(name)
-
-    def prepare_create(self, obj: JsonObject, view: View) -> None:
-        """Defaults and a made-up cluster IP are set."""
-        del view
-        default_service(obj)
-        spec = obj["spec"]
-        if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
-            number = int(obj["metadata"]["uid"][:4], 16)
-            spec["clusterIP"] = f"10.96.{number >> 8}.{number & 255}"
-            spec["clusterIPs"] = [spec["clusterIP"]]
-            spec["ipFamilies"] = ["IPv4"]
-            spec["ipFamilyPolicy"] = "SingleStack"
-        obj["status"] = {"loadBalancer": {}}
-
-    def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
-        """Defaults are set where an update left fields out, and the cluster IP stays."""
-        del view
-        default_service(new)
-        for name in ("clusterIP", "clusterIPs"):
-            if name in (old.get("spec") or {}) and not new["spec"].get(name):
-                new["spec"][name] = old["spec"][name]
+def _prepare_node(node: JsonObject, view: View) -> None:
+    """Keep the status that a node is created with; allocatable defaults to capacity."""
+    del view
+    node.setdefault("spec", {})
+    status = node.setdefault("status", {})
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityClassStrategy(Strategy):
-    """Priority classes: their value is fixed, and users' values have a ceiling."""
-
-    has_generation: bool = True
-
-    def prepare_create(self, obj: JsonObject, view: View) -> None:
-        """The preemption policy is set."""
-        del view
-        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        obj.setdefault("value", 0)
-
-    def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
-        """As at creation."""
-        del old
-        self.prepare_create(new, view)
-
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        """The rules that value and name break."""
-        if obj["metadata"].get("name", "").startswith("system-"):
-            detail = (
-                "priority class names with 'system-' prefix are reserved for system use only. error: "
-                f"{obj['metadata']['name']} is not a known system priority class"
-            )
-            return [fields.forbidden("metadata.name", detail)]
-        if obj["value"] > _MAX_USER_PRIORITY:
-            detail = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
-            return [fields.forbidden("value", detail)]
-        return []
-
-    def validate_update(self, new: JsonObject, old: JsonObject) -> list[FieldError]:
-        """Value and preemption policy are fixed at creation."""
-        errors: list[FieldError] = []
-        if new["value"] != old["value"]:
-            errors.append(fields.forbidden("value", "may not be changed in an update."))
-        if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-            detail = "field is immutable"
-            errors.append(fields.invalid("preemptionPolicy", new.get("preemptionPolicy"), detail))
-        return errors
+def _taint_errors(node: JsonObject) -> Iterator[FieldError]:
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate((node.get("spec") or {}).get("taints") or []):
+        path = f"metadata.taints[{index}]"
+        key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
+        for fault in label_key_faults(key):
+            yield field_errors.invalid(f"{path}.key", key, fault)
+        for fault in label_value_faults(value):
+            yield field_errors.invalid(f"{path}.value", value, fault)
+        if effect not in _TAINT_EFFECTS:
+            yield field_errors.not_supported(f"{path}.effect", effect, _TAINT_EFFECTS)
+        if (key, effect) in seen:
+            taint_text = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            detail = "taints must be unique by key and effect pair"
+            yield field_errors.duplicate(path, taint_text, detail)
+        seen.add((key, effect))
 
 
-@dataclass(frozen=True, slots=True)
-class DisruptionBudgetStrategy(Strategy):
-    """Disruption budgets: one of two bounds."""
-
-    has_generation: bool = True
-    has_status: bool = True
-    unconditional_update: bool = False
-
-    def initial_status(self, obj: JsonObject, view: View) -> JsonObject:
-        """No disruption is allowed until somebody has counted."""
-        del obj, view
-        return {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
-
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        """The rules that the bounds and the selector break."""
-        spec = obj.get("spec") or {}
-        errors = list(selector_errors(spec.get("selector"), "spec.selector"))
-        if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-            detail = "minAvailable and maxUnavailable cannot be both set"
-            errors.append(fields.invalid("spec", spec, detail))
-        return errors
+# -- services, secrets and policies --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SecretStrategy(Strategy):
-    """Secrets are data of a type; nothing here reads them."""
-
-    def prepare_create(self, obj: JsonObject, view: View) -> None:
-        """The type is set, and what was given as text is encoded."""
-        del view
-        obj.setdefault("type", "Opaque")
-        given = obj.pop("stringData", None) or {}
-        if given:
-            encoded = {name: base64.b64encode(text.encode()).decode() for name, text in given.items()}
-            obj["data"] = {**(obj.get("data") or {}), **encoded}
-
-    def prepare_update(self, new: JsonObject, old: JsonObject, view: View) -> None:
-        """As at creation."""
-        del old
-        self.prepare_create(new, view)
+def _prepare_service(service: JsonObject, view: View) -> None:
+    """Give the service a cluster IP, on which nothing listens."""
+    del view
+    spec = service["spec"]
+    if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
+        number = int(service["metadata"]["uid"][:4], 16)
+        spec["clusterIP"] = f"10.96.{number >> 8}.{number & 255}"
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        spec["ipFamilies"] = ["IPv4"]
+        spec["ipFamilyPolicy"] = "SingleStack"
+    service["status"] = {"loadBalancer": {}}
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseStrategy(Strategy):
-    """Leases are never overwritten blindly."""
+def _keep_cluster_ip(new: JsonObject, old: JsonObject, view: View) -> None:
+    del view
+    for name in ("clusterIP", "clusterIPs"):
+        if name in (old.get("spec") or {}) and not new["spec"].get(name):
+            new["spec"][name] = old["spec"][name]
 
-    unconditional_update: bool = False
+
+def _default_secret(secret: JsonObject) -> None:
+    secret.setdefault("type", "Opaque")
+    if texts := secret.pop("stringData", None):
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
-_DEFAULT: Final = Strategy()
-_WORKLOAD: Final = WorkloadStrategy()
-_STRICT_EVENTS: Final = EventStrategy(strict=True)
+def _default_priority_class(priority_class: JsonObject) -> None:
+    priority_class.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    priority_class.setdefault("value", 0)
+
+
+def _priority_class_errors(priority_class: JsonObject) -> Iterator[FieldError]:
+    name = priority_class["metadata"].get("name", "")
+    if name.startswith("system-"):
+        detail = (
+            "priority class names with 'system-' prefix are reserved for system use only. error: "
+            f"{name} is not a known system priority class"
+        )
+        yield field_errors.forbidden("metadata.name", detail)
+    elif priority_class["value"] > _MAX_USER_PRIORITY:
+        detail = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
+        yield field_errors.forbidden("value", detail)
+
+
+def _priority_class_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    if new["value"] != old["value"]:
+        yield field_errors.forbidden("value", "may not be changed in an update.")
+    if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
+        yield field_errors.invalid("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable")
+
+
+def _prepare_budget(budget: JsonObject, view: View) -> None:
+    """Allow no disruption before the controller has counted."""
+    del view
+    counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+    budget["status"] = dict.fromkeys(counts, 0)
+
+
+def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
+    spec = budget.get("spec") or {}
+    yield from selector_errors(spec.get("selector"), "spec.selector")
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        yield field_errors.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+
+
+def _prepare_replication_controller(controller: JsonObject, view: View) -> None:
+    del view
+    controller["status"] = {"replicas": 0}
+
+
+# -- the table -----------------------------------------------------------------------------------------------
+
+_PLAIN: Final = Strategy()
 _BY_STORAGE: Final[Mapping[str, Strategy]] = {
-    "pods": PodStrategy(),
-    "nodes": NodeStrategy(),
-    "namespaces": NamespaceStrategy(),
-    "services": ServiceStrategy(),
-    "resourcequotas": QuotaStrategy(),
+    "pods": PODS,
+    "nodes": Strategy(
+        has_status=True, status_writes_metadata=True, prepare_create=_prepare_node, validate=_taint_errors
+    ),
+    "namespaces": Strategy(
+        has_status=True,
+        returns_deleted=True,
+        name_faults=dns_label_faults,
+        set_defaults=_label_with_name,
+        prepare_create=_prepare_namespace,
+        prepare_update=_keep_finalizers,
+    ),
+    "services": Strategy(
+        has_status=True,
+        returns_deleted=True,
+        name_faults=dns_label_faults,
+        set_defaults=defaults.default_service,
+        prepare_create=_prepare_service,
+        prepare_update=_keep_cluster_ip,
+    ),
+    "resourcequotas": QUOTAS,
     "serviceaccounts": Strategy(returns_deleted=True),
-    "replicationcontrollers": ReplicationControllerStrategy(),
-    "deployments.apps": _WORKLOAD,
-    "replicasets.apps": _WORKLOAD,
-    "statefulsets.apps": _WORKLOAD,
-    "events": EventStrategy(),
-    "secrets": SecretStrategy(),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": WebhookStrategy(mutates=True),
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": WebhookStrategy(),
-    "clusterroles.rbac.authorization.k8s.io": RoleStrategy(of_cluster=True),
-    "roles.rbac.authorization.k8s.io": RoleStrategy(),
-    "clusterrolebindings.rbac.authorization.k8s.io": BindingStrategy(),
-    "rolebindings.rbac.authorization.k8s.io": BindingStrategy(),
-    "leases.coordination.k8s.io": LeaseStrategy(),
-    "priorityclasses.scheduling.k8s.io": PriorityClassStrategy(),
-    "poddisruptionbudgets.policy": DisruptionBudgetStrategy(),
+    "replicationcontrollers": Strategy(
+        has_generation=True,
+        has_status=True,
+        set_defaults=defaults.default_replication_controller,
+        prepare_create=_prepare_replication_controller,
+    ),
+    "deployments.apps": DEPLOYMENTS,
+    "replicasets.apps": REPLICA_SETS,
+    "statefulsets.apps": STATEFUL_SETS,
+    "events": EVENTS,
+    "secrets": Strategy(set_defaults=_default_secret),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": WEBHOOKS,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": WEBHOOKS,
+    "clusterroles.rbac.authorization.k8s.io": ROLES,
+    "roles.rbac.authorization.k8s.io": ROLES,
+    "clusterrolebindings.rbac.authorization.k8s.io": ROLE_BINDINGS,
+    "rolebindings.rbac.authorization.k8s.io": ROLE_BINDINGS,
+    "leases.coordination.k8s.io": Strategy(unconditional_update=False),
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        has_generation=True,
+        set_defaults=_default_priority_class,
+        validate=_priority_class_errors,
+        validate_update=_priority_class_update_errors,
+    ),
+    "poddisruptionbudgets.policy": Strategy(
+        has_generation=True,
+        has_status=True,
+        unconditional_update=False,
+        prepare_create=_prepare_budget,
+        validate=_budget_errors,
+    ),
 }
 
 
 def strategy_of(kind: Kind) -> Strategy:
-    """The strategy of a kind."""
-    return _STRICT_EVENTS if kind.group == "events.k8s.io" else _BY_STORAGE.get(kind.storage, _DEFAULT)
+    """Return the strategy of a kind."""
+    return EVENTS_V1 if kind.group == "events.k8s.io" else _BY_STORAGE.get(kind.storage, _PLAIN)

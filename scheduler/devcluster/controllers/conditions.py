@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.timestamps import rfc3339
 
 Conditions = list[JsonObject]
 

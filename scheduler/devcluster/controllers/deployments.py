@@ -43,17 +43,12 @@ from scheduler.devcluster.controllers.revisions import (
     with_revision,
 )
 from scheduler.devcluster.controllers.rollout import (
-    DESIRED,
     fenceposts,
     is_rolling,
-    is_saturated,
     new_size,
-    noted,
-    proportional_sizes,
     replicas,
     status_count,
     wanted_total,
-    with_size,
 )
 from scheduler.devcluster.controllers.templates import same_template
 from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET, JsonObject
@@ -85,11 +80,10 @@ def plan(
         sync.finish(counted_status(deployment, sync.all, new, now_s=now_s))
         return sync.actions
     sync.note_pause()
-    if deployment["spec"].get("paused") or sync.was_scaled():
+    if deployment["spec"].get("paused"):
         sync.settle_revision()
-        sync.scale()
-        if deployment["spec"].get("paused"):
-            sync.drop_history()
+        sync.resize_only()
+        sync.drop_history()
         sync.finish(counted_status(sync.deployment, sync.all, sync.new, now_s=now_s))
     else:
         if is_rolling(deployment):
@@ -137,25 +131,11 @@ class _Sync:
         if is_complete(self.deployment, self.deployment.get("status") or {}):
             self.drop_history()
 
-    def scale(self) -> None:
-        """Sizes follow a changed `spec.replicas`, in proportion where a rollout is under way."""
-        active = _active(self.all)
-        if len(active) <= 1:
-            newest = [self.new] if self.new else sorted(self.old, key=age_order)[-1:]
-            for only in active or newest:
-                self._resize(only, replicas(self.deployment))
-        elif is_saturated(self.deployment, self.new):
-            for one in _active(self.old):
-                self._resize(one, 0)
-        elif is_rolling(self.deployment):
-            sizes = proportional_sizes(self.deployment, active)
-            for one in active:
-                self._resize(one, sizes[one["metadata"]["name"]], also_notes=True)
-
-    def was_scaled(self) -> bool:
-        """Whether `spec.replicas` is another than the active replica sets were sized for."""
-        sizes = (noted(one, DESIRED) for one in _active(self.all))
-        return any(size is not None and size != replicas(self.deployment) for size in sizes)
+    def resize_only(self) -> None:
+        """Give `spec.replicas` to the only active replica set of a paused deployment, or to its newest one."""
+        candidates = _active(self.all) or self.all[-1:]
+        if len(candidates) == 1:
+            self._resize(candidates[0], replicas(self.deployment))
 
     def settle_revision(self) -> None:
         """The newest template's replica set has the highest revision, and the deployment shows it."""
@@ -231,7 +211,9 @@ class _Sync:
     def _create(self) -> JsonObject:
         draft = drafted(self.deployment)
         size = new_size(self.deployment, [*self.old, draft], draft)
-        draft = with_revision(with_size(draft, size, self.deployment), self.deployment, self._next_revision())
+        draft = with_revision(
+            replaced(draft, ("spec", "replicas"), size), self.deployment, self._next_revision()
+        )
         name = draft["metadata"]["name"]
         self.actions.append(Create(REPLICA_SET, draft))
         if size:
@@ -243,18 +225,16 @@ class _Sync:
             self._note(condition("Progressing", "True", "NewReplicaSetCreated", text, now_s=self.now_s))
         return draft
 
-    def _resize(self, replica_set: JsonObject, size: int, *, also_notes: bool = False) -> bool:
-        """Whether the size changed; `also_notes` writes changed size annotations even where it did not."""
+    def _resize(self, replica_set: JsonObject, size: int) -> bool:
+        """Order another size and return True; return False if the replica set has that size."""
         before = replicas(replica_set)
-        resized = with_size(replica_set, size, self.deployment)
-        if before == size and (not also_notes or resized == replica_set):
-            return False
-        self.actions.append(Update(REPLICA_SET, resized))
-        self._put(replica_set, resized)
         if before == size:
             return False
-        way, name = ("up" if size > before else "down"), resized["metadata"]["name"]
-        text = f"Scaled {way} replica set {name} from {before} to {size}"
+        resized = replaced(replica_set, ("spec", "replicas"), size)
+        self.actions.append(Update(REPLICA_SET, resized))
+        self._put(replica_set, resized)
+        direction, name = ("up" if size > before else "down"), resized["metadata"]["name"]
+        text = f"Scaled {direction} replica set {name} from {before} to {size}"
         self.actions.append(Emit(self.stored, "ScalingReplicaSet", text))
         return True
 

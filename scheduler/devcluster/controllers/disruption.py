@@ -16,7 +16,7 @@ from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminating, ready_since_s
 from scheduler.devcluster.controllers.rollout import replicas, scaled
 from scheduler.devcluster.kinds import POD_DISRUPTION_BUDGET, JsonObject
-from scheduler.devcluster.printing.ages import epoch_s, rfc3339
+from scheduler.devcluster.timestamps import epoch_s, rfc3339
 
 #: An eviction that led to no deletion within this time no longer counts.
 _EVICTION_TIMEOUT_S: Final = 120.0

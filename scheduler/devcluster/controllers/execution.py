@@ -15,7 +15,7 @@ from scheduler.devcluster.controllers.actions import (
     UpdateStatus,
 )
 from scheduler.devcluster.controllers.copies import replaced
-from scheduler.devcluster.controllers.ownership import controller_uid, uid
+from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.recorder import Recorder
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
@@ -140,16 +140,3 @@ class Carrier:
         if action.owner is not None:
             text = f"Error creating: {refused.message}"
             self._recorder.record(Emit(action.owner, "FailedCreate", text, "Warning"))
-        elif action.kind is REPLICA_SET and refused.reason == "AlreadyExists":
-            self._count_collision(action.obj)
-
-    def _count_collision(self, replica_set: JsonObject) -> None:
-        """The deployment's next replica set gets another hash: this one's name is taken by a stranger."""
-        metadata = replica_set["metadata"]
-        owner_name = next(ref["name"] for ref in metadata["ownerReferences"] if ref.get("controller"))
-        deployment = self._store.find(DEPLOYMENT, metadata["namespace"], owner_name)
-        if deployment is None or uid(deployment) != controller_uid(replica_set):
-            return
-        count = (deployment.get("status") or {}).get("collisionCount") or 0
-        counted = replaced(deployment, ("status", "collisionCount"), count + 1)
-        self._store.update(DEPLOYMENT, counted, subresource="status")

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
+from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
     POD,
@@ -128,7 +128,7 @@ class OwnerIndex:
     def _tell_budgets(self, pods: list[JsonObject]) -> None:
         namespace = pods[0]["metadata"].get("namespace", "")
         for budget in self._owners[POD_DISRUPTION_BUDGET].get(namespace, {}).values():
-            if any(selects(budget, pod) for pod in pods):
+            if any(owner_selects(budget, pod) for pod in pods):
                 self._on_dirty(POD_DISRUPTION_BUDGET, budget, with_orphans=False)
 
     def _tell_quotas(self, pod: JsonObject) -> None:
@@ -149,7 +149,7 @@ class OwnerIndex:
             return
         for owner_kind in OWNER_KINDS[kind]:
             for owner in self._owners[owner_kind].get(orphan["metadata"].get("namespace", ""), {}).values():
-                if selects(owner, orphan):
+                if owner_selects(owner, orphan):
                     self._on_dirty(owner_kind, owner, with_orphans=True)
 
 

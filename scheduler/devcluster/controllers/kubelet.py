@@ -6,15 +6,10 @@ Source: pkg/kubelet/kubelet_pods.go, pkg/kubelet/lifecycle/predicate.go (kuberne
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from decimal import Decimal
-
-from scheduler.devcluster.admission.quantities import parse_quantity
 from scheduler.devcluster.controllers.conditions import cleared, condition_of
 from scheduler.devcluster.controllers.copies import replaced
-from scheduler.devcluster.controllers.pods import is_terminal
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.timestamps import rfc3339
 
 
 def running(pod: JsonObject, *, host_ip: str, pod_ip: str, now_s: float) -> JsonObject:
@@ -37,77 +32,6 @@ def running(pod: JsonObject, *, host_ip: str, pod_ip: str, now_s: float) -> Json
     if spec.get("initContainers"):
         reported["initContainerStatuses"] = [_initialised(one, now) for one in spec["initContainers"]]
     return replaced(pod, ("status",), reported)
-
-
-def refusal(pod: JsonObject, node: JsonObject, others: Iterable[JsonObject]) -> tuple[str, str] | None:
-    """
-    Why the node cannot take the pod beside `others`, as (reason, message); None where it can.
-
-    Resources are looked at by name in order, as the first one missing names the reason.
-    """
-    room = {
-        name: _quantity(text) for name, text in ((node.get("status") or {}).get("allocatable") or {}).items()
-    }
-    used: dict[str, Decimal] = {}
-    n_pods = 0
-    for other in others:
-        if is_terminal(other):
-            continue
-        n_pods += 1
-        for name, amount in requests(other).items():
-            used[name] = used.get(name, Decimal(0)) + amount
-    wanted = {**requests(pod), "pods": Decimal(1)}
-    used["pods"] = Decimal(n_pods)
-    for name in sorted(wanted):
-        capacity = room.get(name, Decimal(0))
-        taken = used.get(name, Decimal(0))
-        if wanted[name] > 0 and wanted[name] + taken > capacity:
-            scale = 1000 if name == "cpu" else 1
-            amounts = (int(amount * scale) for amount in (wanted[name], taken, capacity))
-            text = "Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}"
-            return f"OutOf{name}", text.format(name, *amounts)
-    return None
-
-
-def rejected(pod: JsonObject, reason: str, message: str, *, now_s: float) -> JsonObject:
-    """`pod` with the status of one that the node refused."""
-    status = {
-        **(pod.get("status") or {}),
-        "phase": "Failed",
-        "reason": reason,
-        "message": f"Pod was rejected: {message}",
-        "startTime": rfc3339(now_s),
-    }
-    return replaced(pod, ("status",), status)
-
-
-def requests(pod: JsonObject) -> dict[str, Decimal]:
-    """What the pod asks for: the sum of its containers, or of one init container if that is more; plus overhead."""
-    spec = pod.get("spec") or {}
-    total: dict[str, Decimal] = {}
-    for container in spec.get("containers") or ():
-        for name, amount in _container_requests(container).items():
-            total[name] = total.get(name, Decimal(0)) + amount
-    for container in spec.get("initContainers") or ():
-        for name, amount in _container_requests(container).items():
-            if container.get("restartPolicy") == "Always":
-                total[name] = total.get(name, Decimal(0)) + amount
-            else:
-                total[name] = max(total.get(name, Decimal(0)), amount)
-    for name, text in (spec.get("overhead") or {}).items():
-        total[name] = total.get(name, Decimal(0)) + _quantity(text)
-    return total
-
-
-def _quantity(text: object) -> Decimal:
-    """A resource quantity as a number, `250m` as 0.25; 0 where it cannot be read."""
-    return parse_quantity(text) or Decimal(0)
-
-
-def _container_requests(container: JsonObject) -> dict[str, Decimal]:
-    resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: _quantity(text) for name, text in asked.items()}
 
 
 def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:

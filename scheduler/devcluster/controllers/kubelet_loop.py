@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from scheduler.devcluster.controllers.kubelet import refusal, rejected, running
+from scheduler.devcluster.controllers.kubelet import running
 from scheduler.devcluster.controllers.ownership import uid
-from scheduler.devcluster.controllers.pods import is_terminal, is_terminating, node_name, phase
+from scheduler.devcluster.controllers.pods import is_terminating, node_name, phase
 from scheduler.devcluster.kinds import NODE, POD, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.history import Change
@@ -34,8 +34,6 @@ class KubeletSettings:
 
     start_after_s: float = 0.05
     stop_after_s: float = 0.05
-    #: Pods beyond the node's allocatable fail with OutOfcpu and the like, as on a real node.
-    rejects_overcommit: bool = False
 
 
 class KubeletLoop:
@@ -131,12 +129,7 @@ class KubeletLoop:
             _LOG.warning("status of pod %s was refused: %s", where, refused.message)
 
     def _reported(self, pod: JsonObject, node: JsonObject) -> JsonObject:
-        now_s = self._store.moment().timestamp()
-        if self._settings.rejects_overcommit:
-            others = [one for key, one in self._pods_on[node_name(pod)].items() if key != _key(pod)]
-            admitted = [one for one in others if not is_terminal(one) and phase(one) == "Running"]
-            if (why := refusal(pod, node, admitted)) is not None:
-                return rejected(pod, *why, now_s=now_s)
+        now_s = self._store.now_s()
         addresses = (node.get("status") or {}).get("addresses") or ()
         host_ip = next((a["address"] for a in addresses if a.get("type") == "InternalIP"), _NODE_IP)
         return running(pod, host_ip=host_ip, pod_ip=self._next_ip(), now_s=now_s)

@@ -26,7 +26,7 @@ from scheduler.devcluster.controllers.actions import Action, Create
 from scheduler.devcluster.controllers.execution import Carrier
 from scheduler.devcluster.controllers.index import OwnerIndex
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
-from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
+from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
 from scheduler.devcluster.controllers.pods import is_terminating
 from scheduler.devcluster.controllers.rollout import is_rolling
 from scheduler.devcluster.kinds import (
@@ -173,7 +173,7 @@ class ControllerLoop:
         self._not_before_s[key] = ended_s + max(_PACE_S, _PACE_FACTOR * (ended_s - began_s))
 
     def _plan(self, obj: JsonObject, turn: _Turn) -> Sequence[Action]:
-        now_s = self._store.moment().timestamp()
+        now_s = self._store.now_s()
         if turn.kind is DEPLOYMENT:
             sets = self._dependents(REPLICA_SET, obj, turn)
             owned = (
@@ -182,7 +182,7 @@ class ControllerLoop:
             return deployments.plan(obj, sets, owned, now_s)
         if turn.kind is POD_DISRUPTION_BUDGET:
             in_namespace, _ = self._store.list(POD, turn.namespace)
-            matching = [pod for pod in in_namespace if selects(obj, pod)]
+            matching = [pod for pod in in_namespace if owner_selects(obj, pod)]
             return disruption.plan(obj, matching, self._index.scaler, now_s)
         if turn.kind is RESOURCE_QUOTA:
             return quotas.plan(obj, self._store.list(POD, turn.namespace)[0], now_s)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from scheduler.devcluster import label_selectors
 from scheduler.devcluster.controllers.actions import Action, Update
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import JsonObject, Kind
-from scheduler.devcluster.storage.request_selectors import object_selector_matches
 
 
 @dataclass(slots=True)
@@ -48,11 +48,11 @@ def controller_uid(obj: JsonObject) -> str | None:
     return None
 
 
-def selects(owner: JsonObject, obj: JsonObject) -> bool:
+def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
     """Whether the owner's selector matches the object's labels; a malformed selector matches nothing."""
     selector = (owner.get("spec") or {}).get("selector")
     try:
-        return object_selector_matches(selector, obj["metadata"].get("labels") or {})
+        return label_selectors.selects(selector, obj["metadata"].get("labels") or {})
     except (AttributeError, KeyError, TypeError):
         return False
 
@@ -69,7 +69,7 @@ def claimed(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> 
     owner_is_live = not owner["metadata"].get("deletionTimestamp")
     for candidate in candidates:
         metadata = candidate["metadata"]
-        matches = object_selector_matches(selector, metadata.get("labels") or {})
+        matches = label_selectors.selects(selector, metadata.get("labels") or {})
         controller = controller_uid(candidate)
         if controller == uid(owner):
             if matches:

@@ -13,7 +13,7 @@ from typing import Final
 
 from scheduler.devcluster.controllers.conditions import condition_of
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.printing.ages import epoch_s
+from scheduler.devcluster.timestamps import epoch_s
 
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_ORDER: Final = {"Pending": 0, "Unknown": 1, "Running": 2}

@@ -18,7 +18,7 @@ from scheduler.devcluster.controllers.conditions import (
 )
 from scheduler.devcluster.controllers.rollout import fenceposts, replicas, status_count, wanted_total
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.printing.ages import epoch_s
+from scheduler.devcluster.timestamps import epoch_s
 
 _NO_DEADLINE: Final = 2**31 - 1
 
@@ -44,8 +44,6 @@ def counted_status(
     }
     status: JsonObject = {name: count for name, count in counts.items() if count}
     old = deployment.get("status") or {}
-    if old.get("collisionCount") is not None:
-        status["collisionCount"] = old["collisionCount"]
     terminating = [(one.get("status") or {}).get("terminatingReplicas") for one in replica_sets]
     status["terminatingReplicas"] = sum(count or 0 for count in terminating)
     _, max_unavailable = fenceposts(deployment)

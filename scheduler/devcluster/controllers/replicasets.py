@@ -24,7 +24,7 @@ from scheduler.devcluster.controllers.revisions import min_ready_s
 from scheduler.devcluster.controllers.rollout import replicas
 from scheduler.devcluster.controllers.templates import pod_from_template
 from scheduler.devcluster.kinds import POD, REPLICA_SET, JsonObject
-from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.timestamps import rfc3339
 
 #: At most this many pods are made or deleted by one plan; the next plan goes on.
 BURST: Final = 500

@@ -11,23 +11,13 @@ from typing import Final
 
 from scheduler.devcluster.controllers.copies import replaced, without
 from scheduler.devcluster.controllers.ownership import controller_ref
-from scheduler.devcluster.controllers.rollout import DESIRED, MAX_REPLICAS
 from scheduler.devcluster.controllers.templates import HASH_LABEL, template_hash
 from scheduler.devcluster.kinds import JsonObject
 
 REVISION: Final = "deployment.kubernetes.io/revision"
-REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
 _NOT_COPIED: Final = frozenset(
-    {
-        "kubectl.kubernetes.io/last-applied-configuration",
-        "deprecated.deployment.rollback.to",
-        REVISION,
-        REVISION_HISTORY,
-        DESIRED,
-        MAX_REPLICAS,
-    }
+    {"kubectl.kubernetes.io/last-applied-configuration", "deprecated.deployment.rollback.to", REVISION}
 )
-_MAX_HISTORY_CHARS: Final = 2000
 _NAME_LENGTH: Final = 253
 
 
@@ -50,7 +40,7 @@ def min_ready_s(obj: JsonObject) -> int:
 def drafted(deployment: JsonObject) -> JsonObject:
     """An empty replica set for the deployment's template, named and labelled by the template's hash."""
     spec, metadata = deployment["spec"], deployment["metadata"]
-    mark = template_hash(spec["template"], (deployment.get("status") or {}).get("collisionCount"))
+    mark = template_hash(spec["template"])
     labels = {**((spec["template"].get("metadata") or {}).get("labels") or {}), HASH_LABEL: mark}
     wanted: JsonObject = {
         "replicas": 0,
@@ -73,22 +63,11 @@ def drafted(deployment: JsonObject) -> JsonObject:
 
 
 def with_revision(replica_set: JsonObject, deployment: JsonObject, number: int) -> JsonObject:
-    """`replica_set` with the deployment's annotations and revision `number`, a lower one kept as history."""
+    """Return `replica_set` with the deployment's annotations and at least revision `number`."""
     annotations = {
         **(replica_set["metadata"].get("annotations") or {}),
         **without(deployment["metadata"].get("annotations"), *_NOT_COPIED),
     }
-    before = revision(replica_set)
-    if before < number:
-        if REVISION in annotations:
-            annotations[REVISION_HISTORY] = _history(annotations.get(REVISION_HISTORY, ""), before)
+    if revision(replica_set) < number:
         annotations[REVISION] = str(number)
     return replaced(replica_set, ("metadata", "annotations"), annotations)
-
-
-def _history(history: str, number: int) -> str:
-    """`history` with `number` appended; the oldest entries give way where it would grow too long."""
-    entries = [*(entry for entry in history.split(",") if entry), str(number)]
-    while len(",".join(entries)) > _MAX_HISTORY_CHARS:
-        entries.pop(0)
-    return ",".join(entries)

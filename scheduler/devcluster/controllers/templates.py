@@ -37,11 +37,9 @@ def same_template(one: JsonObject | None, other: JsonObject | None) -> bool:
     return canonical(one) == canonical(other)
 
 
-def template_hash(template: JsonObject, collision_count: int | None = None) -> str:
-    """At most ten letters and digits that name `template`; another count makes another name."""
+def template_hash(template: JsonObject) -> str:
+    """Return at most ten letters and digits that name `template`."""
     text = json.dumps(canonical(template), sort_keys=True, separators=(",", ":")).encode()
-    if collision_count is not None:
-        text += collision_count.to_bytes(8, "little")
     return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(_fnv32a(text)))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from scheduler.devcluster import fields, status
+from scheduler.devcluster import status
 from scheduler.devcluster.access.identities import Identities
 from scheduler.devcluster.admission.shapes import check_request
 from scheduler.devcluster.admission.strategies import strategy_of
@@ -35,6 +35,7 @@ from scheduler.devcluster.storage.patches import PatchType, patched
 from scheduler.devcluster.storage.scale import SCALE, scale_of, set_scale
 from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import Admission, warning_headers
+from scheduler.syntax import field_errors
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
 _APPLY: Final = PatchType.APPLY.value
@@ -56,7 +57,7 @@ class Call:
         """Whether nothing shall be stored. Raises: StatusError 422 for anything but All."""
         value = self.query.get("dryRun", "")
         if value not in ("", "All"):
-            error = fields.not_supported("dryRun", [value], ("All",))
+            error = field_errors.not_supported("dryRun", [value], ("All",))
             raise status.invalid_options(f"{self.verb.capitalize()}Options", [error])
         return bool(value)
 
@@ -119,7 +120,7 @@ class Handlers:
             raise status.too_large_resource_version(int(version), self._store.resource_version)
         revision = self._store.revision(target.kind, target.scope, target.name or "")
         if target.subresource == "scale":
-            scale = shaped_object(SCALE, scale_of(revision.obj), call.wanted, self._store.moment())
+            scale = shaped_object(SCALE, scale_of(revision.obj), call.wanted, self._store.now_s())
             return _answer(scale, call.wanted)
         if call.wanted.as_bytes:
             return web.Response(body=revision.document(target.kind), content_type=JSON)
@@ -138,7 +139,7 @@ class Handlers:
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
-        shaped = shaped_list(kind, objects, metadata, wanted=call.wanted, now=self._store.moment())
+        shaped = shaped_list(kind, objects, metadata, wanted=call.wanted, now_s=self._store.now_s())
         return _answer(shaped, call.wanted)
 
     # -- writing ---------------------------------------------------------------------------------------------
@@ -303,7 +304,7 @@ class Handlers:
         return self._listed(call, page.revisions, {"resourceVersion": str(self._store.resource_version)})
 
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
-        shaped = shaped_object(call.target.kind, obj, call.wanted, self._store.moment())
+        shaped = shaped_object(call.target.kind, obj, call.wanted, self._store.now_s())
         return _answer(shaped, call.wanted, code=code)
 
 
@@ -369,7 +370,7 @@ def _delete_options(call: Call) -> JsonObject:
     policy = options.get("propagationPolicy")
     if policy not in (None, "", "Background", "Foreground", "Orphan"):
         supported = ("Foreground", "Background", "Orphan", "nil")
-        error = fields.not_supported("propagationPolicy", policy, supported)
+        error = field_errors.not_supported("propagationPolicy", policy, supported)
         raise status.invalid_options("DeleteOptions", [error])
     if call.dry_run:
         options["dryRun"] = ["All"]

@@ -5,7 +5,6 @@ Source: apiserver pkg/endpoints/handlers/negotiation and pkg/endpoints/handlers/
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
@@ -128,11 +127,11 @@ def partial(obj: JsonObject, version: str) -> JsonObject:
     }
 
 
-def shaped_object(kind: Kind, obj: JsonObject, wanted: Wanted, now: datetime) -> JsonObject:
+def shaped_object(kind: Kind, obj: JsonObject, wanted: Wanted, now_s: float) -> JsonObject:
     """One object in the form wanted."""
     if wanted.form == "Table":
         version = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        return shaped_table(kind, [obj], wanted, now, list_metadata=version)
+        return shaped_table(kind, [obj], wanted, now_s, list_metadata=version)
     if wanted.form:
         return partial(obj, wanted.version)
     return {"kind": kind.kind, "apiVersion": kind.api_version, **_without_type(obj)}
@@ -143,11 +142,11 @@ def _without_type(obj: JsonObject) -> JsonObject:
 
 
 def shaped_list(
-    kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, wanted: Wanted, now: datetime
+    kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, wanted: Wanted, now_s: float
 ) -> JsonObject:
     """A list in the form wanted, `metadata` being the list's."""
     if wanted.form == "Table":
-        return shaped_table(kind, objects, wanted, now, list_metadata=metadata)
+        return shaped_table(kind, objects, wanted, now_s, list_metadata=metadata)
     if wanted.form:
         items = [{"metadata": obj["metadata"]} for obj in objects]
         list_kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{wanted.version}"
@@ -161,7 +160,7 @@ def shaped_table(
     kind: Kind,
     objects: list[JsonObject],
     wanted: Wanted,
-    now: datetime,
+    now_s: float,
     *,
     list_metadata: JsonObject,
     headers: bool = True,
@@ -170,7 +169,7 @@ def shaped_table(
     shaped = table(
         kind.kind,
         objects,
-        now.timestamp(),
+        now_s,
         include_object=wanted.include_object,
         list_meta=list_metadata,
         headers=headers,

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from scheduler.devcluster import status
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.printing.ages import rfc3339
+from scheduler.devcluster.timestamps import rfc3339
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 

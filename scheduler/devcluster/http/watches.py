@@ -105,7 +105,7 @@ class _Frames:
                 self._scope.kind,
                 [obj],
                 wanted,
-                self._store.moment(),
+                self._store.now_s(),
                 list_metadata=version,
                 headers=self._headers_due,
             )

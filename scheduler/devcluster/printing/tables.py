@@ -1,31 +1,51 @@
 """
 meta.k8s.io/v1 Tables: what `kubectl get` prints.
 
-The server words every cell; kubectl only aligns them, adds NAMESPACE and LABELS from each row's object, and
-hides columns of priority 1 unless asked with `-o wide`.
+The server words every cell; kubectl only aligns them, adds NAMESPACE and LABELS from each row's object, and hides
+columns of priority 1 unless `-o wide` is given.
 
 Source: pkg/printers/internalversion/printers.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
-from scheduler.devcluster.printing.ages import since
-from scheduler.devcluster.printing.pod_cells import pod_summary, readiness_gates
+from scheduler.devcluster.label_selectors import selector_text
+from scheduler.devcluster.printing.ages import age
+from scheduler.devcluster.printing.pod_cells import pod_cells, readiness_gates
 
 Object = Mapping[str, Any]
 Cell = str | int | bool
-Cells = list[Cell]
 IncludeObject = Literal["Metadata", "Object", "None"]
+#: Make a cell of an object, at a time in seconds since 1970.
+MakeCell = Callable[[Object, float], Cell]
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
-_ROLE_LABEL: Final = "kubernetes.io/role"
 _TERMINAL: Final[Mapping[str, dict[str, str]]] = {
     "Succeeded": {"reason": "Succeeded", "message": "The pod has completed successfully."},
     "Failed": {"reason": "Failed", "message": "The pod failed."},
 }
+
+
+class Column(NamedTuple):
+    """A column of a table; only `-o wide` shows it if it is `wide`."""
+
+    title: str
+    make_cell: MakeCell
+    type: str = "string"
+    wide: bool = False
+
+    def definition(self) -> dict[str, Any]:
+        """Return the column as a Table defines it."""
+        return {
+            "name": self.title,
+            "type": self.type,
+            "format": "name" if self.title == "Name" else "",
+            "description": f"{self.title} of the object.",
+            "priority": int(self.wide),
+        }
 
 
 def table(
@@ -38,7 +58,7 @@ def table(
     headers: bool = True,
 ) -> dict[str, Any]:
     """
-    The Table of `objects`, all of one `kind`.
+    Return the Table of `objects`, all of one `kind`. Cost: O(objects).
 
     Args:
         kind: such as `Pod`; a kind without columns of its own gets Name and Created At.
@@ -46,22 +66,21 @@ def table(
         now_s: seconds since 1970, for ages.
         include_object: what each row carries: PartialObjectMetadata, the object, or null.
         list_meta: metadata of the list (resourceVersion, continue, remainingItemCount).
-        headers: False leaves the column definitions out, as for later events of a watch.
-
-    Cost: O(objects).
+        headers: False leaves the column definitions out, as in later events of a watch.
     """
-    columns, cells = _PRINTERS.get(kind, _DEFAULT)
+    columns = _COLUMNS.get(kind, _DEFAULT_COLUMNS)
     rows: list[dict[str, Any]] = []
     for obj in objects:
-        row: dict[str, Any] = {"cells": cells(obj, now_s), "object": _row_object(obj, include_object)}
-        if kind == "Pod" and (terminal := _TERMINAL.get((obj.get("status") or {}).get("phase", ""))):
+        cells = [column.make_cell(obj, now_s) for column in columns]
+        row: dict[str, Any] = {"cells": cells, "object": _row_object(obj, include_object)}
+        if kind == "Pod" and (terminal := _TERMINAL.get(_at(obj, "status.phase", ""))):
             row["conditions"] = [{"type": "Completed", "status": "True", **terminal}]
         rows.append(row)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": dict(list_meta or {}),
-        "columnDefinitions": list(columns) if headers else [],
+        "columnDefinitions": [column.definition() for column in columns] if headers else [],
         "rows": rows,
     }
 
@@ -74,303 +93,238 @@ def _row_object(obj: Object, include_object: IncludeObject) -> Object | None:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def _columns(*names: str) -> tuple[dict[str, Any], ...]:
-    """Column definitions; `+` marks one that only `-o wide` shows, `:integer` a type other than string."""
-    definitions = []
-    for name in names:
-        title, _, of_type = name.removeprefix("+").partition(":")
-        definitions.append(
-            {
-                "name": title,
-                "type": of_type or "string",
-                "format": "name" if title == "Name" else "",
-                "description": f"{title} of the object.",
-                "priority": int(name.startswith("+")),
-            }
-        )
-    return tuple(definitions)
+# -- cells ---------------------------------------------------------------------------------------------------
 
 
-def _name(obj: Object) -> str:
-    return str(obj["metadata"].get("name", ""))
+def _at(obj: Object, path: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value at a dotted path; `default` if it is absent or null."""
+    value: Any = obj
+    for step in path.split("."):
+        value = (value or {}).get(step)
+    return default if value is None else value
 
 
-def _age(obj: Object, now_s: float) -> str:
-    return since(obj["metadata"].get("creationTimestamp"), now_s)
+def _field(path: str, default: Cell = "") -> MakeCell:
+    return lambda obj, _: _at(obj, path, default)
 
 
-def _spec(obj: Object) -> Object:
-    return obj.get("spec") or {}
+def _size(*paths: str) -> MakeCell:
+    return lambda obj, _: sum(len(_at(obj, path, ())) for path in paths)
 
 
-def _status(obj: Object) -> Object:
-    return obj.get("status") or {}
+def _ratio(path: str, total_path: str) -> MakeCell:
+    return lambda obj, _: f"{_at(obj, path, 0)}/{_at(obj, total_path, 1)}"
 
 
-def format_labels(labels: Mapping[str, str] | None) -> str:
-    """Labels as `a=1,b=2`, sorted; `<none>` where there are none."""
-    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
+def _labels_text(path: str) -> MakeCell:
+    def make(obj: Object, _: float) -> Cell:
+        labels = sorted(_at(obj, path, {}).items())
+        return ",".join(f"{key}={value}" for key, value in labels) or "<none>"
+
+    return make
 
 
-def format_selector(selector: Object | None) -> str:
-    """A LabelSelector as kubectl writes it, `a=1,b in (x,y),!c`; empty where it selects all or nothing."""
-    selector = selector or {}
-    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
-    for need in selector.get("matchExpressions") or ():
-        key, values = need.get("key", ""), ",".join(sorted(need.get("values") or ()))
-        words = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
-        parts.append((key, words.get(need.get("operator", ""), key)))
-    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
+def _of_containers(name: str) -> MakeCell:
+    return lambda obj, _: ",".join(c.get(name, "") for c in _at(obj, "spec.template.spec.containers", ()))
 
 
-def _containers(obj: Object) -> Cells:
-    containers = ((_spec(obj).get("template") or {}).get("spec") or {}).get("containers") or ()
-    return [",".join(c.get("name", "") for c in containers), ",".join(c.get("image", "") for c in containers)]
+def _node_status(node: Object, _: float) -> Cell:
+    ready = next((c for c in _at(node, "status.conditions", ()) if c.get("type") == "Ready"), None)
+    text = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
+    return f"{text},SchedulingDisabled" if _at(node, "spec.unschedulable") else text
 
 
-def _pod(obj: Object, now_s: float) -> Cells:
-    summary = pod_summary(obj, now_s)
-    status = _status(obj)
-    ip = next((ip.get("ip") for ip in status.get("podIPs") or ()), None) or status.get("podIP")
-    return [
-        _name(obj),
-        summary.ready,
-        summary.status,
-        summary.restarts,
-        _age(obj, now_s),
-        ip or "<none>",
-        _spec(obj).get("nodeName") or "<none>",
-        status.get("nominatedNodeName") or "<none>",
-        readiness_gates(obj),
-    ]
-
-
-def _node(obj: Object, now_s: float) -> Cells:
-    labels = obj["metadata"].get("labels") or {}
+def _node_roles(node: Object, _: float) -> Cell:
+    labels = _at(node, "metadata.labels", {})
     roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
-    roles = (roles | {labels.get(_ROLE_LABEL, "")}) - {""}
-    ready = next((c for c in _status(obj).get("conditions") or () if c.get("type") == "Ready"), None)
-    words = ["Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"]
-    if _spec(obj).get("unschedulable"):
-        words.append("SchedulingDisabled")
-    info = _status(obj).get("nodeInfo") or {}
-    kernel = info.get("kernelVersion") or "<unknown>"
-    return [
-        _name(obj),
-        ",".join(words),
-        ",".join(sorted(roles)) or "<none>",
-        _age(obj, now_s),
-        info.get("kubeletVersion", ""),
-        _address(obj, "InternalIP"),
-        _address(obj, "ExternalIP"),
-        info.get("osImage") or "<unknown>",
-        f"{kernel} ({info['architecture']})" if info.get("architecture") else kernel,
-        info.get("containerRuntimeVersion") or "<unknown>",
-    ]
+    return ",".join(sorted(roles)) or "<none>"
 
 
-def _address(node: Object, address_type: str) -> str:
-    addresses = _status(node).get("addresses") or ()
-    return next((str(a.get("address", "")) for a in addresses if a.get("type") == address_type), "<none>")
+def _node_address(address_type: str) -> MakeCell:
+    def make(node: Object, _: float) -> Cell:
+        addresses = _at(node, "status.addresses", ())
+        return next((str(a.get("address")) for a in addresses if a.get("type") == address_type), "<none>")
+
+    return make
 
 
-def _deployment(obj: Object, now_s: float) -> Cells:
-    spec, status = _spec(obj), _status(obj)
-    return [
-        _name(obj),
-        f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 1)}",
-        status.get("updatedReplicas", 0),
-        status.get("availableReplicas", 0),
-        _age(obj, now_s),
-        *_containers(obj),
-        format_selector(spec.get("selector")),
-    ]
-
-
-def _replica_set(obj: Object, now_s: float) -> Cells:
-    return [*_counts(obj, now_s), *_containers(obj), format_selector(_spec(obj).get("selector")) or "<none>"]
-
-
-def _replication_controller(obj: Object, now_s: float) -> Cells:
-    return [*_counts(obj, now_s), *_containers(obj), format_labels(_spec(obj).get("selector"))]
-
-
-def _counts(obj: Object, now_s: float) -> Cells:
-    spec, status = _spec(obj), _status(obj)
-    counts = [spec.get("replicas", 1), status.get("replicas", 0), status.get("readyReplicas", 0)]
-    return [_name(obj), *counts, _age(obj, now_s)]
-
-
-def _stateful_set(obj: Object, now_s: float) -> Cells:
-    ready = f"{_status(obj).get('readyReplicas', 0)}/{_spec(obj).get('replicas', 1)}"
-    return [_name(obj), ready, _age(obj, now_s), *_containers(obj)]
-
-
-def _service(obj: Object, now_s: float) -> Cells:
-    spec = _spec(obj)
-    cluster_ip = next(iter(spec.get("clusterIPs") or ()), None) or spec.get("clusterIP") or "<none>"
-    ports = ",".join(
+def _service_ports(service: Object, _: float) -> Cell:
+    ports = (
         f"{p.get('port')}{':' + str(p['nodePort']) if p.get('nodePort') else ''}/{p.get('protocol', 'TCP')}"
-        for p in spec.get("ports") or ()
+        for p in _at(service, "spec.ports", ())
     )
-    return [
-        _name(obj),
-        spec.get("type", "ClusterIP"),
-        cluster_ip,
-        _external_ip(obj),
-        ports or "<none>",
-        _age(obj, now_s),
-        format_labels(spec.get("selector")),
-    ]
+    return ",".join(ports) or "<none>"
 
 
-def _external_ip(service: Object) -> str:
-    spec = _spec(service)
-    external = list(spec.get("externalIPs") or ())
-    service_type = spec.get("type", "ClusterIP")
-    if service_type == "ExternalName":
-        return str(spec.get("externalName", ""))
-    if service_type != "LoadBalancer":
-        return ",".join(external) or "<none>"
-    ingress = (_status(service).get("loadBalancer") or {}).get("ingress") or ()
-    balanced = sorted({i.get("ip") or i.get("hostname") or "" for i in ingress} - {""})
-    return ",".join(balanced + external) or "<pending>"
+def _service_external_ip(service: Object, _: float) -> Cell:
+    match _at(service, "spec.type"):
+        case "ExternalName":
+            return str(_at(service, "spec.externalName", ""))
+        case "LoadBalancer":
+            return "<pending>"  # nothing here balances load
+        case _:
+            return ",".join(_at(service, "spec.externalIPs", ())) or "<none>"
 
 
-def _event(obj: Object, now_s: float) -> Cells:
-    """Cells of a core/v1 Event, and of an events.k8s.io/v1 one, whose fields have other names."""
-    first_at = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime")
-    last_at = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp") or first_at
-    count = obj.get("count") or obj.get("deprecatedCount") or 1
-    series = obj.get("series")
-    if series:
-        last_at, count = series.get("lastObservedTime"), series.get("count", 0)
-    target = obj.get("involvedObject") or obj.get("regarding") or {}
-    source = obj.get("source") or obj.get("deprecatedSource") or {}
-    origin = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
-    instance = source.get("host") or obj.get("reportingInstance") or ""
-    return [
-        since(last_at, now_s),
-        obj.get("type", ""),
-        obj.get("reason", ""),
-        "/".join(part for part in (str(target.get("kind", "")).lower(), target.get("name")) if part),
-        target.get("fieldPath", ""),
-        f"{origin}, {instance}" if instance else origin,
-        str(obj.get("message") or obj.get("note") or "").strip(),
-        since(first_at, now_s),
-        str(count),
-        _name(obj),
-    ]
+def _event_times(event: Object) -> tuple[object, object]:
+    """Return when the event happened first and last, in either of its API versions."""
+    first = _first_of(event, "firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
+    last = _first_of(event, "series.lastObservedTime", "lastTimestamp", "deprecatedLastTimestamp")
+    return first, last or first
 
 
-def _disruption_budget(obj: Object, now_s: float) -> Cells:
-    spec = _spec(obj)
-    limits = [
-        str(spec[key]) if spec.get(key) is not None else "N/A" for key in ("minAvailable", "maxUnavailable")
-    ]
-    return [_name(obj), *limits, _status(obj).get("disruptionsAllowed", 0), _age(obj, now_s)]
+def _first_of(obj: Object, *paths: str, default: Any = "") -> Any:  # noqa: ANN401 - any JSON value
+    """Return the first value at these paths that is not empty."""
+    return next((value for path in paths if (value := _at(obj, path))), default)
 
 
-def _priority_class(obj: Object, now_s: float) -> Cells:
-    value, is_default = obj.get("value", 0), bool(obj.get("globalDefault"))
-    return [_name(obj), value, is_default, _age(obj, now_s), obj.get("preemptionPolicy", "")]
+def _event_object(event: Object, _: float) -> Cell:
+    target = _first_of(event, "involvedObject", "regarding", default={})
+    return "/".join(part for part in (str(target.get("kind", "")).lower(), target.get("name")) if part)
 
 
-def _quota(obj: Object, now_s: float) -> Cells:
-    status = _status(obj)
-    used, hard = status.get("used") or {}, status.get("hard") or {}
-    shown = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
-    limits = [text for name, text in shown.items() if name.startswith("limits.")]
-    requests = [text for name, text in shown.items() if not name.startswith("limits.")]
-    return [_name(obj), ", ".join(requests), ", ".join(limits), _age(obj, now_s)]
+def _quota_amounts(*, limits: bool) -> MakeCell:
+    def make(quota: Object, _: float) -> Cell:
+        used, hard = _at(quota, "status.used", {}), _at(quota, "status.hard", {})
+        names = (name for name in sorted(hard) if name.startswith("limits.") is limits)
+        return ", ".join(f"{name}: {used.get(name, 0)}/{hard[name]}" for name in names)
+
+    return make
 
 
-def _secret(obj: Object, now_s: float) -> Cells:
-    return [_name(obj), obj.get("type", ""), len(obj.get("data") or ()), _age(obj, now_s)]
+# -- columns -------------------------------------------------------------------------------------------------
 
-
-def _config_map(obj: Object, now_s: float) -> Cells:
-    return [_name(obj), str(len(obj.get("data") or ()) + len(obj.get("binaryData") or ())), _age(obj, now_s)]
-
-
-def _scale(obj: Object, now_s: float) -> Cells:
-    return [_name(obj), _spec(obj).get("replicas", 0), _status(obj).get("replicas", 0), _age(obj, now_s)]
-
-
-_Printer = tuple[Sequence[dict[str, Any]], Callable[[Object, float], Cells]]
-_REPLICAS: Final = ("Name", "Desired:integer", "Current:integer", "Ready:integer", "Age")
-_TEMPLATE: Final = ("+Containers", "+Images", "+Selector")
-
-_WEBHOOKS: Final[_Printer] = (
-    _columns("Name", "Webhooks:integer", "Age"),
-    lambda obj, now_s: [_name(obj), len(obj.get("webhooks") or ()), _age(obj, now_s)],
+_NAME: Final = Column("Name", _field("metadata.name"))
+_AGE: Final = Column("Age", lambda obj, now_s: age(_at(obj, "metadata.creationTimestamp"), now_s))
+_CONTAINERS: Final = (
+    Column("Containers", _of_containers("name"), wide=True),
+    Column("Images", _of_containers("image"), wide=True),
 )
-_DEFAULT: Final[_Printer] = (
-    _columns("Name", "Created At:date"),
-    lambda obj, _: [_name(obj), str(obj["metadata"].get("creationTimestamp") or "")],
+_SELECTOR: Final = Column(
+    "Selector", lambda obj, _: selector_text(_at(obj, "spec.selector")) or "<none>", wide=True
 )
-_BINDING: Final[_Printer] = (
-    _columns("Name", "Role", "Age"),
-    lambda obj, now_s: [
-        _name(obj),
-        "/".join((obj.get("roleRef") or {}).get(part) or "" for part in ("kind", "name")),
-        _age(obj, now_s),
-    ],
+_COUNTS: Final = (
+    Column("Desired", _field("spec.replicas", 1), "integer"),
+    Column("Current", _field("status.replicas", 0), "integer"),
+    Column("Ready", _field("status.readyReplicas", 0), "integer"),
 )
-_PRINTERS: Final[Mapping[str, _Printer]] = {
+_WEBHOOKS: Final = (_NAME, Column("Webhooks", _size("webhooks"), "integer"), _AGE)
+_ROLE_BINDING: Final = (_NAME, Column("Role", _ratio("roleRef.kind", "roleRef.name")), _AGE)
+_DEFAULT_COLUMNS: Final = (_NAME, Column("Created At", _field("metadata.creationTimestamp"), "date"))
+
+#: The columns of each kind; every other kind has the default ones.
+_COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
     "Pod": (
-        _columns(
-            *["Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node"],
-            "+Nominated Node",
-            "+Readiness Gates",
-        ),
-        _pod,
+        _NAME,
+        Column("Ready", lambda pod, _: pod_cells(pod).ready),
+        Column("Status", lambda pod, _: pod_cells(pod).status),
+        Column("Restarts", lambda pod, _: pod_cells(pod).restarts),
+        _AGE,
+        Column("IP", lambda pod, _: _at(pod, "status.podIP") or "<none>", wide=True),
+        Column("Node", lambda pod, _: _at(pod, "spec.nodeName") or "<none>", wide=True),
+        Column("Nominated Node", lambda pod, _: _at(pod, "status.nominatedNodeName") or "<none>", wide=True),
+        Column("Readiness Gates", lambda pod, _: readiness_gates(pod), wide=True),
     ),
     "Node": (
-        _columns(
-            *["Name", "Status", "Roles", "Age", "Version"],
-            *["+Internal-IP", "+External-IP", "+OS-Image", "+Kernel-Version", "+Container-Runtime"],
+        _NAME,
+        Column("Status", _node_status),
+        Column("Roles", _node_roles),
+        _AGE,
+        Column("Version", _field("status.nodeInfo.kubeletVersion")),
+        Column("Internal-IP", _node_address("InternalIP"), wide=True),
+        Column("External-IP", _node_address("ExternalIP"), wide=True),
+        Column("OS-Image", _field("status.nodeInfo.osImage", "<unknown>"), wide=True),
+        Column("Kernel-Version", _field("status.nodeInfo.kernelVersion", "<unknown>"), wide=True),
+        Column(
+            "Container-Runtime", _field("status.nodeInfo.containerRuntimeVersion", "<unknown>"), wide=True
         ),
-        _node,
     ),
-    "Deployment": (_columns("Name", "Ready", "Up-to-date", "Available", "Age", *_TEMPLATE), _deployment),
-    "ReplicaSet": (_columns(*_REPLICAS, *_TEMPLATE), _replica_set),
-    "ReplicationController": (_columns(*_REPLICAS, *_TEMPLATE), _replication_controller),
-    "StatefulSet": (_columns("Name", "Ready", "Age", "+Containers", "+Images"), _stateful_set),
+    "Deployment": (
+        _NAME,
+        Column("Ready", _ratio("status.readyReplicas", "spec.replicas")),
+        Column("Up-to-date", _field("status.updatedReplicas", 0)),
+        Column("Available", _field("status.availableReplicas", 0)),
+        _AGE,
+        *_CONTAINERS,
+        _SELECTOR,
+    ),
+    "ReplicaSet": (_NAME, *_COUNTS, _AGE, *_CONTAINERS, _SELECTOR),
+    "ReplicationController": (
+        _NAME,
+        *_COUNTS,
+        _AGE,
+        *_CONTAINERS,
+        Column("Selector", _labels_text("spec.selector"), wide=True),
+    ),
+    "StatefulSet": (
+        _NAME,
+        Column("Ready", _ratio("status.readyReplicas", "spec.replicas")),
+        _AGE,
+        *_CONTAINERS,
+    ),
     "Service": (
-        _columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
-        _service,
+        _NAME,
+        Column("Type", _field("spec.type", "ClusterIP")),
+        Column("Cluster-IP", _field("spec.clusterIP", "<none>")),
+        Column("External-IP", _service_external_ip),
+        Column("Port(s)", _service_ports),
+        _AGE,
+        Column("Selector", _labels_text("spec.selector"), wide=True),
     ),
     "Event": (
-        _columns(
-            *("Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source"),
-            *("Message", "+First Seen", "+Count", "+Name"),
+        Column("Last Seen", lambda event, now_s: age(_event_times(event)[1], now_s)),
+        Column("Type", _field("type")),
+        Column("Reason", _field("reason")),
+        Column("Object", _event_object),
+        Column(
+            "Source",
+            lambda event, _: _first_of(
+                event, "source.component", "reportingComponent", "reportingController"
+            ),
+            wide=True,
         ),
-        _event,
+        Column("Message", lambda event, _: str(_first_of(event, "message", "note")).strip()),
+        Column("First Seen", lambda event, now_s: age(_event_times(event)[0], now_s), wide=True),
+        Column(
+            "Count",
+            lambda event, _: str(_first_of(event, "series.count", "count", "deprecatedCount", default=1)),
+            wide=True,
+        ),
+        Column("Name", _field("metadata.name"), wide=True),
     ),
-    "Namespace": (
-        _columns("Name", "Status", "Age"),
-        lambda obj, now_s: [_name(obj), str(_status(obj).get("phase", "")), _age(obj, now_s)],
-    ),
-    "Lease": (
-        _columns("Name", "Holder", "Age"),
-        lambda obj, now_s: [_name(obj), str(_spec(obj).get("holderIdentity") or ""), _age(obj, now_s)],
-    ),
+    "Namespace": (_NAME, Column("Status", _field("status.phase")), _AGE),
+    "Lease": (_NAME, Column("Holder", _field("spec.holderIdentity")), _AGE),
     "PodDisruptionBudget": (
-        _columns("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
-        _disruption_budget,
+        _NAME,
+        Column("Min Available", lambda budget, _: str(_at(budget, "spec.minAvailable", "N/A"))),
+        Column("Max Unavailable", lambda budget, _: str(_at(budget, "spec.maxUnavailable", "N/A"))),
+        Column("Allowed Disruptions", _field("status.disruptionsAllowed", 0), "integer"),
+        _AGE,
     ),
     "PriorityClass": (
-        _columns("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
-        _priority_class,
+        _NAME,
+        Column("Value", _field("value", 0), "integer"),
+        Column("Global-Default", _field("globalDefault", default=False), "boolean"),
+        _AGE,
+        Column("PreemptionPolicy", _field("preemptionPolicy")),
     ),
-    "ResourceQuota": (_columns("Name", "Request", "Limit", "Age"), _quota),
-    "Secret": (_columns("Name", "Type", "Data:integer", "Age"), _secret),
+    "ResourceQuota": (
+        _NAME,
+        Column("Request", _quota_amounts(limits=False)),
+        Column("Limit", _quota_amounts(limits=True)),
+        _AGE,
+    ),
+    "Secret": (_NAME, Column("Type", _field("type")), Column("Data", _size("data"), "integer"), _AGE),
     "MutatingWebhookConfiguration": _WEBHOOKS,
     "ValidatingWebhookConfiguration": _WEBHOOKS,
-    "ClusterRoleBinding": _BINDING,
-    "RoleBinding": _BINDING,
-    "ConfigMap": (_columns("Name", "Data", "Age"), _config_map),
-    "ServiceAccount": (_columns("Name", "Age"), lambda obj, now_s: [_name(obj), _age(obj, now_s)]),
-    "Scale": (_columns("Name", "Desired:integer", "Available:integer", "Age"), _scale),
+    "ClusterRoleBinding": _ROLE_BINDING,
+    "RoleBinding": _ROLE_BINDING,
+    "ConfigMap": (_NAME, Column("Data", _size("data", "binaryData")), _AGE),
+    "ServiceAccount": (_NAME, _AGE),
+    "Scale": (
+        _NAME,
+        Column("Desired", _field("spec.replicas", 0), "integer"),
+        Column("Available", _field("status.replicas", 0), "integer"),
+        _AGE,
+    ),
 }

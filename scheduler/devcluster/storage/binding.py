@@ -5,12 +5,13 @@ Source: pkg/registry/core/pod/storage/storage.go (BindingREST), ValidatePodBindi
 plugin/pkg/admission/podtopologylabels (kubernetes 1.36).
 """
 
-from scheduler.devcluster import fields, status
+from scheduler.devcluster import status
 from scheduler.devcluster.admission.pods import copy_topology_labels
-from scheduler.devcluster.fields import FieldError, aggregate
 from scheduler.devcluster.kinds import NODE, POD, JsonObject
 from scheduler.devcluster.storage.preconditions import check_uid
 from scheduler.devcluster.storage.store import Store
+from scheduler.syntax import field_errors
+from scheduler.syntax.field_errors import FieldError, aggregate
 
 _RESOURCE = "pods/binding"
 
@@ -40,9 +41,9 @@ def bind(store: Store, namespace: str, name: str, binding: JsonObject, *, dry_ru
 def _target_errors(target: JsonObject) -> list[FieldError]:
     errors: list[FieldError] = []
     if target.get("kind") not in (None, "", "Node"):
-        errors.append(fields.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+        errors.append(field_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
-        errors.append(fields.required("target.name"))
+        errors.append(field_errors.required("target.name"))
     return errors
 
 

@@ -13,12 +13,13 @@ from typing import Final
 
 import msgspec
 
-from scheduler.devcluster import fields, status
-from scheduler.devcluster.fields import FieldError
+from scheduler.devcluster import status
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.storage.history import Revision, Snapshot
 from scheduler.devcluster.storage.request_selectors import Matches, matcher
 from scheduler.devcluster.storage.store import Store
+from scheduler.syntax import field_errors
+from scheduler.syntax.field_errors import FieldError
 
 _CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
 #: The resource version in a token that continues a list from whatever is stored by then.
@@ -71,10 +72,10 @@ def parse_options(
         field_selector = ",".join(part for part in (field_selector, f"metadata.name={name}") if part)
     version = query.get("resourceVersion", "")
     if version and not version.isdecimal():
-        error = fields.invalid(
+        error = field_errors.invalid(
             "resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
         )
-        text = fields.aggregate([error])
+        text = field_errors.aggregate([error])
         # A watch answers a plain error here, which the server can only call internal.
         raise (
             status.StatusError(500, "", text)
@@ -102,37 +103,41 @@ def _watch_option_errors(options: ListOptions) -> list[FieldError]:
     if options.initial_events is None:
         if options.match:
             detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            return [fields.forbidden("resourceVersionMatch", detail)]
+            return [field_errors.forbidden("resourceVersionMatch", detail)]
         return []
     errors = []
     if options.match != "NotOlderThan":
         detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        errors.append(fields.forbidden("resourceVersionMatch", detail))
+        errors.append(field_errors.forbidden("resourceVersionMatch", detail))
         if options.match:
-            errors.append(fields.not_supported("resourceVersionMatch", options.match, ("NotOlderThan",)))
+            errors.append(
+                field_errors.not_supported("resourceVersionMatch", options.match, ("NotOlderThan",))
+            )
     if options.continue_token:
         detail = "resourceVersionMatch is forbidden when continue is provided"
-        errors.append(fields.forbidden("resourceVersionMatch", detail))
+        errors.append(field_errors.forbidden("resourceVersionMatch", detail))
     return errors
 
 
 def _list_option_errors(options: ListOptions) -> list[FieldError]:
     errors = []
     if options.initial_events is not None:
-        errors.append(fields.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        errors.append(field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     match = options.match
     if match:
         if options.continue_token:
             detail = "resourceVersionMatch is forbidden when continue is provided"
-            errors.append(fields.forbidden("resourceVersionMatch", detail))
+            errors.append(field_errors.forbidden("resourceVersionMatch", detail))
         if options.resource_version is None:
             detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            errors.append(fields.forbidden("resourceVersionMatch", detail))
+            errors.append(field_errors.forbidden("resourceVersionMatch", detail))
         if match not in ("Exact", "NotOlderThan"):
-            errors.append(fields.not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", "")))
+            errors.append(
+                field_errors.not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", ""))
+            )
         if match == "Exact" and options.resource_version == 0:
             detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            errors.append(fields.forbidden("resourceVersionMatch", detail))
+            errors.append(field_errors.forbidden("resourceVersionMatch", detail))
     return errors
 
 

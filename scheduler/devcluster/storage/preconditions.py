@@ -6,10 +6,11 @@ Source: apiserver pkg/registry/rest (BeforeDelete) and pkg/storage (Precondition
 
 from dataclasses import replace
 
-from scheduler.devcluster import fields, status
+from scheduler.devcluster import status
 from scheduler.devcluster.admission.shapes import check_shape
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.storage.history import encoded_text
+from scheduler.syntax import field_errors
 
 
 def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
@@ -47,10 +48,10 @@ def check_patched_shape(kind: Kind, new: JsonObject) -> None:
     try:
         check_shape(kind, new)
     except status.StatusError as error:
-        unreadable = fields.invalid("patch", encoded_text(new), error.message)
+        unreadable = field_errors.invalid("patch", encoded_text(new), error.message)
         raise status.StatusError(
             422,
             "Invalid",
-            f' "" is invalid: {fields.aggregate([unreadable])}',
+            f' "" is invalid: {field_errors.aggregate([unreadable])}',
             details={"causes": [unreadable.cause()]},
         ) from error

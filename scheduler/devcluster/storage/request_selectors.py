@@ -10,49 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.devcluster.fields import label_value_faults, qualified_name_faults
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import bad_request
+from scheduler.syntax.names import label_key_faults, label_value_faults
+from scheduler.syntax.selectors import Requirement
 
 #: True for the objects that a request wants.
 Matches = Callable[[JsonObject], bool]
 
 _TOKEN: Final = re.compile(r"\s*(==|!=|[(),=!<>]|[^\s(),=!<>]+)\s*")
 _PUNCTUATION: Final = frozenset({",", "(", ")", "=", "==", "!=", "<", ">"})
-_COMPARISONS: Final = frozenset({"=", "==", "!=", "<", ">"})
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One condition on one label key; `operator` is one of In NotIn Exists DoesNotExist Gt Lt."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a label set meets the condition. NotIn and DoesNotExist hold where the key is absent."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value is not None and value in self.values
-            case "NotIn":
-                return value is None or value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case _:
-                return value is not None and _compares(self.operator, value, self.values[0])
-
-
-def _compares(operator: str, value: str, bound: str) -> bool:
-    """Gt and Lt compare integers; a label that is none never matches."""
-    try:
-        left, right = int(value), int(bound)
-    except ValueError:
-        return False
-    return left > right if operator == "Gt" else left < right
+_COMPARISONS: Final = frozenset({"=", "==", "!="})
 
 
 def parse_label_selector(text: str) -> list[Requirement]:
@@ -108,8 +76,7 @@ def _requirement(tokens: Sequence[str], position: int) -> tuple[Requirement, int
     value = tokens[position + 2] if position + 2 < len(tokens) else ","
     end = position + 2 if value == "," else position + 3
     value = "" if value == "," else value
-    operator = {"!=": "NotIn", "<": "Lt", ">": "Gt"}.get(following, "In")
-    return _checked(Requirement(key, operator, (value,))), end
+    return _checked(Requirement(key, "NotIn" if following == "!=" else "In", (value,))), end
 
 
 def _values_in_parentheses(tokens: Sequence[str], position: int) -> tuple[tuple[str, ...], int]:
@@ -134,18 +101,13 @@ def _values_in_parentheses(tokens: Sequence[str], position: int) -> tuple[tuple[
 
 
 def _checked_key(key: str) -> str:
-    faults = qualified_name_faults(key)
+    faults = label_key_faults(key)
     if faults:
         raise bad_request(f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(faults)}')
     return key
 
 
 def _checked(requirement: Requirement) -> Requirement:
-    if requirement.operator in ("Gt", "Lt") and not re.fullmatch(r"[+-]?\d+", requirement.values[0]):
-        why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        raise bad_request(
-            f'unable to parse requirement: values[0]: Invalid value: "{requirement.values[0]}": {why}'
-        )
     for value in requirement.values:
         faults = label_value_faults(value)
         if faults:
@@ -154,25 +116,6 @@ def _checked(requirement: Requirement) -> Requirement:
                 f'unable to parse requirement: {where}: Invalid value: "{value}": {"; ".join(faults)}'
             )
     return requirement
-
-
-def label_selector_matches(requirements: Sequence[Requirement], labels: Mapping[str, str]) -> bool:
-    """Whether a label set meets every requirement."""
-    return all(requirement.matches(labels) for requirement in requirements)
-
-
-def object_selector_matches(selector: JsonObject | None, labels: Mapping[str, str]) -> bool:
-    """Whether a LabelSelector object (matchLabels, matchExpressions) selects a label set; None selects none."""
-    if selector is None:
-        return False
-    wanted = selector.get("matchLabels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        return False
-    expressions = selector.get("matchExpressions") or []
-    return all(
-        Requirement(one["key"], one["operator"], tuple(one.get("values") or ())).matches(labels)
-        for one in expressions
-    )
 
 
 #: Fields of a stored object that requests may select by, beside metadata.name and metadata.namespace.
@@ -284,6 +227,6 @@ def matcher(kind: Kind, label_selector: str | None, field_selector: str | None) 
     def matches(obj: JsonObject) -> bool:
         if not all(requirement.matches(obj) for requirement in fields):
             return False
-        return label_selector_matches(labels, obj["metadata"].get("labels") or {})
+        return all(one.matches(obj["metadata"].get("labels") or {}) for one in labels)
 
     return matches

@@ -4,14 +4,14 @@ The scale subresource: a workload's replica count as an autoscaling/v1 Scale.
 Source: pkg/registry/apps/deployment/storage/storage.go, scaleFromDeployment (kubernetes 1.36).
 """
 
-from scheduler.devcluster import fields, status
-from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.devcluster import status
+from scheduler.devcluster.kinds import REPLICATION_CONTROLLER, JsonObject, Kind
+from scheduler.devcluster.label_selectors import selector_text
 from scheduler.devcluster.storage.store import Store
+from scheduler.syntax import field_errors
 
 #: What errors on a Scale name.
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", "scale")
-
-_OPERATORS = {"In": "in", "NotIn": "notin"}
 
 
 def scale_of(workload: JsonObject) -> JsonObject:
@@ -29,22 +29,14 @@ def scale_of(workload: JsonObject) -> JsonObject:
         "spec": {"replicas": workload["spec"].get("replicas", 0)},
         "status": {
             "replicas": (workload.get("status") or {}).get("replicas", 0),
-            "selector": selector_text(workload["spec"].get("selector") or {}),
+            "selector": selector_text(_label_selector(workload)),
         },
     }
 
 
-def selector_text(selector: JsonObject) -> str:
-    """A selector, an object's or a plain map, as the text that a `labelSelector` parameter takes."""
-    plain = {key: value for key, value in selector.items() if isinstance(value, str)}
-    parts = [f"{key}={value}" for key, value in {**plain, **(selector.get("matchLabels") or {})}.items()]
-    for one in selector.get("matchExpressions") or []:
-        key, operator = one["key"], one["operator"]
-        if operator in _OPERATORS:
-            parts.append(f"{key} {_OPERATORS[operator]} ({','.join(sorted(one.get('values') or []))})")
-        else:
-            parts.append(key if operator == "Exists" else f"!{key}")
-    return ",".join(sorted(parts))
+def _label_selector(workload: JsonObject) -> JsonObject:
+    selector: JsonObject = workload["spec"].get("selector") or {}
+    return {"matchLabels": selector} if workload["kind"] == REPLICATION_CONTROLLER.kind else selector
 
 
 def set_scale(
@@ -58,7 +50,7 @@ def set_scale(
     workload = store.get(kind, namespace, name)
     replicas = (scale.get("spec") or {}).get("replicas") or 0
     if not isinstance(replicas, int) or replicas < 0:
-        error = fields.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        error = field_errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise status.invalid(SCALE, name, [error])
     metadata = dict(workload["metadata"])
     stated = (scale.get("metadata") or {}).get("resourceVersion")

@@ -1,35 +1,32 @@
 """
 The verbs of the Kubernetes API on objects in memory, with its rules: names, conflicts, generations, deletion.
 
-One event loop writes here, synchronously and without locks. Objects handed in are copied; **objects handed out
-are shared with every other reader and must never be changed** (`history.copied` gives a private copy).
+One event loop writes here, synchronously and without locks. Objects handed in are copied; **objects handed out are
+shared with every other reader and must never be changed** (`history.copied` makes a private copy).
 
 Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 """
 
 import secrets
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+import time
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
 from scheduler.devcluster import status
+from scheduler.devcluster.admission.metadata import metadata_errors, metadata_update_errors
 from scheduler.devcluster.admission.quotas import charged, has_deadline
 from scheduler.devcluster.admission.shapes import check_shape
 from scheduler.devcluster.admission.strategies import strategy_of
-from scheduler.devcluster.admission.strategy import (
-    Strategy,
-    View,
-    validate_metadata,
-    validate_metadata_update,
-)
+from scheduler.devcluster.admission.strategy import Strategy, View
 from scheduler.devcluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA, JsonObject, Kind
-from scheduler.devcluster.storage.deletion import Deletion, Garbage
+from scheduler.devcluster.storage.deletion import Deleter, Deletion
 from scheduler.devcluster.storage.event_versions import as_core
 from scheduler.devcluster.storage.history import History, Reader, Revision, copied, without_nulls
 from scheduler.devcluster.storage.patches import JsonPatch, PatchType, patched
 from scheduler.devcluster.storage.preconditions import check_deletion, check_patched_shape, check_uid
 from scheduler.devcluster.storage.request_selectors import matcher
+from scheduler.devcluster.timestamps import rfc3339
 
 #: How many past changes of each kind are kept before the oldest are forgotten.
 HISTORY_CAPACITY: Final = 10_000
@@ -39,7 +36,7 @@ _GENERATED_PREFIX_LENGTH: Final = 58
 _OTHER_NAMESPACE: Final = (
     "the namespace of the provided object does not match the namespace sent on the request"
 )
-#: Top-level fields that say what an object is and how it fares, not what is wanted of it.
+#: Top-level fields that are not part of what the user wants of an object.
 _NOT_SPEC: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 #: metadata that only the server writes; an update keeps the stored values.
 _SERVER_METADATA: Final = (
@@ -48,54 +45,43 @@ _SERVER_METADATA: Final = (
 )  # fmt: skip
 
 
-def rfc3339(moment: datetime) -> str:
-    """A time as metadata prints it, to the second."""
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 class Store:
     """
     All objects of the cluster.
 
-    Every method that refuses raises StatusError as the API server would answer.
+    Every method that refuses a request raises StatusError as the API server would answer.
     """
 
-    def __init__(
-        self,
-        *,
-        capacity: int = HISTORY_CAPACITY,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, *, capacity: int = HISTORY_CAPACITY) -> None:
         self.history: Final = History(capacity)
-        self._clock = clock
-        self._garbage = Garbage(self)
+        self._deleter = Deleter(self.history)
 
     @property
     def resource_version(self) -> int:
-        """The resource version of the newest write."""
+        """Return the resource version of the newest write."""
         return self.history.resource_version
 
-    def now(self) -> str:
-        """The time as metadata prints it."""
-        return rfc3339(self._clock())
+    def now_s(self) -> float:
+        """Return the time in seconds since 1970."""
+        return time.time()
 
-    def moment(self) -> datetime:
-        """The time."""
-        return self._clock()
+    def now(self) -> str:
+        """Return the time as metadata prints it."""
+        return rfc3339(self.now_s())
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def get(self, kind: Kind, namespace: str, name: str) -> JsonObject:
-        """The newest state of an object. Raises: StatusError 404."""
+        """Return the newest state of an object. Raises: StatusError 404."""
         return self.revision(kind, namespace, name).as_kind(kind)
 
     def find(self, kind: Kind, namespace: str, name: str) -> JsonObject | None:
-        """The newest state of an object, or None."""
+        """Return the newest state of an object, or None."""
         revision = self.history.find(kind, namespace, name)
         return revision.as_kind(kind) if revision else None
 
     def revision(self, kind: Kind, namespace: str, name: str) -> Revision:
-        """The newest revision of an object. Raises: StatusError 404."""
+        """Return the newest revision of an object. Raises: StatusError 404."""
         revision = self.history.find(kind, namespace, name)
         if revision is None:
             raise status.not_found(kind, name)
@@ -110,51 +96,55 @@ class Store:
         field_selector: str | None = None,
     ) -> tuple[list[JsonObject], int]:
         """
-        The objects of one namespace (None: of all) that both selectors want, and the list's resource version.
+        Return the objects of one namespace (None: of all) that both selectors select, and the list's version.
 
-        Raises: StatusError 400 where a selector can't be read. Cost: O(objects in scope).
+        Raises: StatusError 400 if a selector cannot be read. Cost: O(objects in scope).
         """
         matches = matcher(kind, label_selector, field_selector)
         snapshot = self.history.snapshot(kind, namespace)
-        wanted = [one.as_kind(kind) for one in snapshot.revisions if matches is None or matches(one.obj)]
-        return wanted, snapshot.resource_version
+        selected = [one.as_kind(kind) for one in snapshot.revisions if matches is None or matches(one.obj)]
+        return selected, snapshot.resource_version
 
     def subscribe(self, kind: Kind, since: int | None = None) -> Reader:
         """
-        The changes of `kind` after resource version `since` (None: from now on).
+        Return a reader of the changes of `kind` after resource version `since` (None: from now on).
 
         `async for change_type, obj, resource_version in store.subscribe(POD)`; or `with` it and use `take`.
-        Raises: StatusError 410 where that lies before the remembered past, here or while iterating.
+        Raises: StatusError 410 if that lies before the remembered past, here or while iterating.
         """
         return self.history.reader(kind, self.resource_version if since is None else since)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     def create(self, kind: Kind, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> JsonObject:
-        """The object as stored. Raises: StatusError 400, 403, 404 (namespace), 409, 422."""
+        """Store a new object and return it as stored. Raises: StatusError 400, 403, 404 (namespace), 409, 422."""
         return self.commit(kind, self.prepared(kind, namespace, obj), dry_run=dry_run)
 
     def prepared(self, kind: Kind, namespace: str, obj: JsonObject) -> JsonObject:
-        """The object as `commit` will store it. Raises: StatusError as `create`, for what the object itself breaks."""
+        """Return the object as `commit` will store it. Raises: StatusError as `create`, for rules of the object."""
         strategy = strategy_of(kind)
-        new = strategy_input(kind, copied(obj))
+        new = stored_form(kind, copied(obj))
         check_shape(kind, new)
         metadata = self._new_metadata(kind, namespace, new)
-        view = self.view()
         if kind.namespaced:
-            self.admit_namespace(kind, namespace, metadata.get("name", ""))
-        strategy.prepare_create(new, view)
-        errors = validate_metadata(metadata, strategy) + strategy.validate_create(new)
+            self.check_namespace(kind, namespace, metadata.get("name", ""))
+        strategy.set_defaults(new)
+        strategy.prepare_create(new, self.view())
+        errors = [
+            *metadata_errors(metadata, strategy.name_faults),
+            *strategy.validate(new),
+            *strategy.validate_create(new),
+        ]
         if errors:
             raise status.invalid(kind, metadata.get("name", ""), errors)
         return new
 
     def commit(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
-        """What was `prepared` is stored. Raises: StatusError 403 (quota, namespace), 404 (namespace), 409."""
+        """Store a `prepared` object. Raises: StatusError 403 (quota, namespace), 404 (namespace), 409."""
         metadata = new["metadata"]
         namespace = metadata.get("namespace", "")
         if kind.namespaced:
-            self.admit_namespace(kind, namespace, metadata["name"])
+            self.check_namespace(kind, namespace, metadata["name"])
         quotas = self._charged(kind, new, None)
         if self.history.find(kind, namespace, metadata["name"]) is not None:
             raise status.already_exists(kind, metadata["name"])
@@ -166,22 +156,22 @@ class Store:
 
     def inject(self, kind: Kind, obj: JsonObject) -> JsonObject:
         """
-        The object is stored as given, unvalidated: for tests of how clients bear malformed objects.
+        Store an object as given, unvalidated: for tests of how clients cope with malformed objects.
 
-        It needs metadata.name, and metadata.namespace where the kind has one; nothing else is looked at.
+        It needs metadata.name, and metadata.namespace if the kind has one; nothing else is read.
         """
-        return self.history.put(kind, strategy_input(kind, copied(obj))).obj
+        return self.history.put(kind, stored_form(kind, copied(obj))).obj
 
     def update(
         self, kind: Kind, obj: JsonObject, *, subresource: str | None = None, dry_run: bool = False
     ) -> JsonObject:
         """
-        The object as stored after the change; unchanged objects keep their resource version.
+        Replace an object and return it as stored; an unchanged object keeps its resource version.
 
         `subresource="status"` writes the status and nothing else of substance.
         Raises: StatusError 400, 404, 409, 422.
         """
-        new = strategy_input(kind, copied(obj))
+        new = stored_form(kind, copied(obj))
         metadata = new.get("metadata") or {}
         namespace = metadata.get("namespace", "") if kind.namespaced else ""
         old = self.history.find(kind, namespace, metadata.get("name", ""))
@@ -191,7 +181,7 @@ class Store:
                 return self.create(kind, namespace, obj, dry_run=dry_run)
             raise status.not_found(kind, metadata.get("name", ""))
         check_uid(kind, old.obj["metadata"], metadata.get("uid"))
-        self._check_preconditions(kind, old.obj, new, strategy)
+        _check_version(kind, old.obj, new, strategy)
         return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
 
     def patch(
@@ -206,7 +196,7 @@ class Store:
         dry_run: bool = False,
     ) -> JsonObject:
         """
-        The object as stored after the patch; apply patches create what is missing.
+        Patch an object and return it as stored; an apply patch creates a missing object.
 
         Raises: StatusError 400, 404, 409 (a resourceVersion in the patch that is not the stored one), 422.
         """
@@ -215,8 +205,7 @@ class Store:
             if patch_type is PatchType.APPLY and isinstance(patch, dict) and subresource is None:
                 return self.create(kind, namespace, patch, dry_run=dry_run)
             raise status.not_found(kind, name)
-        seen = old.as_kind(kind)
-        new = strategy_input(kind, patched(copied(seen), patch, patch_type, kind))
+        new = stored_form(kind, patched(copied(old.as_kind(kind)), patch, patch_type, kind))
         check_patched_shape(kind, new)
         metadata = new.get("metadata") or {}
         if (metadata.get("namespace") or "") != namespace:
@@ -225,24 +214,24 @@ class Store:
             raise status.bad_request(
                 f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
             )
-        self._check_preconditions(kind, old.obj, new, strategy_of(kind))
+        _check_version(kind, old.obj, new, strategy_of(kind))
         return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
 
     def rewrite(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
         """
-        The object is stored as given, in place of its current state: for subresources that checked it themselves.
+        Store `new`, unvalidated, in place of the current state: for subresources that validated it.
 
         `new` may share parts with the stored object but must be another one.
         """
         return new if dry_run else self.history.put(kind, new).as_kind(kind)
 
     def finalize(self, namespace: JsonObject) -> JsonObject:
-        """The namespace has the given spec.finalizers, and is gone where it was terminating and none are left."""
+        """Write a namespace's spec.finalizers; a terminating namespace without any is removed."""
         old = self.revision(NAMESPACE, "", namespace["metadata"]["name"]).obj
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
         new = {**old, "spec": {**(old.get("spec") or {}), "finalizers": finalizers}}
-        if self._garbage.ends(new):
-            return self._garbage.remove(NAMESPACE, new)
+        if self._deleter.is_finished(new):
+            return self._deleter.remove(NAMESPACE, new)
         return self.rewrite(NAMESPACE, new)
 
     def delete(
@@ -258,7 +247,7 @@ class Store:
         dry_run: bool = False,
     ) -> Deletion:
         """
-        The object is gone, or marked as terminating where it has grace or finalizers.
+        Remove an object, or mark it as terminating if it has grace or finalizers.
 
         `uid` and `resource_version` are preconditions. `grace_period_s` None leaves the grace to the object, 0
         ends it at once. `propagation` says what becomes of dependents: Background (default), Foreground, Orphan.
@@ -269,16 +258,27 @@ class Store:
         grace_s = strategy_of(kind).grace_period_s(old, grace_period_s)
         if dry_run:
             return Deletion(old, gone=True)
-        return self._garbage.delete(kind, old, grace_s, propagation)
+        return self._deleter.delete(kind, old, grace_s, propagation)
 
     # -- steps of a write ------------------------------------------------------------------------------------
 
     def view(self) -> View:
-        """What strategies may know of the cluster."""
+        """Return what strategies may know of the cluster."""
         return View(self.now(), self.find)
 
+    def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        """Raise StatusError 404 if the namespace is missing, 403 if it is terminating."""
+        found = self.find(NAMESPACE, "", namespace)
+        if found is None:
+            raise status.not_found(NAMESPACE, namespace)
+        if found["metadata"].get("deletionTimestamp"):
+            message = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise status.forbidden(kind, name, why, causes=[cause])
+
     def _new_metadata(self, kind: Kind, namespace: str, new: JsonObject) -> JsonObject:
-        """The metadata of a new object, with name, uid and creation time as the server writes them."""
+        """Return the metadata of a new object, with the fields that the server writes."""
         metadata: JsonObject = new.setdefault("metadata", {})
         if metadata.get("resourceVersion"):
             raise status.StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -299,57 +299,37 @@ class Store:
             metadata["generation"] = 1
         return metadata
 
-    def admit_namespace(self, kind: Kind, namespace: str, name: str) -> None:
-        """Raises: StatusError 404 where the namespace is missing, 403 where it is terminating."""
-        found = self.find(NAMESPACE, "", namespace)
-        if found is None:
-            raise status.not_found(NAMESPACE, namespace)
-        if found["metadata"].get("deletionTimestamp"):
-            message = f"namespace {namespace} is being terminated"
-            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise status.forbidden(kind, name, why, causes=[cause])
-
     def _charged(self, kind: Kind, new: JsonObject, old: JsonObject | None) -> Sequence[JsonObject]:
-        """The quotas as the write of a pod leaves them, where it changes them. Raises: StatusError 403."""
+        """Return the quotas that the write of a pod changes, as it leaves them. Raises: StatusError 403."""
         if kind is not POD:
             return []
         if old is not None and has_deadline(new["spec"]) == has_deadline(old["spec"]):
             return []
         quotas, _ = self.list(RESOURCE_QUOTA, new["metadata"]["namespace"])
-        return charged(quotas, new, self.moment().timestamp(), old)
-
-    def _check_preconditions(self, kind: Kind, old: JsonObject, new: JsonObject, strategy: Strategy) -> None:
-        """Raises: StatusError 409 where resourceVersion is not the stored one, 422 where it must be given."""
-        stored, stated = old["metadata"], new.get("metadata") or {}
-        version = stated.get("resourceVersion") or ""
-        if not version and not strategy.unconditional_update:
-            raise status.resource_version_required(kind, stored["name"])
-        if version and version != stored["resourceVersion"]:
-            raise status.conflict(kind, stored["name"])
+        return charged(quotas, new, self.now_s(), old)
 
     def _replace(
         self, kind: Kind, revision: Revision, new: JsonObject, *, subresource: str | None, dry_run: bool
     ) -> JsonObject:
-        """The stored object takes the new state, as far as the (sub)resource may write it."""
-        old = revision.obj
-        strategy = strategy_of(kind)
+        """Store the new state, as far as the (sub)resource may write it."""
+        old, strategy = revision.obj, strategy_of(kind)
         check_shape(kind, new)
         # Upstream checks metadata in general and once more for the kind, so these causes come twice.
-        errors = 2 * validate_metadata_update(new["metadata"], old["metadata"])
+        errors = 2 * list(metadata_update_errors(new["metadata"], old["metadata"]))
         _keep_server_metadata(new, old)
         if subresource == "status":
             _keep_all_but_status(new, old, strategy)
         elif strategy.has_status:
             _copy_field(new, old, "status")
+        strategy.set_defaults(new)
         strategy.prepare_update(new, old, self.view())
         if strategy.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        errors += validate_metadata(new["metadata"], strategy)
-        checks_status = subresource == "status"
-        errors += (
-            strategy.validate_status_update(new) if checks_status else strategy.validate_update(new, old)
-        )
+        errors += metadata_errors(new["metadata"], strategy.name_faults)
+        if subresource == "status":
+            errors += strategy.validate_status(new)
+        else:
+            errors += [*strategy.validate(new), *strategy.validate_update(new, old)]
         if errors:
             raise status.invalid(kind, old["metadata"]["name"], errors)
         quotas = self._charged(kind, new, old)
@@ -357,20 +337,30 @@ class Store:
             return Revision(new, revision.resource_version).as_kind(kind)
         for quota in quotas:
             self.history.put(RESOURCE_QUOTA, quota)
-        if self._garbage.ends(new):
-            # What watches see go is what was stored, finalizers included.
-            self._garbage.remove(kind, old)
+        if self._deleter.is_finished(new):
+            # Watches see the object go as it was stored, finalizers included.
+            self._deleter.remove(kind, old)
             return Revision(new, revision.resource_version).as_kind(kind)
         return self.history.put(kind, new).as_kind(kind)
 
 
-def strategy_input(kind: Kind, obj: JsonObject) -> JsonObject:
-    """A client's object in the version that is stored, its apiVersion and kind set, without nulls."""
+def stored_form(kind: Kind, obj: JsonObject) -> JsonObject:
+    """Return a client's object in the version that is stored, with apiVersion and kind, without nulls."""
     obj = without_nulls(obj)
     if kind.group == "events.k8s.io":
         return as_core(obj)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     return obj
+
+
+def _check_version(kind: Kind, old: JsonObject, new: JsonObject, strategy: Strategy) -> None:
+    """Raise StatusError 409 if resourceVersion is not the stored one, 422 if it is missing and required."""
+    stored, stated = old["metadata"], new.get("metadata") or {}
+    version = stated.get("resourceVersion") or ""
+    if not version and not strategy.unconditional_update:
+        raise status.resource_version_required(kind, stored["name"])
+    if version and version != stored["resourceVersion"]:
+        raise status.conflict(kind, stored["name"])
 
 
 def _keep_server_metadata(new: JsonObject, old: JsonObject) -> None:
@@ -387,7 +377,7 @@ def _copy_field(into: JsonObject, source: JsonObject, key: str) -> None:
 
 
 def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -> None:
-    """What the status subresource may not write is as it was."""
+    """Restore what the status subresource may not write."""
     for key in (new.keys() | old.keys()) - {"metadata", "status"}:
         _copy_field(new, old, key)
     metadata, stored = new["metadata"], old["metadata"]

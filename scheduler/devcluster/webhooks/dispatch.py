@@ -23,7 +23,7 @@ from scheduler.devcluster.kinds import (
 from scheduler.devcluster.status import StatusError, internal
 from scheduler.devcluster.storage.history import copied
 from scheduler.devcluster.storage.patches import PatchType, patched
-from scheduler.devcluster.storage.store import Store, strategy_input
+from scheduler.devcluster.storage.store import Store, stored_form
 from scheduler.devcluster.webhooks.calling import Caller, CallError, Verdict
 from scheduler.devcluster.webhooks.matching import Hook, hooks_of
 
@@ -56,7 +56,7 @@ class Admission:
 
         Raises: StatusError as the store does, that of a webhook that refuses, or 500 where one can't be asked.
         """
-        self._store.admit_namespace(POD, namespace, (pod.get("metadata") or {}).get("name", ""))
+        self._store.check_namespace(POD, namespace, (pod.get("metadata") or {}).get("name", ""))
         seen = self._as_admitted(pod, namespace)
         mutated = await self._mutated(seen, namespace, warnings, dry_run=dry_run)
         new = self._store.prepared(POD, namespace, mutated)
@@ -65,7 +65,7 @@ class Admission:
 
     def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
         """The pod as mutating webhooks see it: with defaults, and what admission within the server adds."""
-        new = strategy_input(POD, copied(pod))
+        new = stored_form(POD, copied(pod))
         check_shape(POD, new)
         new.setdefault("metadata", {}).setdefault("namespace", namespace)
         admit_pod(new, self._store.view())

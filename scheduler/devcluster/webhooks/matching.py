@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.storage.request_selectors import object_selector_matches
+from scheduler.devcluster.label_selectors import selects
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Hook:
     def concerns(self, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
         """Whether it wants to be asked about this pod."""
         labels = (pod.get("metadata") or {}).get("labels") or {}
-        return object_selector_matches(
-            self.spec["namespaceSelector"], namespace_labels
-        ) and object_selector_matches(self.spec["objectSelector"], labels)
+        return selects(self.spec["namespaceSelector"], namespace_labels) and selects(
+            self.spec["objectSelector"], labels
+        )
 
 
 def hooks_of(configurations: Iterable[JsonObject]) -> list[Hook]:
