@@ -16,8 +16,8 @@ from tests.chaos.gateway import Call, Gateway
 from tests.chaos.real import RealVenue
 from tests.chaos.run import Outcome, Shape, repeatable, run_at
 from tests.chaos.virtual import run_virtually
-from tests.devcluster.contract.client import Api
 from tests.support import build
+from tests.support.api_client import Api
 
 _NODES = "/api/v1/nodes"
 

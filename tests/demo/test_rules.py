@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.demo.objects import Pod
 from scheduler.demo.rule_check import broken_rules, selects
-from tests.demo.build import HOST, ZONE, Requirement, Selector, Spread, Term, app, namespace, node, pod
+from tests.demo.objects import HOST, ZONE, Requirement, Selector, Spread, Term, app, namespace, node, pod
 
 NODES = [node("n1", "zone-a", rack="r1"), node("n2", "zone-a", rack="r1"), node("n3", "zone-b")]
 NAMESPACES = [namespace("default"), namespace("acme", customer="true"), namespace("trial")]

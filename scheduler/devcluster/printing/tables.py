@@ -319,7 +319,11 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
     "ValidatingWebhookConfiguration": _WEBHOOKS,
     "ClusterRoleBinding": _ROLE_BINDING,
     "RoleBinding": _ROLE_BINDING,
-    "ConfigMap": (_NAME, Column("Data", _size("data", "binaryData")), _AGE),
+    "ConfigMap": (
+        _NAME,
+        Column("Data", lambda obj, now_s: str(_size("data", "binaryData")(obj, now_s))),
+        _AGE,
+    ),
     "ServiceAccount": (_NAME, _AGE),
     "Scale": (
         _NAME,

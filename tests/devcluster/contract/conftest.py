@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.cluster import DevCluster
-from tests.devcluster.contract.client import Api
+from tests.support.api_client import Api
 from tests.support.apiserver import Address
 
 _SERVERS = ["devcluster", pytest.param("real", marks=pytest.mark.real)]

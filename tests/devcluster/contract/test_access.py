@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.devcluster.contract.client import Answer, Api
+from tests.support.api_client import Answer, Api
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.devcluster.contract.client import JSON_PATCH, Answer, Api
+from tests.support.api_client import JSON_PATCH, Answer, Api
 
 pytestmark = pytest.mark.asyncio
 

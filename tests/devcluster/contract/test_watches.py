@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.devcluster.contract.client import MERGE, Api
+from tests.support.api_client import MERGE, Api
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from tests.devcluster.contract.client import APPLY, STRATEGIC, Answer, Api
 from tests.devcluster.contract.hooks import Hooks, labelling, patching, serving
+from tests.support.api_client import APPLY, STRATEGIC, Answer, Api
 
 pytestmark = pytest.mark.asyncio
 

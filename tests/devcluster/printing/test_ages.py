@@ -2,7 +2,8 @@
 
 import pytest
 
-from scheduler.devcluster.printing.ages import epoch_s, human_duration, rfc3339, since
+from scheduler.devcluster.printing.ages import age, human_duration
+from scheduler.devcluster.timestamps import epoch_s, rfc3339
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
@@ -34,12 +35,12 @@ def test_durations_have_two_or_three_figures(duration_s, text):
 
 
 def test_an_age_counts_from_the_timestamp():
-    assert since("2026-01-01T00:00:00Z", 1767225600.0 + 303) == "5m3s"
+    assert age("2026-01-01T00:00:00Z", 1767225600.0 + 303) == "5m3s"
 
 
 @pytest.mark.parametrize("timestamp", [None, "", "yesterday", 12])
 def test_the_age_of_no_timestamp_is_unknown(timestamp):
-    assert since(timestamp, 0.0) == "<unknown>"
+    assert age(timestamp, 0.0) == "<unknown>"
 
 
 def test_times_are_written_as_they_are_read():

@@ -5,20 +5,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from scheduler.devcluster.bootstrap import populate
+from scheduler.devcluster.bootstrap import node, populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.kinds import (
     CORE_EVENT,
     DEPLOYMENT,
+    NODE,
     POD,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
     STATEFUL_SET,
 )
 from scheduler.devcluster.storage.store import Store
-from tests.devcluster.binder import N_NODES, dealt_out
-from tests.devcluster.build import LABELS, template
+from tests.support.round_robin_binder import N_NODES, dealt_out
+from tests.support.workload_objects import LABELS, template
 
 DEADLINE_S = 20.0
 
@@ -144,51 +145,13 @@ async def test_a_disruption_budget_follows_its_pods():
 
 
 @pytest.mark.asyncio
-async def test_a_strict_kubelet_fails_pods_beyond_the_nodes_room():
-    settings = KubeletSettings(start_after_s=0.0, stop_after_s=0.0, rejects_overcommit=True)
-    async with cluster(settings) as store:
-        spec = template()["spec"]
-        spec["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
-        for name in ("a", "b"):
-            made = {"metadata": {"name": name}, "spec": {**spec, "nodeName": "node-0001"}}
-            store.create(POD, "default", made)
-
-        def phases():
-            return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in pods(store)}
-
-        await until(store, lambda: phases() == {"a": "Running", "b": "Failed"})
-        assert store.get(POD, "default", "b")["status"]["reason"] == "OutOfcpu"
-
-
-@pytest.mark.asyncio
 async def test_pods_bound_to_a_node_that_is_not_there_start_when_it_comes():
     async with cluster() as store:
         spec = {**template()["spec"], "nodeName": "late"}
         store.create(POD, "default", {"metadata": {"name": "p"}, "spec": spec})
         await until(store, lambda: bool(store.find(POD, "default", "p")))
-        from scheduler.devcluster.bootstrap import node
-        from scheduler.devcluster.kinds import NODE
-
         store.create(NODE, "", node("late", "zone-a", store.now()))
         await until(store, lambda: store.get(POD, "default", "p")["status"]["phase"] == "Running")
-
-
-@pytest.mark.asyncio
-async def test_a_name_that_is_taken_does_not_stop_a_deployment():
-    async with cluster() as store:
-        store.create(DEPLOYMENT, "default", workload(replicas=0))
-        await until(store, lambda: bool(store.list(REPLICA_SET, "default")[0]))
-        (taken,) = store.list(REPLICA_SET, "default")[0]
-        name = taken["metadata"]["name"]
-        store.delete(DEPLOYMENT, "default", "web")
-        other = {
-            "selector": {"matchLabels": {"app": "x"}},
-            "template": {**template(), "metadata": {"labels": {"app": "x"}}},
-        }
-        store.create(REPLICA_SET, "default", {"metadata": {"name": name}, "spec": {"replicas": 0, **other}})
-        store.create(DEPLOYMENT, "default", workload())
-        await until(store, rolled_out(store))
-        assert store.get(DEPLOYMENT, "default", "web")["status"]["collisionCount"] == 1
 
 
 @pytest.mark.asyncio

@@ -17,7 +17,7 @@ import yaml
 from scheduler.devcluster.cluster import MAX_BODY_BYTES, DevCluster
 from scheduler.devcluster.http.faults import FAULTS_PATH, Action, Fault
 from scheduler.devcluster.kinds import CONFIG_MAP, POD
-from tests.devcluster.contract.client import Api
+from tests.support.api_client import Api
 
 pytestmark = pytest.mark.asyncio
 

@@ -8,7 +8,7 @@ from scheduler.devcluster.controllers.pods import deletion_order
 from scheduler.devcluster.controllers.replicasets import BURST, plan
 from scheduler.devcluster.controllers.revisions import drafted
 from scheduler.devcluster.kinds import JsonObject
-from tests.devcluster.build import LABELS, NOW_S, deployment, meta, pod
+from tests.support.workload_objects import LABELS, NOW_S, deployment, meta, pod
 
 
 def replica_set(size=3, *, status=None, **spec):

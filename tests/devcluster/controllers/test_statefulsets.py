@@ -5,7 +5,7 @@ import pytest
 from scheduler.devcluster.controllers.actions import Create, Delete, UpdateStatus
 from scheduler.devcluster.controllers.statefulsets import REVISION_LABEL, plan, revision_name
 from scheduler.devcluster.kinds import JsonObject
-from tests.devcluster.build import LABELS, NOW_S, meta, pod, template
+from tests.support.workload_objects import LABELS, NOW_S, meta, pod, template
 
 
 def stateful_set(size=3, *, image="web:1", **spec):

@@ -1,11 +1,11 @@
-"""Quotas beyond what one server after another can be asked: how amounts are written, and what is counted when."""
+"""Quotas where the contract suite cannot look: how amounts are written, and which pods count."""
 
 import asyncio
 from datetime import UTC, datetime
 
 import pytest
 
-from scheduler.devcluster.admission.quantities import Quantity
+from scheduler.devcluster.admission.amounts import Amount
 from scheduler.devcluster.admission.quotas import recounted
 from scheduler.devcluster.bootstrap import populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
@@ -40,8 +40,8 @@ _DEADLINE_S = 20.0
         ("-1500m", "-1500m"),
     ],
 )
-def test_a_quantity_is_printed_in_its_own_form_as_short_as_can_be(written, shown):
-    assert str(Quantity.of(written)) == shown
+def test_an_amount_is_printed_in_its_own_notation_and_shortest(written, shown):
+    assert str(Amount.of(written)) == shown
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_a_quantity_is_printed_in_its_own_form_as_short_as_can_be(written, shown
     [("1Gi", "1024Mi", "2Gi"), ("0", "1Gi", "1Gi"), ("1Gi", "0", "1Gi"), ("250m", "750m", "1")],
 )
 def test_a_sum_is_written_as_the_first_that_is_not_zero(one, other, total):
-    assert str(Quantity.of(one) + Quantity.of(other)) == total
+    assert str(Amount.of(one) + Amount.of(other)) == total
 
 
-def test_what_is_no_quantity_is_told():
+def test_text_that_is_no_quantity_is_refused():
     with pytest.raises(ValueError, match="quantities must match"):
-        Quantity.of("two")
+        Amount.of("two")
 
 
 def _pod(name, *, phase="Running", spec=None, **metadata):
