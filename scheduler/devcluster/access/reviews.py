@@ -1,5 +1,5 @@
 """
-Access reviews: who is this, and may they? Created and answered, never kept.
+Access reviews: who is this, and may they? Created and answer_review, never kept.
 
 Source: pkg/registry/authorization, pkg/registry/authentication, pkg/apis/authorization/validation/validation.go
 (kubernetes 1.36).
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.devcluster import status
-from scheduler.devcluster.access.identities import AUDIENCE, Identities, User
-from scheduler.devcluster.access.rbac import Wish, granted, judged
+from scheduler.devcluster.access.authentication import AUDIENCE, Authenticator, User
+from scheduler.devcluster.access.rbac import Attributes, authorize, rules_for
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.storage.store import Store
 from scheduler.syntax import field_errors
@@ -19,7 +19,7 @@ from scheduler.syntax.field_errors import FieldError
 
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _AUTHORIZATION: Final = "authorization.k8s.io"
-#: Kinds that are created and answered, never kept.
+#: Kinds that are created and answer_review, never kept.
 REVIEWS: Final = (
     Kind(_AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", False,
          verbs=("create",)),
@@ -56,8 +56,8 @@ def review_at(path: str) -> Kind | None:
     return None
 
 
-def answered(
-    kind: Kind, review: JsonObject, *, caller: User, identities: Identities, store: Store
+def answer_review(
+    kind: Kind, review: JsonObject, *, caller: User, authenticator: Authenticator, store: Store
 ) -> JsonObject:
     """`review` with its answer. Raises: StatusError 400, 422 where it asks nothing."""
     spec = review.get("spec") or {}
@@ -65,7 +65,7 @@ def answered(
         case "SelfSubjectReview":
             said: JsonObject = {"userInfo": caller.to_object()}
         case "TokenReview":
-            said = _token_status(spec, identities)
+            said = _token_status(spec, authenticator)
         case "SelfSubjectRulesReview":
             said = _rules(store, caller, spec.get("namespace") or "")
         case "SelfSubjectAccessReview":
@@ -76,11 +76,11 @@ def answered(
     return {**review, "kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}, "status": said}
 
 
-def _token_status(spec: JsonObject, identities: Identities) -> JsonObject:
+def _token_status(spec: JsonObject, authenticator: Authenticator) -> JsonObject:
     token = spec.get("token")
     if not token:
         raise status.bad_request("token is required for TokenReview in authentication")
-    user = identities.holder(token)
+    user = authenticator.user_of_token(token)
     audiences = spec.get("audiences") or [AUDIENCE]
     if user is None or AUDIENCE not in audiences:
         return {"user": {}, "error": "invalid bearer token"}
@@ -103,21 +103,21 @@ def _access_status(store: Store, user: User, spec: JsonObject, *, is_named: bool
         )
     if errors:
         raise status.invalid(_NAMELESS, "", errors)
-    verdict = judged(store, user, _wish(wanted, path or {}))
+    verdict = authorize(store, user, _attributes(wanted, path or {}))
     return {"allowed": verdict.allowed, **({"reason": verdict.reason} if verdict.reason else {})}
 
 
-def _wish(wanted: JsonObject | None, path: JsonObject) -> Wish:
+def _attributes(wanted: JsonObject | None, path: JsonObject) -> Attributes:
     if wanted is None:
-        return Wish(path.get("verb") or "", path=path.get("path") or "")
+        return Attributes(path.get("verb") or "", path=path.get("path") or "")
     names = ("group", "resource", "subresource", "namespace", "name")
-    return Wish(wanted.get("verb") or "", **{name: wanted.get(name) or "" for name in names})
+    return Attributes(wanted.get("verb") or "", **{name: wanted.get(name) or "" for name in names})
 
 
 def _rules(store: Store, user: User, namespace: str) -> JsonObject:
-    if judged(store, user, Wish("*", path="*")).allowed:
+    if authorize(store, user, Attributes("*", path="*")).allowed:
         return _EVERYTHING
-    rules = [rule for _, rule in granted(store, user, namespace)]
+    rules = [rule for _, rule in rules_for(store, user, namespace)]
     return {
         "resourceRules": [rule for rule in rules if not rule.get("nonResourceURLs")],
         "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],

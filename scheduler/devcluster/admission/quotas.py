@@ -2,7 +2,7 @@
 What pods use up of quotas, and the refusal of a pod that would use too much.
 
 A quota holds as far as its status says: limits in `status.hard`, and for each what is used. Whoever creates a pod is
-charged here at once; pods that end are taken off by a recount (`controllers.quotas`).
+charge here at once; pods that end are taken off by a recount (`controllers.quotas`).
 
 Source: pkg/quota/v1/evaluator/core/pods.go, apiserver pkg/admission/plugin/resourcequota/controller.go,
 component-helpers resource/helpers.go (kubernetes 1.36).
@@ -30,7 +30,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def charged(
+def charge(
     quotas: Iterable[JsonObject], pod: JsonObject, now_s: float, old: JsonObject | None = None
 ) -> list[JsonObject]:
     """
@@ -51,7 +51,7 @@ def charged(
         tracked = sorted(name for name in status.get("hard") or {} if counts_pods(name))
         if not tracked or not in_scope(quota, pod):
             continue
-        _check_said(quota, pod, tracked)
+        _check_stated(quota, pod, tracked)
         _check_counted(quota, pod, tracked)
         if old is None or not in_scope(quota, old):
             change = {name: wanted[name] for name in tracked if name in wanted and wanted[name].nano}
@@ -60,7 +60,7 @@ def charged(
     return changed
 
 
-def recounted(quota: JsonObject, pods: Iterable[JsonObject], now_s: float) -> JsonObject:
+def recount(quota: JsonObject, pods: Iterable[JsonObject], now_s: float) -> JsonObject:
     """The status that the quota should have. O(pods)."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     used: Amounts = {name: _ZERO for name in hard if counts_pods(name)}
@@ -177,7 +177,7 @@ def has_deadline(spec: JsonObject) -> bool:
     return deadline_s is not None and deadline_s >= 0
 
 
-def reaches_across(spec: JsonObject) -> bool:
+def crosses_namespaces(spec: JsonObject) -> bool:
     """Whether a term of (anti-)affinity names namespaces, be it the pod's own, or has a selector of them."""
     return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _terms(spec))
 
@@ -195,14 +195,14 @@ _SCOPES: Final[Mapping[str, Callable[[JsonObject], bool]]] = {
     "NotTerminating": lambda spec: not has_deadline(spec),
     "BestEffort": lambda spec: qos_class(spec) == "BestEffort",
     "NotBestEffort": lambda spec: qos_class(spec) != "BestEffort",
-    CROSS_NAMESPACE: reaches_across,
+    CROSS_NAMESPACE: crosses_namespaces,
 }
 
 
 # -- refusals ------------------------------------------------------------------------------------------------
 
 
-def _check_said(quota: JsonObject, pod: JsonObject, tracked: Iterable[str]) -> None:
+def _check_stated(quota: JsonObject, pod: JsonObject, tracked: Iterable[str]) -> None:
     """Raises: StatusError 403 where a container does not say how much it wants of what the quota limits."""
     spec = pod["spec"]
     if any((spec.get("resources") or {}).get(side) for side in ("requests", "limits")):

@@ -19,7 +19,7 @@ def condition_of(conditions: Iterable[JsonObject], condition_type: str) -> JsonO
     return next((one for one in conditions if one.get("type") == condition_type), None)
 
 
-def cleared(conditions: Iterable[JsonObject], condition_type: str) -> Conditions:
+def without_condition(conditions: Iterable[JsonObject], condition_type: str) -> Conditions:
     """`conditions` without the one of this type."""
     return [one for one in conditions if one.get("type") != condition_type]
 
@@ -48,4 +48,4 @@ def noted(conditions: Conditions, new: JsonObject, *, refresh: bool = False) -> 
         if current.get("reason") == new["reason"] and not refresh:
             return conditions
         new = {**new, "lastTransitionTime": current.get("lastTransitionTime", new["lastTransitionTime"])}
-    return [*cleared(conditions, new["type"]), new]
+    return [*without_condition(conditions, new["type"]), new]

@@ -23,9 +23,9 @@ from scheduler.devcluster.controllers.actions import (
     UpdateStatus,
 )
 from scheduler.devcluster.controllers.conditions import condition, condition_of
-from scheduler.devcluster.controllers.conditions import noted as noted_condition
+from scheduler.devcluster.controllers.conditions import noted as with_condition
 from scheduler.devcluster.controllers.copies import replaced
-from scheduler.devcluster.controllers.ownership import claimed, controller_uid, uid
+from scheduler.devcluster.controllers.ownership import claim_dependents, controller_uid, uid
 from scheduler.devcluster.controllers.pods import is_terminal
 from scheduler.devcluster.controllers.progress import (
     counted_status,
@@ -37,8 +37,8 @@ from scheduler.devcluster.controllers.progress import (
 from scheduler.devcluster.controllers.revisions import (
     REVISION,
     age_order,
-    drafted,
     min_ready_s,
+    new_replica_set,
     revision,
     with_revision,
 )
@@ -70,7 +70,7 @@ def plan(
     """
     if not deployment["spec"].get("selector"):
         return [Emit(deployment, "SelectingAll", "This deployment is selecting all pods.", "Warning")]
-    claim = claimed(deployment, REPLICA_SET, replica_sets)
+    claim = claim_dependents(deployment, REPLICA_SET, replica_sets)
     ordered = sorted(claim.owned, key=age_order)
     template = deployment["spec"].get("template")
     new = next((one for one in ordered if same_template(one["spec"].get("template"), template)), None)
@@ -191,7 +191,7 @@ class _Sync:
         return list((self.deployment.get("status") or {}).get("conditions") or ())
 
     def _note(self, mark: JsonObject) -> None:
-        conditions = noted_condition(self._conditions(), mark)
+        conditions = with_condition(self._conditions(), mark)
         self.deployment = replaced(self.deployment, ("status", "conditions"), conditions)
 
     def _show_revision(self, replica_set: JsonObject) -> None:
@@ -209,7 +209,7 @@ class _Sync:
         return self.new
 
     def _create(self) -> JsonObject:
-        draft = drafted(self.deployment)
+        draft = new_replica_set(self.deployment)
         size = new_size(self.deployment, [*self.old, draft], draft)
         draft = with_revision(
             replaced(draft, ("spec", "replicas"), size), self.deployment, self._next_revision()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.conditions import cleared, condition_of
+from scheduler.devcluster.controllers.conditions import condition_of, without_condition
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminating, ready_since_s
@@ -103,4 +103,4 @@ def _conditions(budget: JsonObject, *, is_allowed: bool, now_s: float) -> list[J
         "lastTransitionTime": since or rfc3339(now_s),
         "observedGeneration": budget["metadata"].get("generation", 0),
     }
-    return [*cleared(old, "DisruptionAllowed"), mark]
+    return [*without_condition(old, "DisruptionAllowed"), mark]

@@ -28,7 +28,7 @@ from scheduler.devcluster.kinds import (
 )
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
-from scheduler.devcluster.webhooks.dispatch import Admission
+from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _COMPONENTS: Final = {
     DEPLOYMENT: "deployment-controller",
@@ -39,7 +39,7 @@ _COMPONENTS: Final = {
 }
 
 
-class Carrier:
+class Executor:
     """Turns actions of one controller into writes, in order, stopping at the first that is refused."""
 
     def __init__(self, store: Store, kind: Kind) -> None:
@@ -47,32 +47,32 @@ class Carrier:
         self._kind = kind
         self._recorder = Recorder(store, _COMPONENTS[kind])
 
-    def carry_out(self, actions: Iterable[Action]) -> tuple[StatusError | None, float | None]:
+    def execute(self, actions: Iterable[Action]) -> tuple[StatusError | None, float | None]:
         """(the refusal that ended it or None, seconds until the object wants to be planned again or None)."""
         revisit_s = None
         for action in actions:
             if isinstance(action, Revisit):
                 revisit_s = action.after_s
-            elif (refused := self._carried(action)) is not None:
+            elif (refused := self._execute_one(action)) is not None:
                 return refused, revisit_s
         return None, revisit_s
 
     async def make(
-        self, pods: Iterable[Create], admission: Admission, is_wanted: Callable[[], bool]
+        self, pods: Iterable[Create], admission: WebhookAdmission, is_wanted: Callable[[], bool]
     ) -> StatusError | None:
-        """As `carry_out`, for pods that webhooks are asked about, as long as they are wanted."""
+        """As `execute`, for pods that webhooks are asked about, as long as they are wanted."""
         for action in pods:
             if not is_wanted():
                 return None
             try:
                 namespace = action.obj["metadata"]["namespace"]
-                self._tell(action, await admission.create(namespace, action.obj, []))
+                self._record_creation(action, await admission.create(namespace, action.obj, []))
             except StatusError as refused:
-                self._explain(action, refused)
+                self._record_refusal(action, refused)
                 return refused
         return None
 
-    def _carried(self, action: Create | Update | UpdateStatus | Delete | Emit) -> StatusError | None:
+    def _execute_one(self, action: Create | Update | UpdateStatus | Delete | Emit) -> StatusError | None:
         """None where the action is done or no longer makes sense, else why the store refused it."""
         try:
             match action:
@@ -93,19 +93,21 @@ class Carrier:
                 return None
             if refused.code == 409 and isinstance(action, Delete):
                 return None
-            self._explain(action, refused)
+            self._record_refusal(action, refused)
             return refused
         return None
 
     def _current(self, kind: Kind, obj: JsonObject) -> JsonObject:
-        """`obj` to be written over whatever version is stored: plans are made and carried out in one turn."""
+        """`obj` to be written over whatever version is stored: plans are made and carried out in one item."""
         stored = self._store.get(kind, obj["metadata"]["namespace"], obj["metadata"]["name"])
         return replaced(obj, ("metadata", "resourceVersion"), stored["metadata"]["resourceVersion"])
 
     def _create(self, action: Create) -> None:
-        self._tell(action, self._store.create(action.kind, action.obj["metadata"]["namespace"], action.obj))
+        self._record_creation(
+            action, self._store.create(action.kind, action.obj["metadata"]["namespace"], action.obj)
+        )
 
-    def _tell(self, action: Create, created: JsonObject) -> None:
+    def _record_creation(self, action: Create, created: JsonObject) -> None:
         """An event on the owner, where there is one."""
         if action.owner is None:
             return
@@ -133,7 +135,7 @@ class Carrier:
             )
         self._recorder.record(Emit(action.owner, "SuccessfulDelete", text))
 
-    def _explain(self, action: Action, refused: StatusError) -> None:
+    def _record_refusal(self, action: Action, refused: StatusError) -> None:
         """The owner of what could not be made gets to know why."""
         if not isinstance(action, Create):
             return

@@ -71,7 +71,7 @@ class OwnerIndex:
 
     def orphans(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
         """The objects of `kind` in the owner's namespace that nobody controls. Cost: O(orphans there)."""
-        return list(self._dependents[kind].get(_orphanage(owner), {}).values())
+        return list(self._dependents[kind].get(_orphan_key(owner), {}).values())
 
     def owner(self, owner_uid: str | None) -> JsonObject | None:
         """The deployment, replica set or stateful set with this uid."""
@@ -109,40 +109,40 @@ class OwnerIndex:
 
     def _follow_dependent(self, kind: Kind, change: Change) -> None:
         obj, previous = change.revision.obj, change.previous
-        places = {_place(obj)}
+        places = {_owner_key(obj)}
         if previous is not None:
-            places.add(_place(previous.obj))
-            self._take_out(kind, previous.obj)
+            places.add(_owner_key(previous.obj))
+            self._remove_dependent(kind, previous.obj)
         if change.type != "DELETED":
-            self._dependents[kind][_place(obj)][_key(obj)] = obj
+            self._dependents[kind][_owner_key(obj)][_key(obj)] = obj
         for place in places:
             if owner := self._owner_by_uid.get(place):
                 self._on_dirty(*owner, with_orphans=False)
         if change.type != "DELETED" and controller_uid(obj) is None:
-            self._offer(kind, obj, previous.obj if previous else None)
+            self._notify_adopters(kind, obj, previous.obj if previous else None)
         if kind is POD:
-            self._tell_budgets([obj] if previous is None else [obj, previous.obj])
+            self._notify_budgets([obj] if previous is None else [obj, previous.obj])
             if change.type != "MODIFIED" or previous is None or _ending(obj) != _ending(previous.obj):
-                self._tell_quotas(obj)
+                self._notify_quotas(obj)
 
-    def _tell_budgets(self, pods: list[JsonObject]) -> None:
+    def _notify_budgets(self, pods: list[JsonObject]) -> None:
         namespace = pods[0]["metadata"].get("namespace", "")
         for budget in self._owners[POD_DISRUPTION_BUDGET].get(namespace, {}).values():
             if any(owner_selects(budget, pod) for pod in pods):
                 self._on_dirty(POD_DISRUPTION_BUDGET, budget, with_orphans=False)
 
-    def _tell_quotas(self, pod: JsonObject) -> None:
+    def _notify_quotas(self, pod: JsonObject) -> None:
         for quota in self._owners[RESOURCE_QUOTA].get(pod["metadata"].get("namespace", ""), {}).values():
             self._on_dirty(RESOURCE_QUOTA, quota, with_orphans=False)
 
-    def _take_out(self, kind: Kind, obj: JsonObject) -> None:
-        objects = self._dependents[kind].get(_place(obj))
+    def _remove_dependent(self, kind: Kind, obj: JsonObject) -> None:
+        objects = self._dependents[kind].get(_owner_key(obj))
         if objects is not None:
             objects.pop(_key(obj), None)
             if not objects:
-                del self._dependents[kind][_place(obj)]
+                del self._dependents[kind][_owner_key(obj)]
 
-    def _offer(self, kind: Kind, orphan: JsonObject, previous: JsonObject | None) -> None:
+    def _notify_adopters(self, kind: Kind, orphan: JsonObject, previous: JsonObject | None) -> None:
         labels = orphan["metadata"].get("labels") or {}
         is_known = previous is not None and controller_uid(previous) is None
         if is_known and previous is not None and (previous["metadata"].get("labels") or {}) == labels:
@@ -162,10 +162,10 @@ def _ending(pod: JsonObject) -> tuple[object, object]:
     return pod["metadata"].get("deletionTimestamp"), (pod.get("status") or {}).get("phase")
 
 
-def _orphanage(obj: JsonObject) -> str:
+def _orphan_key(obj: JsonObject) -> str:
     """Where a namespace's orphans are kept; no uid has a slash."""
     return f"/{obj['metadata'].get('namespace', '')}"
 
 
-def _place(obj: JsonObject) -> str:
-    return controller_uid(obj) or _orphanage(obj)
+def _owner_key(obj: JsonObject) -> str:
+    return controller_uid(obj) or _orphan_key(obj)

@@ -6,7 +6,7 @@ Source: pkg/kubelet/kubelet_pods.go, pkg/kubelet/lifecycle/predicate.go (kuberne
 
 from __future__ import annotations
 
-from scheduler.devcluster.controllers.conditions import cleared, condition_of
+from scheduler.devcluster.controllers.conditions import condition_of, without_condition
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.timestamps import rfc3339
@@ -42,7 +42,7 @@ def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
     unmet = [gate for gate in gates if (condition_of(conditions, gate) or {}).get("status") != "True"]
     own = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     for name in own:
-        conditions = cleared(conditions, name)
+        conditions = without_condition(conditions, name)
     for name in own[:4]:
         mark: JsonObject = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
         if name == "Ready" and unmet:

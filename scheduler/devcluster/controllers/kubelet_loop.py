@@ -22,8 +22,8 @@ from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
-#: The longest stretch of work before others get a turn.
-_TURN_S: Final = 0.005
+#: The longest stretch of work before others get a item.
+_SLICE_S: Final = 0.005
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
 _NODE_IP: Final = "172.18.0.2"
 
@@ -73,8 +73,8 @@ class KubeletLoop:
             _, _, namespace, name, pod_uid = heapq.heappop(self._due)
             pod = self._store.find(POD, namespace, name)
             if pod is not None and uid(pod) == pod_uid:
-                self._attend(pod)
-            if time.monotonic() - began_s > _TURN_S:
+                self._sync_pod(pod)
+            if time.monotonic() - began_s > _SLICE_S:
                 await asyncio.sleep(0)
                 began_s = time.monotonic()
 
@@ -88,32 +88,32 @@ class KubeletLoop:
     def _note(self, kind: Kind, change: Change) -> None:
         if kind is NODE and change.previous is None:
             for pod in list(self._pods_on.get(change.revision.obj["metadata"]["name"], {}).values()):
-                self._await(pod)
+                self._schedule(pod)
         if kind is not POD:
             return
         pod, previous = change.revision.obj, change.previous
         if previous is not None and node_name(previous.obj):
-            self._take_off(previous.obj)
+            self._remove_pod(previous.obj)
         if change.type == "DELETED" or not node_name(pod):
             return
         self._pods_on[node_name(pod)][_key(pod)] = pod
         is_news = previous is None or not node_name(previous.obj)
         if is_news or is_terminating(pod) != is_terminating(previous.obj if previous else pod):
-            self._await(pod)
+            self._schedule(pod)
 
-    def _take_off(self, pod: JsonObject) -> None:
+    def _remove_pod(self, pod: JsonObject) -> None:
         pods = self._pods_on[node_name(pod)]
         pods.pop(_key(pod), None)
         if not pods:
             del self._pods_on[node_name(pod)]
 
-    def _await(self, pod: JsonObject) -> None:
+    def _schedule(self, pod: JsonObject) -> None:
         after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
         entry = (time.monotonic() + after_s, next(self._order), *_key(pod), uid(pod))
         heapq.heappush(self._due, entry)
         self._woken.set()
 
-    def _attend(self, pod: JsonObject) -> None:
+    def _sync_pod(self, pod: JsonObject) -> None:
         """The pod starts, stops, or is left as it is, by what the store says now."""
         metadata = pod["metadata"]
         try:

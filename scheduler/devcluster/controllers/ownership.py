@@ -57,7 +57,7 @@ def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
         return False
 
 
-def claimed(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> Claim:
+def claim_dependents(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> Claim:
     """
     Which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from scheduler.devcluster.controllers.conditions import (
     Conditions,
-    cleared,
     condition,
     condition_of,
     noted,
+    without_condition,
 )
 from scheduler.devcluster.controllers.rollout import fenceposts, replicas, status_count, wanted_total
 from scheduler.devcluster.kinds import JsonObject
@@ -75,7 +75,7 @@ def rollout_status(
     status = counted_status(deployment, replica_sets, new, now_s=now_s)
     conditions = _progressing(deployment, status, new, now_s=now_s)
     failure = _failure(replica_sets, new)
-    conditions = noted(conditions, failure) if failure else cleared(conditions, "ReplicaFailure")
+    conditions = noted(conditions, failure) if failure else without_condition(conditions, "ReplicaFailure")
     return {**status, "conditions": conditions}
 
 
@@ -98,7 +98,7 @@ def _progressing(
     conditions: Conditions = status["conditions"]
     limit_s = deadline_s(deployment)
     if limit_s is None:
-        return cleared(conditions, "Progressing")
+        return without_condition(conditions, "Progressing")
     old_status = deployment.get("status") or {}
     current = condition_of(old_status.get("conditions") or (), "Progressing")
     has_all_updated = status.get("replicas", 0) == status.get("updatedReplicas", 0)

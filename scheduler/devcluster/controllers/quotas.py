@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.devcluster.admission.quotas import expires_in_s, recounted
+from scheduler.devcluster.admission.quotas import expires_in_s, recount
 from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import RESOURCE_QUOTA, JsonObject
@@ -27,7 +27,7 @@ def plan(quota: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Ac
         pods: those of its namespace.
         now_s: seconds since 1970.
     """
-    status = recounted(quota, pods, now_s)
+    status = recount(quota, pods, now_s)
     actions: list[Action] = []
     if status != (quota.get("status") or {}):
         actions.append(UpdateStatus(RESOURCE_QUOTA, replaced(quota, ("status",), status)))

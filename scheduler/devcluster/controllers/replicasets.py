@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.conditions import cleared, condition_of
+from scheduler.devcluster.controllers.conditions import condition_of, without_condition
 from scheduler.devcluster.controllers.copies import replaced
-from scheduler.devcluster.controllers.ownership import claimed
+from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
     available_in_s,
     deletion_order,
@@ -48,7 +48,7 @@ def plan(
         now_s: seconds since 1970.
         failure: why its pods could not be made the last time; None where they could.
     """
-    claim = claimed(replica_set, POD, pods)
+    claim = claim_dependents(replica_set, POD, pods)
     active = [pod for pod in claim.owned if is_active(pod)]
     actions = claim.actions
     if not replica_set["metadata"].get("deletionTimestamp"):
@@ -101,7 +101,7 @@ def _status(
     status |= {name: count for name, count in counts.items() if count}
     conditions = list((replica_set.get("status") or {}).get("conditions") or ())
     if failure is None:
-        conditions = cleared(conditions, "ReplicaFailure")
+        conditions = without_condition(conditions, "ReplicaFailure")
     elif condition_of(conditions, "ReplicaFailure") is None:
         reason = "FailedCreate" if len(active) < replicas(replica_set) else "FailedDelete"
         mark = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure}

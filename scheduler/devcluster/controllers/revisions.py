@@ -37,7 +37,7 @@ def min_ready_s(obj: JsonObject) -> int:
     return int(obj["spec"].get("minReadySeconds") or 0)
 
 
-def drafted(deployment: JsonObject) -> JsonObject:
+def new_replica_set(deployment: JsonObject) -> JsonObject:
     """An empty replica set for the deployment's template, named and labelled by the template's hash."""
     spec, metadata = deployment["spec"], deployment["metadata"]
     mark = template_hash(spec["template"])

@@ -12,7 +12,7 @@ from typing import Final
 
 from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
 from scheduler.devcluster.controllers.copies import replaced
-from scheduler.devcluster.controllers.ownership import claimed
+from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
     available_in_s,
     is_terminal,
@@ -38,7 +38,7 @@ def plan(stateful_set: JsonObject, pods: Iterable[JsonObject], now_s: float) -> 
         pods: those that it controls, and the orphans of its namespace.
         now_s: seconds since 1970.
     """
-    claim = claimed(stateful_set, POD, pods)
+    claim = claim_dependents(stateful_set, POD, pods)
     pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
     actions = claim.actions
     if not stateful_set["metadata"].get("deletionTimestamp"):

@@ -1,5 +1,5 @@
 """
-Discovery: what is served, told in the three forms that clients ask for. Pure functions of `KINDS`.
+Discovery: the kinds that are served, in the three forms that clients ask for. Pure functions of `KINDS`.
 
 Source: apiserver pkg/endpoints/discovery, apidiscovery.k8s.io/v2 (kubernetes 1.36).
 """
@@ -7,18 +7,17 @@ Source: apiserver pkg/endpoints/discovery, apidiscovery.k8s.io/v2 (kubernetes 1.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.devcluster.access.reviews import REVIEWS
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
 
-#: The release whose behaviour is mirrored; the suffix keeps anybody from taking this for a real cluster.
+#: The release whose behaviour is mirrored; the suffix tells it from a real cluster.
 GIT_VERSION: Final = "v1.36.0-devcluster"
 #: Media type parameters by which a client asks for aggregated discovery, newest first.
-AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
+_AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 
-#: Kinds whose subresource carries an object of another kind, as (group, version, kind).
+#: Subresources that carry an object of another kind, as (group, version, kind).
 _SUBRESOURCE_KINDS: Final = {
     "binding": ("", "v1", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
@@ -32,12 +31,12 @@ _SUBRESOURCE_VERBS: Final = {
     "token": ["create"],
 }
 
-#: Everything discovery lists: what is stored, and the access reviews that are answered on the spot.
+#: Everything that discovery lists: the stored kinds, and the access reviews.
 SERVED: Final[tuple[Kind, ...]] = (*KINDS, *REVIEWS)
 
 
 def version() -> JsonObject:
-    """The body of /version."""
+    """Return the body of /version."""
     major, minor = GIT_VERSION.removeprefix("v").split(".")[:2]
     return {
         "major": major,
@@ -53,32 +52,30 @@ def version() -> JsonObject:
 
 
 def api_versions(address: str) -> JsonObject:
-    """The body of /api: versions of the core group. `address` is the host and port that serve it."""
+    """Return the body of /api: versions of the core group. `address` is the host and port that serve it."""
     by_address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": by_address}
 
 
-def api_group_list(kinds: Sequence[Kind] = SERVED) -> JsonObject:
-    """The body of /apis: every named group with its versions."""
-    groups = [_group_body(kind.group, kind.version) for kind in _one_per_group(kinds) if kind.group]
+def api_group_list() -> JsonObject:
+    """Return the body of /apis: every named group with its versions."""
+    groups = [_group_body(kind.group, kind.version) for kind in _one_per_group() if kind.group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def api_group(group: str, kinds: Sequence[Kind] = SERVED) -> JsonObject | None:
-    """The body of /apis/<group>; None where nothing of that group is served."""
-    for kind in _one_per_group(kinds):
+def api_group(group: str) -> JsonObject | None:
+    """Return the body of /apis/<group>; None if nothing of that group is served."""
+    for kind in _one_per_group():
         if kind.group == group and group:
             return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group, kind.version)}
     return None
 
 
-def api_resource_list(group: str, version: str, kinds: Sequence[Kind] = SERVED) -> JsonObject | None:
-    """The body of /api/v1 (group "") or /apis/<group>/<version>; None where nothing of that is served."""
+def api_resource_list(group: str, version: str) -> JsonObject | None:
+    """Return the body of /api/v1 (group "") or /apis/<group>/<version>; None if nothing of that is served."""
+    kinds = [kind for kind in SERVED if (kind.group, kind.version) == (group, version)]
     resources = [
-        resource
-        for kind in sorted(kinds, key=lambda kind: kind.plural)
-        if (kind.group, kind.version) == (group, version)
-        for resource in _resources(kind)
+        resource for kind in sorted(kinds, key=lambda kind: kind.plural) for resource in _resources(kind)
     ]
     if not resources:
         return None
@@ -91,23 +88,29 @@ def api_resource_list(group: str, version: str, kinds: Sequence[Kind] = SERVED) 
     }
 
 
-def aggregated(*, core: bool, api: str = "v2", kinds: Sequence[Kind] = SERVED) -> JsonObject:
-    """
-    The APIGroupDiscoveryList that answers /api (`core`) or /apis in one request.
+def aggregated_version(accept: str) -> str | None:
+    """Return the first version of aggregated discovery that a client takes; None if it wants plain documents."""
+    for offer in accept.split(","):
+        media_type, *parameters = (part.strip() for part in offer.split(";"))
+        if "as=APIGroupDiscoveryList" in parameters and media_type == "application/json":
+            for part in parameters:
+                if part.startswith("v=") and part[2:] in _AGGREGATED_VERSIONS:
+                    return part[2:]
+        elif media_type in ("application/json", "*/*"):
+            return None
+    return None
 
-    `api` is the version of apidiscovery.k8s.io that the client asked for, one of AGGREGATED_VERSIONS.
-    """
+
+def aggregated(*, core: bool, api: str = "v2") -> JsonObject:
+    """Return the APIGroupDiscoveryList of version `api` that answers /api (`core`) or /apis in one request."""
     items = []
-    for head in _one_per_group(kinds):
+    for head in _one_per_group():
         if bool(head.group) == core:
             continue
-        members = sorted((k for k in kinds if k.group == head.group), key=lambda kind: kind.plural)
-        versions = [
-            {"version": head.version, "resources": [_aggregated(k) for k in members], "freshness": "Current"}
-        ]
-        metadata: JsonObject = {"creationTimestamp": None}
-        if head.group:
-            metadata["name"] = head.group
+        members = sorted((kind for kind in SERVED if kind.group == head.group), key=lambda kind: kind.plural)
+        resources = [_aggregated_resource(kind) for kind in members]
+        metadata: JsonObject = {"creationTimestamp": None, **({"name": head.group} if head.group else {})}
+        versions = [{"version": head.version, "resources": resources, "freshness": "Current"}]
         items.append({"metadata": metadata, "versions": versions})
     return {
         "kind": "APIGroupDiscoveryList",
@@ -117,9 +120,9 @@ def aggregated(*, core: bool, api: str = "v2", kinds: Sequence[Kind] = SERVED) -
     }
 
 
-def _one_per_group(kinds: Iterable[Kind]) -> list[Kind]:
+def _one_per_group() -> list[Kind]:
     first: dict[str, Kind] = {}
-    for kind in kinds:
+    for kind in SERVED:
         first.setdefault(kind.group, kind)
     return list(first.values())
 
@@ -130,58 +133,61 @@ def _group_body(group: str, version: str) -> JsonObject:
 
 
 def _resources(kind: Kind) -> list[JsonObject]:
-    resource: JsonObject = {
+    """Return the entries of a kind and its subresources."""
+    resource = {
         "name": kind.plural,
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": list(kind.verbs),
+        **_names_of(kind),
     }
-    if kind.short_names:
-        resource["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        resource["categories"] = list(kind.categories)
-    entries = [resource]
+    entries: list[JsonObject] = [resource]
     for name in sorted(kind.subresources):
+        group, of_version, of_kind = _subresource_kind(kind, name)
         entry: JsonObject = {
             "name": f"{kind.plural}/{name}",
             "singularName": "",
             "namespaced": kind.namespaced,
-            "kind": kind.kind,
+            "kind": of_kind,
             "verbs": _subresource_verbs(name),
         }
-        if name in _SUBRESOURCE_KINDS:
-            group, of_version, entry["kind"] = _SUBRESOURCE_KINDS[name]
-            if (group, of_version) != (kind.group, kind.version):
-                entry |= {"group": group, "version": of_version}
+        if (group, of_version) != (kind.group, kind.version):
+            entry |= {"group": group, "version": of_version}
         entries.append(entry)
     return entries
 
 
-def _aggregated(kind: Kind) -> JsonObject:
+def _aggregated_resource(kind: Kind) -> JsonObject:
     entry: JsonObject = {
         "resource": kind.plural,
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": list(kind.verbs),
+        **_names_of(kind),
     }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
     if kind.subresources:
         entry["subresources"] = [_aggregated_subresource(kind, name) for name in sorted(kind.subresources)]
     return entry
 
 
 def _aggregated_subresource(kind: Kind, name: str) -> JsonObject:
-    group, of_version, of_kind = _SUBRESOURCE_KINDS.get(name, (kind.group, kind.version, kind.kind))
+    group, of_version, of_kind = _subresource_kind(kind, name)
     return {
         "subresource": name,
         "responseKind": {"group": group, "version": of_version, "kind": of_kind},
         "verbs": _subresource_verbs(name),
     }
+
+
+def _names_of(kind: Kind) -> JsonObject:
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {key: value for key, value in names.items() if value}
+
+
+def _subresource_kind(kind: Kind, name: str) -> tuple[str, str, str]:
+    return _SUBRESOURCE_KINDS.get(name, (kind.group, kind.version, kind.kind))
 
 
 def _subresource_verbs(name: str) -> list[str]:

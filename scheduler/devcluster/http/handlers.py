@@ -11,19 +11,19 @@ from typing import Any, Final
 from aiohttp import web
 
 from scheduler.devcluster import status
-from scheduler.devcluster.access.identities import Identities
+from scheduler.devcluster.access.authentication import Authenticator
 from scheduler.devcluster.admission.shapes import check_request
 from scheduler.devcluster.admission.strategies import strategy_of
 from scheduler.devcluster.http.negotiation import (
     JSON,
+    AnswerForm,
     UnreadableBodyError,
-    Wanted,
+    answer_form,
     decoded_body,
     decoded_object,
     encoded,
-    shaped_list,
-    shaped_object,
-    wanted_form,
+    list_in_form,
+    object_in_form,
 )
 from scheduler.devcluster.http.routes import Target
 from scheduler.devcluster.kinds import BINDING, POD, JsonObject, Kind, kind_of
@@ -34,7 +34,7 @@ from scheduler.devcluster.storage.lists import list_page, parse_options
 from scheduler.devcluster.storage.patches import PatchType, patched
 from scheduler.devcluster.storage.scale import SCALE, scale_of, set_scale
 from scheduler.devcluster.storage.store import Store
-from scheduler.devcluster.webhooks.dispatch import Admission, warning_headers
+from scheduler.devcluster.webhooks.dispatch import WebhookAdmission, warning_headers
 from scheduler.syntax import field_errors
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
@@ -49,7 +49,7 @@ class Call:
     query: Mapping[str, str]
     body: bytes
     content_type: str
-    wanted: Wanted
+    form: AnswerForm
     verb: str
 
     @property
@@ -84,16 +84,16 @@ def read_call(
     verb: str, target: Target, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
 ) -> Call:
     """The request, its Accept header understood. Raises: StatusError 406, 400."""
-    wanted = wanted_form(headers.get("Accept", ""), query.get("includeObject", ""))
-    return Call(target, query, body, headers.get("Content-Type", ""), wanted, verb)
+    form = answer_form(headers.get("Accept", ""), query.get("includeObject", ""))
+    return Call(target, query, body, headers.get("Content-Type", ""), form, verb)
 
 
 class Handlers:
     """The verbs on one store, each answering a call."""
 
-    def __init__(self, store: Store, admission: Admission, identities: Identities) -> None:
+    def __init__(self, store: Store, admission: WebhookAdmission, authenticator: Authenticator) -> None:
         self._store = store
-        self._identities = identities
+        self._authenticator = authenticator
         self._admission = admission
 
     async def handle(self, call: Call) -> web.Response:
@@ -120,9 +120,9 @@ class Handlers:
             raise status.too_large_resource_version(int(version), self._store.resource_version)
         revision = self._store.revision(target.kind, target.scope, target.name or "")
         if target.subresource == "scale":
-            scale = shaped_object(SCALE, scale_of(revision.obj), call.wanted, self._store.now_s())
-            return _answer(scale, call.wanted)
-        if call.wanted.as_bytes:
+            scale = object_in_form(SCALE, scale_of(revision.obj), call.form, self._store.now_s())
+            return _answer(scale, call.form)
+        if call.form.as_bytes:
             return web.Response(body=revision.document(target.kind), content_type=JSON)
         return self._shaped(call, revision.as_kind(target.kind))
 
@@ -134,13 +134,13 @@ class Handlers:
 
     def _listed(self, call: Call, revisions: list[Revision], metadata: JsonObject) -> web.Response:
         kind = call.target.kind
-        if call.wanted.as_bytes:
+        if call.form.as_bytes:
             head = encoded({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
-        shaped = shaped_list(kind, objects, metadata, wanted=call.wanted, now_s=self._store.now_s())
-        return _answer(shaped, call.wanted)
+        shaped = list_in_form(kind, objects, metadata, form=call.form, now_s=self._store.now_s())
+        return _answer(shaped, call.form)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -165,8 +165,8 @@ class Handlers:
         request = decoded_object(call.body, call.content_type, "TokenRequest")
         check_request("TokenRequest", request)
         _check_namespace(request, target)
-        answer = self._identities.issue(target.scope, target.name or "", request)
-        return _answer(answer, call.wanted, code=201)
+        answer = self._authenticator.issue(target.scope, target.name or "", request)
+        return _answer(answer, call.form, code=201)
 
     def _makes_pod(self, call: Call) -> bool:
         target = call.target
@@ -185,8 +185,8 @@ class Handlers:
         try:
             created = await self._admission.create(namespace, pod, warnings, dry_run=call.dry_run)
             response = self._shaped(call, created, code=201)
-        except status.StatusError as refusal:
-            response = status_response(refusal)
+        except status.StatusError as forbidden_error:
+            response = status_response(forbidden_error)
         response.headers.extend(warning_headers(warnings))
         return response
 
@@ -207,7 +207,7 @@ class Handlers:
             scale = set_scale(
                 self._store, target.kind, target.scope, name, scale=call.object(SCALE), dry_run=call.dry_run
             )
-            return _answer(scale, call.wanted)
+            return _answer(scale, call.form)
         obj = call.object(target.kind)
         _check_names(obj, target)
         if target.subresource == "finalize":
@@ -256,7 +256,7 @@ class Handlers:
         result = set_scale(
             self._store, target.kind, target.scope, target.name or "", scale=scale, dry_run=call.dry_run
         )
-        return _answer(result, call.wanted)
+        return _answer(result, call.form)
 
     # -- deleting --------------------------------------------------------------------------------------------
 
@@ -304,12 +304,12 @@ class Handlers:
         return self._listed(call, page.revisions, {"resourceVersion": str(self._store.resource_version)})
 
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
-        shaped = shaped_object(call.target.kind, obj, call.wanted, self._store.now_s())
-        return _answer(shaped, call.wanted, code=code)
+        shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())
+        return _answer(shaped, call.form, code=code)
 
 
-def _answer(body: JsonObject, wanted: Wanted, *, code: int = 200) -> web.Response:
-    return web.Response(body=encoded(body, wanted.media_type), status=code, content_type=wanted.media_type)
+def _answer(body: JsonObject, form: AnswerForm, *, code: int = 200) -> web.Response:
+    return web.Response(body=encoded(body, form.media_type), status=code, content_type=form.media_type)
 
 
 def _success(code: int, details: JsonObject | None = None) -> web.Response:
@@ -323,7 +323,7 @@ def _success(code: int, details: JsonObject | None = None) -> web.Response:
 
 
 def status_response(error: status.StatusError) -> web.Response:
-    """A refusal as an HTTP answer."""
+    """A forbidden_error as an HTTP answer."""
     body = encoded(error.to_object())
     return web.Response(body=body, status=error.code, content_type=JSON, headers=error.headers)
 

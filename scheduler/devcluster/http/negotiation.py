@@ -27,7 +27,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AnswerForm:
     """The form of an answer: `form` "" is the objects themselves; `version` is meta.k8s.io's."""
 
     form: Form = ""
@@ -42,7 +42,7 @@ class Wanted:
 
 
 @lru_cache(maxsize=64)
-def wanted_form(accept: str, include_object: str = "") -> Wanted:
+def answer_form(accept: str, include_object: str = "") -> AnswerForm:
     """
     The first form in an Accept header that can be written here.
 
@@ -59,11 +59,11 @@ def wanted_form(accept: str, include_object: str = "") -> Wanted:
         if media_type not in _BODY_TYPES:
             continue
         if "as" not in given:
-            return Wanted(media_type=media_type)
+            return AnswerForm(media_type=media_type)
         if given.get("g") == "meta.k8s.io" and given.get("v") in _META_VERSIONS:
             form = given["as"]
             if form in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
-                return Wanted(cast("Form", form), given["v"], media_type, cast("IncludeObject", include))
+                return AnswerForm(cast("Form", form), given["v"], media_type, cast("IncludeObject", include))
     raise status.not_acceptable(_BODY_TYPES)
 
 
@@ -127,13 +127,13 @@ def partial(obj: JsonObject, version: str) -> JsonObject:
     }
 
 
-def shaped_object(kind: Kind, obj: JsonObject, wanted: Wanted, now_s: float) -> JsonObject:
-    """One object in the form wanted."""
-    if wanted.form == "Table":
+def object_in_form(kind: Kind, obj: JsonObject, form: AnswerForm, now_s: float) -> JsonObject:
+    """One object in the form form."""
+    if form.form == "Table":
         version = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        return shaped_table(kind, [obj], wanted, now_s, list_metadata=version)
-    if wanted.form:
-        return partial(obj, wanted.version)
+        return table_in_form(kind, [obj], form, now_s, list_metadata=version)
+    if form.form:
+        return partial(obj, form.version)
     return {"kind": kind.kind, "apiVersion": kind.api_version, **_without_type(obj)}
 
 
@@ -141,25 +141,25 @@ def _without_type(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
 
 
-def shaped_list(
-    kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, wanted: Wanted, now_s: float
+def list_in_form(
+    kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, form: AnswerForm, now_s: float
 ) -> JsonObject:
-    """A list in the form wanted, `metadata` being the list's."""
-    if wanted.form == "Table":
-        return shaped_table(kind, objects, wanted, now_s, list_metadata=metadata)
-    if wanted.form:
+    """A list in the form form, `metadata` being the list's."""
+    if form.form == "Table":
+        return table_in_form(kind, objects, form, now_s, list_metadata=metadata)
+    if form.form:
         items = [{"metadata": obj["metadata"]} for obj in objects]
-        list_kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{wanted.version}"
+        list_kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{form.version}"
     else:
         items = [_without_type(obj) for obj in objects]
         list_kind, api_version = kind.list_kind, kind.api_version
     return {"kind": list_kind, "apiVersion": api_version, "metadata": metadata, "items": items}
 
 
-def shaped_table(
+def table_in_form(
     kind: Kind,
     objects: list[JsonObject],
-    wanted: Wanted,
+    form: AnswerForm,
     now_s: float,
     *,
     list_metadata: JsonObject,
@@ -170,8 +170,8 @@ def shaped_table(
         kind.kind,
         objects,
         now_s,
-        include_object=wanted.include_object,
+        include_object=form.include_object,
         list_meta=list_metadata,
         headers=headers,
     )
-    return {**shaped, "apiVersion": f"meta.k8s.io/{wanted.version}"}
+    return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}"}

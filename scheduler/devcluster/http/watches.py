@@ -15,7 +15,7 @@ from aiohttp import web
 
 from scheduler.devcluster import status
 from scheduler.devcluster.http.faults import Action, Fault, Faults
-from scheduler.devcluster.http.negotiation import Wanted, partial, shaped_table
+from scheduler.devcluster.http.negotiation import AnswerForm, partial, table_in_form
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.history import Change, Reader, Revision
@@ -40,16 +40,16 @@ class StreamEnded(Exception):  # noqa: N818 - an outcome that unwinds the stream
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a watch is about: a kind in one namespace (None: in all), in the form wanted."""
+    """What a watch is about: a kind in one namespace (None: in all), in the form form."""
 
     kind: Kind
     namespace: str | None
     path: str
     options: ListOptions
-    wanted: Wanted
+    form: AnswerForm
 
 
-class _Frames:
+class _EventLines:
     """Changes of a scope as the lines of its stream."""
 
     def __init__(self, store: Store, scope: Scope) -> None:
@@ -92,26 +92,26 @@ class _Frames:
 
     def _line(self, change_type: str, revision: Revision) -> bytes:
         scope = self._scope
-        if not scope.wanted.form:
+        if not scope.form.form:
             document = revision.document(scope.kind)
             return b'{"type":"%s","object":%s}\n' % (change_type.encode(), document)
         return self._shaped(change_type, revision.as_kind(scope.kind))
 
     def _shaped(self, change_type: str, obj: JsonObject) -> bytes:
-        wanted = self._scope.wanted
-        if wanted.form == "Table":
+        form = self._scope.form
+        if form.form == "Table":
             version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-            obj = shaped_table(
+            obj = table_in_form(
                 self._scope.kind,
                 [obj],
-                wanted,
+                form,
                 self._store.now_s(),
                 list_metadata=version,
                 headers=self._headers_due,
             )
             self._headers_due = False
-        elif wanted.form:
-            obj = partial(obj, wanted.version)
+        elif form.form:
+            obj = partial(obj, form.version)
         return msgspec.json.encode({"type": change_type, "object": obj}) + b"\n"
 
 
@@ -134,7 +134,7 @@ class Watch:
         self._store = store
         self._faults = faults
         self._scope = scope
-        self._frames = _Frames(store, scope)
+        self._lines = _EventLines(store, scope)
         self._bookmark_interval_s = bookmark_interval_s
         self._sent = 0
         self._fault: Fault | None = None
@@ -171,30 +171,30 @@ class Watch:
         if asked > self._store.resource_version:
             raise status.too_large_resource_version(asked, self._store.resource_version)
         snapshot = self._store.history.snapshot(self._scope.kind, self._scope.namespace)
-        lines = list(self._frames.initial(snapshot.revisions))
+        lines = list(self._lines.initial(snapshot.revisions))
         # Upstream treats a watch from "" or 0 as one that asked for initial events.
         if options.bookmarks:
-            lines.append(self._frames.bookmark(snapshot.resource_version, _INITIAL_EVENTS_END))
+            lines.append(self._lines.bookmark(snapshot.resource_version, _INITIAL_EVENTS_END))
         return lines, snapshot.resource_version
 
     async def _send(self, request: web.BaseRequest, response: web.StreamResponse, lines: list[bytes]) -> None:
         """The lines are written, as far as a fault lets them. Raises: _Broken where it does not."""
         for start in range(0, len(lines), _BATCH):
             for index, line in enumerate(lines[start : start + _BATCH]):
-                await self._meet_fault(request, response, line, lines[start : start + index])
+                await self._apply_fault(request, response, line, lines[start : start + index])
             await response.write(b"".join(lines[start : start + _BATCH]))
 
-    async def _meet_fault(
+    async def _apply_fault(
         self, request: web.BaseRequest, response: web.StreamResponse, line: bytes, unsent: list[bytes]
     ) -> None:
         """One more line is counted; a rule whose time has come acts before it."""
         self._fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)
         if self._fault is not None and self._sent >= self._fault.after_events:
             await response.write(b"".join(unsent))
-            await self._break(request, response, line)
+            await self._disturb(request, response, line)
         self._sent += 1
 
-    async def _break(self, request: web.BaseRequest, response: web.StreamResponse, line: bytes) -> None:
+    async def _disturb(self, request: web.BaseRequest, response: web.StreamResponse, line: bytes) -> None:
         """The rule acts on the stream. Raises: StreamEnded unless the stream goes on."""
         fault, self._fault = self._fault, None
         match fault.action if fault else None:
@@ -232,22 +232,22 @@ class Watch:
                 except StatusError as error:
                     await response.write(_error_line(error))
                     return
-                lines = [line for line in map(self._frames.of, changes) if line is not None]
+                lines = [line for line in map(self._lines.of, changes) if line is not None]
                 if changes:
                     seen = changes[-1].revision.resource_version
-                await self._meet_idle_fault(request, response, lines)
+                await self._apply_idle_fault(request, response, lines)
                 await self._send(request, response, lines)
             if options.bookmarks and loop.time() >= bookmark_at:
                 seen = max(seen, self._caught_up(reader))
-                await response.write(self._frames.bookmark(seen))
+                await response.write(self._lines.bookmark(seen))
                 follows_at = loop.time() + self._bookmark_interval_s
                 bookmark_at = last_bookmark_at if loop.time() < last_bookmark_at < follows_at else follows_at
 
     def _caught_up(self, reader: Reader) -> int:
         """The store's version where the reader has nothing left to take, else 0."""
-        return 0 if reader.behind else self._store.resource_version
+        return 0 if reader.has_backlog else self._store.resource_version
 
-    async def _meet_idle_fault(
+    async def _apply_idle_fault(
         self, request: web.BaseRequest, response: web.StreamResponse, lines: list[bytes]
     ) -> None:
         """A rule set while the stream idles acts at once, not with the next event."""
@@ -255,4 +255,4 @@ class Watch:
             return
         self._fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)
         if self._fault is not None and self._sent >= self._fault.after_events:
-            await self._break(request, response, self._frames.bookmark(self._store.resource_version))
+            await self._disturb(request, response, self._lines.bookmark(self._store.resource_version))

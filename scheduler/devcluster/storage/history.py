@@ -107,7 +107,7 @@ class Change(NamedTuple):
     previous: Revision | None
 
 
-class _Shelf:
+class _KindHistory:
     """The objects of one storage, in key order, and their past changes."""
 
     def __init__(self, capacity: int) -> None:
@@ -143,17 +143,17 @@ class Reader:
     Usable by one task. Close it (or use it as a context manager) when done, or it is woken for ever.
     """
 
-    def __init__(self, shelf: _Shelf, since: int) -> None:
-        self._shelf = shelf
+    def __init__(self, kind_history: _KindHistory, since: int) -> None:
+        self._of_kind = kind_history
         self._since = since
-        past = shelf.past
-        self._position = shelf.dropped + bisect.bisect_right(
+        past = kind_history.past
+        self._position = kind_history.dropped + bisect.bisect_right(
             past, since, key=lambda change: change.revision.resource_version
         )
         self._fresh = asyncio.Event()
-        if self._position < shelf.dropped + len(past):
+        if self._position < kind_history.dropped + len(past):
             self._fresh.set()
-        shelf.readers[self] = None
+        kind_history.readers[self] = None
 
     def __enter__(self) -> "Reader":
         return self
@@ -163,7 +163,7 @@ class Reader:
 
     def close(self) -> None:
         """The reader is no longer woken."""
-        self._shelf.readers.pop(self, None)
+        self._of_kind.readers.pop(self, None)
 
     def wake(self) -> None:
         """Something may be there to take."""
@@ -175,21 +175,21 @@ class Reader:
 
         Raises: StatusError 410 Expired if some of them are forgotten already.
         """
-        if self._position < self._shelf.dropped:
-            raise expired(f"too old resource version: {self._since} ({self._shelf.forgotten})")
-        start = self._position - self._shelf.dropped
-        changes = self._shelf.past[start : start + limit]
+        if self._position < self._of_kind.dropped:
+            raise expired(f"too old resource version: {self._since} ({self._of_kind.forgotten})")
+        start = self._position - self._of_kind.dropped
+        changes = self._of_kind.past[start : start + limit]
         self._position += len(changes)
         if changes:
             self._since = changes[-1].revision.resource_version
-        if start + limit >= len(self._shelf.past):
+        if start + limit >= len(self._of_kind.past):
             self._fresh.clear()
         return changes
 
     @property
-    def behind(self) -> bool:
+    def has_backlog(self) -> bool:
         """Whether there are changes not yet taken."""
-        return self._position < self._shelf.dropped + len(self._shelf.past)
+        return self._position < self._of_kind.dropped + len(self._of_kind.past)
 
     async def ready(self, timeout_s: float | None = None) -> bool:
         """Waits until something may be there to take; False if `timeout_s` passed first."""
@@ -228,39 +228,39 @@ class History:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._shelves: dict[str, _Shelf] = {}
+        self._by_storage: dict[str, _KindHistory] = {}
         #: The resource version of the newest write of any kind. Starts above 0, which means "any" in requests.
         self.resource_version = 1
         #: Called after every write, in order; must not write themselves.
         self.listeners: list[Callable[[Kind, Change], None]] = []
 
-    def _shelf(self, kind: Kind) -> _Shelf:
-        shelf = self._shelves.get(kind.storage)
-        if shelf is None:
-            shelf = self._shelves[kind.storage] = _Shelf(self._capacity)
-        return shelf
+    def _of_kind(self, kind: Kind) -> _KindHistory:
+        kind_history = self._by_storage.get(kind.storage)
+        if kind_history is None:
+            kind_history = self._by_storage[kind.storage] = _KindHistory(self._capacity)
+        return kind_history
 
     def find(self, kind: Kind, namespace: str, name: str) -> Revision | None:
         """The newest revision of an object, or None."""
-        return self._shelf(kind).newest.get(object_key(namespace, name))
+        return self._of_kind(kind).newest.get(object_key(namespace, name))
 
     def put(self, kind: Kind, obj: JsonObject) -> Revision:
         """The object is stored as a new revision; its metadata.resourceVersion is set here."""
         revision = self._stamped(obj)
-        shelf = self._shelf(kind)
-        previous = shelf.newest.get(revision.key)
+        kind_history = self._of_kind(kind)
+        previous = kind_history.newest.get(revision.key)
         if previous is None:
-            bisect.insort(shelf.keys, revision.key)
-        shelf.newest[revision.key] = revision
+            bisect.insort(kind_history.keys, revision.key)
+        kind_history.newest[revision.key] = revision
         self._publish(kind, Change("MODIFIED" if previous else "ADDED", revision, previous))
         return revision
 
     def remove(self, kind: Kind, obj: JsonObject) -> Revision:
         """The object is gone; its last state, as given, becomes the revision that tells of it."""
         revision = self._stamped(obj)
-        shelf = self._shelf(kind)
-        previous = shelf.newest.pop(revision.key)
-        del shelf.keys[bisect.bisect_left(shelf.keys, revision.key)]
+        kind_history = self._of_kind(kind)
+        previous = kind_history.newest.pop(revision.key)
+        del kind_history.keys[bisect.bisect_left(kind_history.keys, revision.key)]
         self._publish(kind, Change("DELETED", revision, previous))
         return revision
 
@@ -270,21 +270,21 @@ class History:
         return Revision({**obj, "metadata": metadata}, self.resource_version)
 
     def _publish(self, kind: Kind, change: Change) -> None:
-        self._shelf(kind).append(change)
+        self._of_kind(kind).append(change)
         for listener in self.listeners:
             listener(kind, change)
 
     def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
         """The newest revisions, of one namespace or of all, in key order. Cost: O(objects returned)."""
-        return Snapshot(list(self._in_order(self._shelf(kind), namespace)), self.resource_version)
+        return Snapshot(list(self._in_order(self._of_kind(kind), namespace)), self.resource_version)
 
-    def _in_order(self, shelf: _Shelf, namespace: str | None) -> Iterator[Revision]:
-        keys = shelf.keys
+    def _in_order(self, kind_history: _KindHistory, namespace: str | None) -> Iterator[Revision]:
+        keys = kind_history.keys
         if namespace is None:
-            return (shelf.newest[key] for key in keys)
+            return (kind_history.newest[key] for key in keys)
         # "0" is the character after "/", so the range holds exactly the keys of the namespace.
         first, last = bisect.bisect_left(keys, f"{namespace}/"), bisect.bisect_left(keys, f"{namespace}0")
-        return (shelf.newest[key] for key in keys[first:last])
+        return (kind_history.newest[key] for key in keys[first:last])
 
     def snapshot_at(self, kind: Kind, resource_version: int, namespace: str | None = None) -> Snapshot | None:
         """
@@ -292,11 +292,11 @@ class History:
 
         Cost: O(objects + changes since).
         """
-        shelf = self._shelf(kind)
-        if resource_version < shelf.forgotten:
+        kind_history = self._of_kind(kind)
+        if resource_version < kind_history.forgotten:
             return None
-        newest = dict(shelf.newest)
-        for change in reversed(shelf.past):
+        newest = dict(kind_history.newest)
+        for change in reversed(kind_history.past):
             if change.revision.resource_version <= resource_version:
                 break
             if change.previous is None:
@@ -313,12 +313,12 @@ class History:
 
         Raises: StatusError 410 Expired if some of those are forgotten.
         """
-        shelf = self._shelf(kind)
-        if since < shelf.forgotten:
-            raise expired(f"too old resource version: {since} ({shelf.forgotten})")
-        return Reader(shelf, since)
+        kind_history = self._of_kind(kind)
+        if since < kind_history.forgotten:
+            raise expired(f"too old resource version: {since} ({kind_history.forgotten})")
+        return Reader(kind_history, since)
 
     def compact(self) -> None:
         """The whole past is forgotten; every reader that has not caught up is too late."""
-        for shelf in self._shelves.values():
-            shelf.compact(len(shelf.past))
+        for kind_history in self._by_storage.values():
+            kind_history.compact(len(kind_history.past))

@@ -57,7 +57,7 @@ def _unparsable(why: str) -> Exception:
 
 
 def _requirement(tokens: Sequence[str], position: int) -> tuple[Requirement, int]:
-    """The requirement that starts at `position`, and the position behind it."""
+    """The requirement that starts at `position`, and the position has_backlog it."""
     if tokens[position] == "!":
         if position + 1 == len(tokens) or tokens[position + 1] in _PUNCTUATION:
             found = tokens[position + 1] if position + 1 < len(tokens) else ""
@@ -80,7 +80,7 @@ def _requirement(tokens: Sequence[str], position: int) -> tuple[Requirement, int
 
 
 def _values_in_parentheses(tokens: Sequence[str], position: int) -> tuple[tuple[str, ...], int]:
-    """The values of `in (a,b)`, empty ones included, and the position behind the parenthesis."""
+    """The values of `in (a,b)`, empty ones included, and the position has_backlog the parenthesis."""
     if position >= len(tokens) or tokens[position] != "(":
         found = tokens[position] if position < len(tokens) else ""
         raise _unparsable(f"found '{found}' expected: '('")
@@ -186,7 +186,7 @@ def parse_field_selector(text: str, kind: Kind) -> list[FieldRequirement]:
 
 
 def _split_unescaped(text: str) -> list[str]:
-    """The comma-separated terms; a backslash keeps the character behind it."""
+    """The comma-separated terms; a backslash keeps the character has_backlog it."""
     return re.split(r"(?<!\\),", text)
 
 

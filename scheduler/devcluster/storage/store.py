@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from scheduler.devcluster import status
 from scheduler.devcluster.admission.metadata import metadata_errors, metadata_update_errors
-from scheduler.devcluster.admission.quotas import charged, has_deadline
+from scheduler.devcluster.admission.quotas import charge, has_deadline
 from scheduler.devcluster.admission.shapes import check_shape
 from scheduler.devcluster.admission.strategies import strategy_of
 from scheduler.devcluster.admission.strategy import Strategy, View
@@ -145,7 +145,7 @@ class Store:
         namespace = metadata.get("namespace", "")
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata["name"])
-        quotas = self._charged(kind, new, None)
+        quotas = self._charge(kind, new, None)
         if self.history.find(kind, namespace, metadata["name"]) is not None:
             raise status.already_exists(kind, metadata["name"])
         if dry_run:
@@ -299,14 +299,14 @@ class Store:
             metadata["generation"] = 1
         return metadata
 
-    def _charged(self, kind: Kind, new: JsonObject, old: JsonObject | None) -> Sequence[JsonObject]:
+    def _charge(self, kind: Kind, new: JsonObject, old: JsonObject | None) -> Sequence[JsonObject]:
         """Return the quotas that the write of a pod changes, as it leaves them. Raises: StatusError 403."""
         if kind is not POD:
             return []
         if old is not None and has_deadline(new["spec"]) == has_deadline(old["spec"]):
             return []
         quotas, _ = self.list(RESOURCE_QUOTA, new["metadata"]["namespace"])
-        return charged(quotas, new, self.now_s(), old)
+        return charge(quotas, new, self.now_s(), old)
 
     def _replace(
         self, kind: Kind, revision: Revision, new: JsonObject, *, subresource: str | None, dry_run: bool
@@ -332,7 +332,7 @@ class Store:
             errors += [*strategy.validate(new), *strategy.validate_update(new, old)]
         if errors:
             raise status.invalid(kind, old["metadata"]["name"], errors)
-        quotas = self._charged(kind, new, old)
+        quotas = self._charge(kind, new, old)
         if dry_run or new == old:
             return Revision(new, revision.resource_version).as_kind(kind)
         for quota in quotas:

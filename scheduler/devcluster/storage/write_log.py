@@ -10,7 +10,7 @@ from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
 #: The User-Agent of the request that is being answered.
-caller: Final[ContextVar[str]] = ContextVar("caller", default="")
+user_agent: Final[ContextVar[str]] = ContextVar("user_agent", default="")
 
 _VERBS: Final = {"ADDED": "create", "MODIFIED": "update", "DELETED": "delete"}
 
@@ -48,7 +48,7 @@ class WriteLog:
                 key=change.revision.key,
                 uid=str(metadata.get("uid", "")),
                 summary=_summary(obj, before),
-                by=caller.get(),
+                by=user_agent.get(),
             )
         )
 

@@ -19,13 +19,13 @@ import msgspec
 from scheduler.devcluster.admission.webhook_rules import authorities
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.storage.patches import JsonPatch
-from scheduler.devcluster.webhooks.matching import Hook
+from scheduler.devcluster.webhooks.matching import Webhook
 
 _API_VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
 _MAX_ANSWER_BYTES: Final = 3 << 20
 #: Questions under way at a time; the rest wait their turn.
-_UNDER_WAY: Final = 32
+_MAX_CALLS: Final = 32
 _CONTEXTS: Final = 16
 _SHOWN: Final = 256
 _SENTENCES: Final = {
@@ -67,7 +67,7 @@ class _Review(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Answer:
     """What a webhook says. `refusal` is a Status where it does not allow the pod; `patch` is empty where none is."""
 
     is_allowed: bool
@@ -76,12 +76,12 @@ class Verdict:
     warnings: list[str]
 
 
-class Caller:
+class WebhookClient:
     """Asks webhooks. Close it when done."""
 
     def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
-        self._places = asyncio.Semaphore(_UNDER_WAY)
+        self._slots = asyncio.Semaphore(_MAX_CALLS)
         #: By the authorities they trust; those unused for longest are forgotten.
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
 
@@ -95,22 +95,22 @@ class Caller:
             self._http = None
 
     async def ask(
-        self, hook: Hook, pod: JsonObject, namespace: str, *, mutates: bool, dry_run: bool
-    ) -> Verdict:
-        """The webhook's verdict on the pod. Raises: CallError."""
+        self, webhook: Webhook, pod: JsonObject, namespace: str, *, mutates: bool, dry_run: bool
+    ) -> Answer:
+        """The webhook's answer on the pod. Raises: CallError."""
         uid = str(uuid4())
-        question = msgspec.json.encode(_question(uid, pod, namespace, dry_run=dry_run))
-        async with self._places:
-            answer = await self._posted(hook, question)
+        question = msgspec.json.encode(_review(uid, pod, namespace, dry_run=dry_run))
+        async with self._slots:
+            answer = await self._posted(webhook, question)
         try:
             review = msgspec.json.decode(answer, type=_Review)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CallError(f"failed to call webhook: {error}") from error
         return _verified(review, uid, mutates=mutates)
 
-    async def _posted(self, hook: Hook, question: bytes) -> bytes:
+    async def _posted(self, webhook: Webhook, question: bytes) -> bytes:
         """The body of a good answer. Raises: CallError."""
-        client, timeout_s = hook.spec["clientConfig"], hook.spec["timeoutSeconds"]
+        client, timeout_s = webhook.spec["clientConfig"], webhook.spec["timeoutSeconds"]
         if client.get("url") is None:
             service = client["service"]
             missing = f'service "{service.get("name")}" not found'
@@ -184,7 +184,7 @@ def _sentence(code: int, body: bytes) -> str:
     return f"the server responded with the status code {code} but did not return more information"
 
 
-def _question(uid: str, pod: JsonObject, namespace: str, *, dry_run: bool) -> JsonObject:
+def _review(uid: str, pod: JsonObject, namespace: str, *, dry_run: bool) -> JsonObject:
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request: JsonObject = {
@@ -206,7 +206,7 @@ def _question(uid: str, pod: JsonObject, namespace: str, *, dry_run: bool) -> Js
     return {"kind": _KIND, "apiVersion": _API_VERSION, "request": request}
 
 
-def _verified(review: _Review, uid: str, *, mutates: bool) -> Verdict:
+def _verified(review: _Review, uid: str, *, mutates: bool) -> Answer:
     """Raises: CallError where the answer is to another question, or no answer."""
     response = review.response
     if response is None:
@@ -228,7 +228,7 @@ def _verified(review: _Review, uid: str, *, mutates: bool) -> Verdict:
         if response.patch_type != "JSONPatch":
             raise CallError(f'unsupported patch type "{response.patch_type}"')
     patch = _patch(response.patch) if response.allowed else []
-    return Verdict(response.allowed, response.status or _Status(), patch, response.warnings or [])
+    return Answer(response.allowed, response.status or _Status(), patch, response.warnings or [])
 
 
 def _unusable(why: str) -> CallError:

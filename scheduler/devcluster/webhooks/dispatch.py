@@ -24,8 +24,8 @@ from scheduler.devcluster.status import StatusError, internal
 from scheduler.devcluster.storage.history import copied
 from scheduler.devcluster.storage.patches import PatchType, patched
 from scheduler.devcluster.storage.store import Store, stored_form
-from scheduler.devcluster.webhooks.calling import Caller, CallError, Verdict
-from scheduler.devcluster.webhooks.matching import Hook, hooks_of
+from scheduler.devcluster.webhooks.calling import Answer, CallError, WebhookClient
+from scheduler.devcluster.webhooks.matching import Webhook, pod_webhooks
 
 _LOG: Final = logging.getLogger(__name__)
 #: Characters of all warnings of an answer, and of each where that is exceeded.
@@ -33,20 +33,20 @@ _MAX_WARNINGS: Final = 4096
 _MAX_WARNING: Final = 256
 
 
-class Admission:
+class WebhookAdmission:
     """Creates pods, once everybody who wants to be asked about them agrees. Close it when done."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._caller = Caller()
+        self._client = WebhookClient()
 
     async def close(self) -> None:
         """Nobody is asked any more."""
-        await self._caller.close()
+        await self._client.close()
 
     def is_needed(self) -> bool:
         """Whether there are webhooks at all for new pods; where there are none, the store alone will do."""
-        return bool(self._hooks(MUTATING_WEBHOOKS) or self._hooks(VALIDATING_WEBHOOKS))
+        return bool(self._webhooks(MUTATING_WEBHOOKS) or self._webhooks(VALIDATING_WEBHOOKS))
 
     async def create(
         self, namespace: str, pod: JsonObject, warnings: list[str], *, dry_run: bool = False
@@ -71,8 +71,8 @@ class Admission:
         admit_pod(new, self._store.view())
         return new
 
-    def _hooks(self, kind: Kind) -> list[Hook]:
-        return hooks_of(self._store.list(kind)[0])
+    def _webhooks(self, kind: Kind) -> list[Webhook]:
+        return pod_webhooks(self._store.list(kind)[0])
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
         return self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
@@ -83,79 +83,81 @@ class Admission:
         """The pod as the mutating webhooks want it. Those that ask for it see once more what later ones did."""
         asked: set[str] = set()
         again: set[str] = set()
-        hooks, labels = self._hooks(MUTATING_WEBHOOKS), self._labels(namespace)
+        webhooks, labels = self._webhooks(MUTATING_WEBHOOKS), self._labels(namespace)
         for is_second in (False, True):
-            for hook in hooks:
+            for webhook in webhooks:
                 # Labels are those that the webhooks before it have left.
-                if (is_second and hook.key not in again) or not hook.concerns(pod, labels):
+                if (is_second and webhook.key not in again) or not webhook.matches(pod, labels):
                     continue
-                verdict = await self._asked(hook, pod, namespace, warnings, mutates=True, dry_run=dry_run)
-                changed = self._patched(hook, pod, namespace, verdict)
+                answer = await self._call(webhook, pod, namespace, warnings, mutates=True, dry_run=dry_run)
+                changed = self._patched(webhook, pod, namespace, answer)
                 if changed != pod:
                     again |= asked
                     asked = set()
-                if hook.is_asked_again:
-                    asked.add(hook.key)
+                if webhook.is_reinvoked:
+                    asked.add(webhook.key)
                 pod = changed
         return pod
 
-    def _patched(self, hook: Hook, pod: JsonObject, namespace: str, verdict: Verdict | None) -> JsonObject:
+    def _patched(
+        self, webhook: Webhook, pod: JsonObject, namespace: str, answer: Answer | None
+    ) -> JsonObject:
         """The pod after a webhook's patch. Raises: StatusError 500 where the patch can't be applied."""
-        if verdict is None or not verdict.patch:
+        if answer is None or not answer.patch:
             return pod
         try:
-            return self._as_admitted(patched(copied(pod), verdict.patch, PatchType.JSON, POD), namespace)
+            return self._as_admitted(patched(copied(pod), answer.patch, PatchType.JSON, POD), namespace)
         except StatusError as error:
             if error.code == 403:
                 raise
-            raise internal(f'patch of webhook "{hook.name}": {error.message}') from error
+            raise internal(f'patch of webhook "{webhook.name}": {error.message}') from error
 
     async def _validate(self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool) -> None:
         """Raises: StatusError, the first in the order of webhooks, where any refuses."""
         labels = self._labels(namespace)
         questions = [
-            self._asked(hook, pod, namespace, warnings, mutates=False, dry_run=dry_run)
-            for hook in self._hooks(VALIDATING_WEBHOOKS)
-            if hook.concerns(pod, labels)
+            self._call(webhook, pod, namespace, warnings, mutates=False, dry_run=dry_run)
+            for webhook in self._webhooks(VALIDATING_WEBHOOKS)
+            if webhook.matches(pod, labels)
         ]
         outcomes = await asyncio.gather(*questions, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    async def _asked(
+    async def _call(
         self,
-        hook: Hook,
+        webhook: Webhook,
         pod: JsonObject,
         namespace: str,
         warnings: list[str],
         *,
         mutates: bool,
         dry_run: bool,
-    ) -> Verdict | None:
+    ) -> Answer | None:
         """
         What an agreeing webhook says; None where it can't be asked and that is to be ignored.
 
         Raises: StatusError where it refuses, or can't be asked.
         """
         try:
-            verdict = await self._caller.ask(hook, pod, namespace, mutates=mutates, dry_run=dry_run)
+            answer = await self._client.ask(webhook, pod, namespace, mutates=mutates, dry_run=dry_run)
         except CallError as error:
-            message = f'failed calling webhook "{hook.name}": {error}'
-            if not hook.is_ignored_when_failing:
+            message = f'failed calling webhook "{webhook.name}": {error}'
+            if not webhook.fails_open:
                 raise internal(message) from error
             _LOG.warning("failing open: %s", message)
             return None
-        warnings += verdict.warnings
-        if not verdict.is_allowed:
-            raise _refusal(hook, verdict)
-        return verdict
+        warnings += answer.warnings
+        if not answer.is_allowed:
+            raise _refusal(webhook, answer)
+        return answer
 
 
-def _refusal(hook: Hook, verdict: Verdict) -> StatusError:
+def _refusal(webhook: Webhook, answer: Answer) -> StatusError:
     """The Status that the webhook gave, with who it was in front."""
-    said = verdict.refusal
-    who = f'admission webhook "{hook.name}" denied the request'
+    said = answer.refusal
+    who = f'admission webhook "{webhook.name}" denied the request'
     why = said.message or said.reason
     message = f"{who}: {why}" if why else f"{who} without explanation"
     return StatusError(max(said.code, 400), said.reason, message, details=said.details)

@@ -1,5 +1,5 @@
 """
-Which webhooks a new pod concerns.
+Which webhooks a new pod matches.
 
 Source: apiserver pkg/admission/plugin/webhook/{predicates,generic} (kubernetes 1.36).
 """
@@ -12,7 +12,7 @@ from scheduler.devcluster.label_selectors import selects
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class Webhook:
     """One webhook of one configuration. `key` is its own among all."""
 
     key: str
@@ -24,16 +24,16 @@ class Hook:
         return str(self.spec["name"])
 
     @property
-    def is_ignored_when_failing(self) -> bool:
+    def fails_open(self) -> bool:
         """Whether a pod is created without it where it can't be asked."""
         return bool(self.spec["failurePolicy"] == "Ignore")
 
     @property
-    def is_asked_again(self) -> bool:
+    def is_reinvoked(self) -> bool:
         """Whether it is asked a second time where later ones have changed the pod."""
         return self.spec.get("reinvocationPolicy") == "IfNeeded"
 
-    def concerns(self, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
+    def matches(self, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
         """Whether it wants to be asked about this pod."""
         labels = (pod.get("metadata") or {}).get("labels") or {}
         return selects(self.spec["namespaceSelector"], namespace_labels) and selects(
@@ -41,10 +41,10 @@ class Hook:
         )
 
 
-def hooks_of(configurations: Iterable[JsonObject]) -> list[Hook]:
+def pod_webhooks(configurations: Iterable[JsonObject]) -> list[Webhook]:
     """The webhooks with a rule for new pods, in the order in which they are asked: by configuration, then as listed."""
     return [
-        Hook(f"{configuration['metadata']['name']}/{index}", spec)
+        Webhook(f"{configuration['metadata']['name']}/{index}", spec)
         for configuration in sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
         for index, spec in enumerate(configuration.get("webhooks") or [])
         if any(_is_about_new_pods(rule) for rule in spec.get("rules") or [])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from scheduler.devcluster.admission.amounts import Amount
-from scheduler.devcluster.admission.quotas import recounted
+from scheduler.devcluster.admission.quotas import recount
 from scheduler.devcluster.bootstrap import populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.controllers.loop import run_controllers
@@ -67,7 +67,7 @@ def _pod(name, *, phase="Running", spec=None, **metadata):
 
 
 def _counted(hard, *pods, **spec):
-    return recounted({"spec": {"hard": hard, **spec}}, pods, _NOW_S)["used"]
+    return recount({"spec": {"hard": hard, **spec}}, pods, _NOW_S)["used"]
 
 
 _HARD = {"pods": "5", "count/pods": "5", "requests.cpu": "2"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scheduler.devcluster.controllers.actions import Create, Delete, Emit, Revisit, Update, UpdateStatus
 from scheduler.devcluster.controllers.deployments import plan
 from scheduler.devcluster.controllers.ownership import controller_ref
-from scheduler.devcluster.controllers.revisions import drafted, with_revision
+from scheduler.devcluster.controllers.revisions import new_replica_set, with_revision
 from scheduler.devcluster.controllers.rollout import fenceposts
 from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET
 from scheduler.devcluster.timestamps import rfc3339
@@ -17,7 +17,7 @@ from tests.support.workload_objects import NOW_S, deployment, pod, rolling
 def replica_set(owner, image, size, *, available=None, revision=1, age_s=100, status=None):
     """A replica set of `owner` with the template of `image`; `available` pods are ready."""
     template = {**owner["spec"], "template": deployment(image=image)["spec"]["template"]}
-    made = drafted({**owner, "spec": template})
+    made = new_replica_set({**owner, "spec": template})
     made["spec"]["replicas"] = size
     made = with_revision(made, owner, revision)
     name = made["metadata"]["name"]

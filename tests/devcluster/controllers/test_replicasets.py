@@ -6,13 +6,13 @@ from scheduler.devcluster.controllers.actions import Create, Delete, Revisit, Up
 from scheduler.devcluster.controllers.ownership import controller_ref
 from scheduler.devcluster.controllers.pods import deletion_order
 from scheduler.devcluster.controllers.replicasets import BURST, plan
-from scheduler.devcluster.controllers.revisions import drafted
+from scheduler.devcluster.controllers.revisions import new_replica_set
 from scheduler.devcluster.kinds import JsonObject
 from tests.support.workload_objects import LABELS, NOW_S, deployment, meta, pod
 
 
 def replica_set(size=3, *, status=None, **spec):
-    made = drafted(deployment())
+    made = new_replica_set(deployment())
     labels = dict(LABELS)
     wanted = {"replicas": size, "selector": {"matchLabels": labels}, **spec}
     return {

@@ -14,8 +14,9 @@ import aiohttp
 import pytest
 import yaml
 
-from scheduler.devcluster.cluster import MAX_BODY_BYTES, DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import FAULTS_PATH, Action, Fault
+from scheduler.devcluster.http.server import MAX_BODY_BYTES
 from scheduler.devcluster.kinds import CONFIG_MAP, POD
 from tests.support.api_client import Api
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.kinds import (
     CORE_EVENT,
     DEPLOYMENT,
@@ -48,8 +47,7 @@ def _workload(replicas=3):
 
 @asynccontextmanager
 async def _cluster(tmp_path):
-    kubelet = KubeletSettings(start_after_s=0.0, stop_after_s=0.0)
-    async with serving(tmp_path) as hooks, DevCluster(nodes=1, controllers=True, kubelet=kubelet) as cluster:
+    async with serving(tmp_path) as hooks, DevCluster(nodes=1, controllers=True) as cluster:
         yield cluster.store, hooks
 
 

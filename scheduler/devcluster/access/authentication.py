@@ -53,7 +53,7 @@ ADMIN: Final = User("devcluster-admin", (MASTERS, AUTHENTICATED))
 
 
 @dataclass(frozen=True, slots=True)
-class _Issued:
+class _Token:
     namespace: str
     name: str
     uid: str
@@ -61,27 +61,27 @@ class _Issued:
     expires_s: float
 
 
-class Identities:
+class Authenticator:
     """The tokens of one cluster. `token` is the administrator's; None where no token makes one the administrator."""
 
     def __init__(self, store: Store, token: str | None) -> None:
         self._store = store
         self._token = token
-        self._issued: dict[str, _Issued] = {}
+        self._issued: dict[str, _Token] = {}
 
-    def caller(self, headers: Mapping[str, str]) -> User:
+    def user_of(self, headers: Mapping[str, str]) -> User:
         """Who asks. Raises: StatusError 401 for a token that nobody holds, and for none where one is needed."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             if self._token is None:
                 return ADMIN
             raise status.unauthorized()
-        user = self.holder(token)
+        user = self.user_of_token(token)
         if user is None:
             raise status.unauthorized()
         return user
 
-    def holder(self, token: str) -> User | None:
+    def user_of_token(self, token: str) -> User | None:
         """Whose token it is; None where it is nobody's, has expired, or its ServiceAccount is gone."""
         if self._token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
             return ADMIN
@@ -96,7 +96,7 @@ class Identities:
         return User(name, groups, issued.uid, f"JTI={issued.id}")
 
     def issue(self, namespace: str, name: str, request: JsonObject) -> JsonObject:
-        """The TokenRequest, answered with a token of the ServiceAccount. Raises: StatusError 404, 422."""
+        """The TokenRequest, answer_review with a token of the ServiceAccount. Raises: StatusError 404, 422."""
         account = self._store.get(SERVICE_ACCOUNT, namespace, name)["metadata"]
         lifetime_s = (request.get("spec") or {}).get("expirationSeconds", _DEFAULT_S)
         if lifetime_s < _SHORTEST_S:
@@ -104,7 +104,7 @@ class Identities:
         if lifetime_s > _LONGEST_S:
             raise _lifetime(lifetime_s, "may not specify a duration larger than 2^32 seconds")
         token, now_s = secrets.token_urlsafe(32), self._store.now_s()
-        issued = _Issued(namespace, name, account["uid"], str(uuid.uuid4()), now_s + lifetime_s)
+        issued = _Token(namespace, name, account["uid"], str(uuid.uuid4()), now_s + lifetime_s)
         self._issued[token] = issued
         spec = {"audiences": [AUDIENCE], "expirationSeconds": lifetime_s, "boundObjectRef": None}
         metadata = {
