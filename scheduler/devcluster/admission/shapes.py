@@ -1,8 +1,8 @@
 """
 The JSON types of the fields that are read here, checked before anything reads them.
 
-Upstream decodes into typed structures and answers 400 where a type is wrong; these are those structures as far
-as the embedded cluster looks into objects. Unknown fields are left alone.
+Upstream decodes into Go structures and answers 400 for a wrong type; the table below has those structures as far as the
+embedded cluster looks into objects. Unknown fields are left alone, and every field may be absent or null, as in Go.
 """
 
 from collections.abc import Mapping
@@ -10,345 +10,194 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.devcluster.admission.access_shapes import (
-    AccessReview,
-    Role,
-    RoleBinding,
-    TokenRequest,
-    TokenReview,
-)
 from scheduler.devcluster.admission.amounts import QUANTITY_RULE, quantity
-from scheduler.devcluster.admission.pod_shapes import (
-    Labels,
-    ObjectShape,
-    PlainObjectShape,
-    PodShape,
-    PodSpecShape,
-    SelectorShape,
-    Shape,
-    StatusShape,
-    TemplateShape,
-)
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import bad_request
 
 
-class _Strategy(Shape):
-    type: str | None = None
-    rolling_update: dict[str, Any] | None = None
-
-
-class _SelectingSpec(Shape):
-    selector: SelectorShape | None = None
-    replicas: int | None = None
-    template: TemplateShape | None = None
-    strategy: _Strategy | None = None
-    update_strategy: _Strategy | None = None
-
-
-class _Selecting(ObjectShape):
-    spec: _SelectingSpec | None = None
-    status: dict[str, Any] | None = None
-
-
-class _ServicePort(Shape):
-    port: int | None = None
-    protocol: str | None = None
-    target_port: int | str | None = None
-
-
-class _LabelledSpec(Shape):
-    selector: Labels | None = None
-    replicas: int | None = None
-    template: TemplateShape | None = None
-    ports: list[_ServicePort] | None = None
-    type: str | None = None
-    cluster_ip: str | None = msgspec.field(name="clusterIP", default=None)
-
-
-class _Labelled(ObjectShape):
-    spec: _LabelledSpec | None = None
-    status: dict[str, Any] | None = None
-
-
-class _NamespaceSpec(Shape):
-    finalizers: list[str] | None = None
-
-
-class _Namespace(ObjectShape):
-    spec: _NamespaceSpec | None = None
-    status: StatusShape | None = None
-
-
-class _BudgetStatus(StatusShape):
-    disruptions_allowed: int | None = None
-    current_healthy: int | None = None
-    desired_healthy: int | None = None
-    expected_pods: int | None = None
-    observed_generation: int | None = None
-    disrupted_pods: Labels | None = None
-
-
-class _Budget(ObjectShape):
-    spec: _SelectingSpec | None = None
-    status: _BudgetStatus | None = None
-
-
-class _ScopeNeed(Shape):
-    scope_name: str | None = None
-    operator: str | None = None
-    values: list[str] | None = None
-
-
-class _ScopeSelector(Shape):
-    match_expressions: list[_ScopeNeed] | None = None
-
-
-class _QuotaSpec(Shape):
-    hard: dict[str, str | int | float] | None = None
-    scopes: list[str] | None = None
-    scope_selector: _ScopeSelector | None = None
-
-
-class _QuotaStatus(Shape):
-    hard: dict[str, str | int | float] | None = None
-    used: dict[str, str | int | float] | None = None
-
-
-class _Quota(ObjectShape):
-    spec: _QuotaSpec | None = None
-    status: _QuotaStatus | None = None
-
-
-class _ConfigMap(ObjectShape):
-    data: Labels | None = None
-    binary_data: Labels | None = None
-
-
-class _Secret(ObjectShape):
-    data: Labels | None = None
-    string_data: Labels | None = None
-    type: str | None = None
-
-
-class _ServiceReference(Shape):
-    namespace: str | None = None
-    name: str | None = None
-    path: str | None = None
-    port: int | None = None
-
-
-class _ClientConfig(Shape):
-    url: str | None = None
-    service: _ServiceReference | None = None
-    ca_bundle: str | None = None
-
-
-class _WebhookRule(Shape):
-    operations: list[str] | None = None
-    api_groups: list[str] | None = msgspec.field(name="apiGroups", default=None)
-    api_versions: list[str] | None = msgspec.field(name="apiVersions", default=None)
-    resources: list[str] | None = None
-    scope: str | None = None
-
-
-class _Webhook(Shape):
-    name: str | None = None
-    client_config: _ClientConfig | None = None
-    rules: list[_WebhookRule] | None = None
-    failure_policy: str | None = None
-    match_policy: str | None = None
-    namespace_selector: SelectorShape | None = None
-    object_selector: SelectorShape | None = None
-    side_effects: str | None = None
-    timeout_seconds: int | None = None
-    admission_review_versions: list[str] | None = None
-    reinvocation_policy: str | None = None
-
-
-class _Webhooks(ObjectShape):
-    webhooks: list[_Webhook] | None = None
-
-
-class _Reference(Shape):
-    kind: str | None = None
-    namespace: str | None = None
-    name: str | None = None
-    uid: str | None = None
-
-
-class _Series(Shape):
-    count: int | None = None
-    last_observed_time: str | None = None
-
-
-class _Source(Shape):
-    component: str | None = None
-    host: str | None = None
-
-
-class _Event(ObjectShape):
-    involved_object: _Reference | None = None
-    related: _Reference | None = None
-    series: _Series | None = None
-    source: _Source | None = None
-    reason: str | None = None
-    message: str | None = None
-    type: str | None = None
-    action: str | None = None
-    count: int | None = None
-    event_time: str | None = None
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
-    reporting_component: str | None = None
-    reporting_instance: str | None = None
-
-
-class _Binding(ObjectShape):
-    target: _Reference | None = None
-
-
-class _Preconditions(Shape):
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class _DeleteOptions(Shape):
-    grace_period_seconds: int | None = None
-    preconditions: _Preconditions | None = None
-    propagation_policy: str | None = None
-    orphan_dependents: bool | None = None
-    dry_run: list[str] | None = None
-
-
-class _Eviction(ObjectShape):
-    delete_options: _DeleteOptions | None = None
-
-
-class _ScaleSpec(Shape):
-    replicas: int | None = None
-
-
-class _Scale(ObjectShape):
-    spec: _ScaleSpec | None = None
-
-
-class _Taint(Shape):
-    key: str | None = None
-    value: str | None = None
-    effect: str | None = None
-
-
-class _NodeSpec(Shape):
-    unschedulable: bool | None = None
-    taints: list[_Taint] | None = None
-
-
-class _NodeStatus(StatusShape):
-    allocatable: dict[str, str | int | float] | None = None
-    capacity: dict[str, str | int | float] | None = None
-
-
-class _Node(ObjectShape):
-    spec: _NodeSpec | None = None
-    status: _NodeStatus | None = None
-
-
-class _PriorityClass(ObjectShape):
-    value: int | None = None
-    global_default: bool | None = None
-    preemption_policy: str | None = None
-
-
-_SHAPES: Final[Mapping[str, type[ObjectShape]]] = {
-    "pods": PodShape,
-    "nodes": _Node,
-    "services": _Labelled,
-    "namespaces": _Namespace,
-    "configmaps": _ConfigMap,
-    "events": _Event,
-    "resourcequotas": _Quota,
-    "secrets": _Secret,
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _Webhooks,
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": _Webhooks,
-    "clusterroles.rbac.authorization.k8s.io": Role,
-    "roles.rbac.authorization.k8s.io": Role,
-    "clusterrolebindings.rbac.authorization.k8s.io": RoleBinding,
-    "rolebindings.rbac.authorization.k8s.io": RoleBinding,
-    "replicationcontrollers": _Labelled,
-    "deployments.apps": _Selecting,
-    "replicasets.apps": _Selecting,
-    "statefulsets.apps": _Selecting,
-    "poddisruptionbudgets.policy": _Budget,
-    "priorityclasses.scheduling.k8s.io": _PriorityClass,
+class _Quantity:
+    """Marks a field that holds a quantity."""
+
+
+#: Structure -> its fields as "name:type". Types: s string, i integer, b boolean, q quantity, o integer or string,
+#: j any object, or a structure's name; `*` before repeats it, `@` makes it a map from strings.
+_FIELDS: Final[Mapping[str, str]] = {
+    # Parts
+    "Metadata": "name:s generateName:s namespace:s uid:s resourceVersion:s generation:i labels:@s annotations:@s "
+    "finalizers:*s ownerReferences:*Owner",
+    "Owner": "apiVersion:s kind:s name:s uid:s controller:b",
+    "Reference": "kind:s namespace:s name:s uid:s",
+    "Requirement": "key:s operator:s values:*s",
+    "LabelSelector": "matchLabels:@s matchExpressions:*Requirement",
+    "Status": "conditions:*Condition phase:s nominatedNodeName:s",
+    "Condition": "type:s status:s",
+    # Pods
+    "PodSpec": "containers:*Container initContainers:*Container affinity:Affinity topologySpreadConstraints:*Spread "
+    "tolerations:*Toleration schedulingGates:*Gate volumes:*Volume serviceAccountName:s nodeSelector:@s nodeName:s "
+    "schedulerName:s restartPolicy:s priority:i priorityClassName:s terminationGracePeriodSeconds:i "
+    "activeDeadlineSeconds:i overhead:@q resources:Resources",
+    "Container": "name:s image:s resources:Resources ports:*ContainerPort",
+    "ContainerPort": "containerPort:i hostPort:i protocol:s",
+    "Resources": "requests:@q limits:@q",
+    "Affinity": "nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAffinity",
+    "PodAffinity": "requiredDuringSchedulingIgnoredDuringExecution:*Term "
+    "preferredDuringSchedulingIgnoredDuringExecution:*WeightedTerm",
+    "WeightedTerm": "weight:i podAffinityTerm:Term",
+    "Term": "labelSelector:LabelSelector namespaceSelector:LabelSelector namespaces:*s topologyKey:s "
+    "matchLabelKeys:*s mismatchLabelKeys:*s",
+    "Spread": "labelSelector:LabelSelector topologyKey:s matchLabelKeys:*s maxSkew:i whenUnsatisfiable:s minDomains:i "
+    "nodeAffinityPolicy:s nodeTaintsPolicy:s",
+    "NodeAffinity": "requiredDuringSchedulingIgnoredDuringExecution:NodeSelector "
+    "preferredDuringSchedulingIgnoredDuringExecution:*PreferredNode",
+    "NodeSelector": "nodeSelectorTerms:*NodeTerm",
+    "NodeTerm": "matchExpressions:*Requirement matchFields:*Requirement",
+    "PreferredNode": "weight:i preference:NodeTerm",
+    "Toleration": "key:s operator:s value:s effect:s tolerationSeconds:i",
+    "Gate": "name:s",
+    "Volume": "name:s configMap:j secret:j projected:j",
+    # Workloads
+    "Template": "metadata:Metadata spec:PodSpec",
+    "WorkloadSpec": "selector:LabelSelector replicas:i template:Template strategy:UpdateStrategy "
+    "updateStrategy:UpdateStrategy",
+    "UpdateStrategy": "type:s rollingUpdate:j",
+    "LabelledSpec": "selector:@s replicas:i template:Template ports:*ServicePort type:s clusterIP:s",
+    "ServicePort": "port:i protocol:s targetPort:o",
+    "BudgetStatus": "conditions:*Condition disruptionsAllowed:i currentHealthy:i desiredHealthy:i expectedPods:i "
+    "observedGeneration:i disruptedPods:@s",
+    # Nodes, namespaces and quotas
+    "NodeSpec": "unschedulable:b taints:*Taint",
+    "NodeStatus": "conditions:*Condition phase:s allocatable:@q capacity:@q",
+    "Taint": "key:s value:s effect:s",
+    "NamespaceSpec": "finalizers:*s",
+    "QuotaSpec": "hard:@q scopes:*s scopeSelector:ScopeSelector",
+    "QuotaStatus": "hard:@q used:@q",
+    "ScopeSelector": "matchExpressions:*ScopeRequirement",
+    "ScopeRequirement": "scopeName:s operator:s values:*s",
+    # Webhooks, events and roles
+    "Webhook": "name:s clientConfig:ClientConfig rules:*WebhookRule failurePolicy:s matchPolicy:s "
+    "namespaceSelector:LabelSelector objectSelector:LabelSelector sideEffects:s timeoutSeconds:i "
+    "admissionReviewVersions:*s reinvocationPolicy:s",
+    "ClientConfig": "url:s service:ServiceReference caBundle:s",
+    "ServiceReference": "namespace:s name:s path:s port:i",
+    "WebhookRule": "operations:*s apiGroups:*s apiVersions:*s resources:*s scope:s",
+    "Series": "count:i lastObservedTime:s",
+    "Source": "component:s host:s",
+    "Rule": "verbs:*s apiGroups:*s resources:*s resourceNames:*s nonResourceURLs:*s",
+    "Subject": "kind:s apiGroup:s name:s namespace:s",
+    # Bodies of requests
+    "Preconditions": "uid:s resourceVersion:s",
+    "DeleteOptions": "gracePeriodSeconds:i preconditions:Preconditions propagationPolicy:s orphanDependents:b "
+    "dryRun:*s",
+    "ScaleSpec": "replicas:i",
+    "TokenRequestSpec": "audiences:*s expirationSeconds:i",
+    "TokenReviewSpec": "token:s audiences:*s",
+    "AccessReviewSpec": "resourceAttributes:ResourceAttributes nonResourceAttributes:PathAttributes user:s groups:*s "
+    "uid:s namespace:s",
+    "ResourceAttributes": "namespace:s verb:s group:s version:s resource:s subresource:s name:s",
+    "PathAttributes": "path:s verb:s",
 }
-
-
-#: Bodies that are no stored objects, by their kind.
-_REQUESTS: Final[Mapping[str, type[Shape]]] = {
-    "Binding": _Binding,
-    "DeleteOptions": _DeleteOptions,
-    "Eviction": _Eviction,
-    "Scale": _Scale,
-    "TokenRequest": TokenRequest,
-    "TokenReview": TokenReview,
-    **dict.fromkeys(
-        (
-            "LocalSubjectAccessReview",
-            "SelfSubjectAccessReview",
-            "SelfSubjectRulesReview",
-            "SubjectAccessReview",
-        ),
-        AccessReview,
-    ),
+_ROLE: Final = "rules:*Rule"
+_ROLE_BINDING: Final = "roleRef:Subject subjects:*Subject"
+_WORKLOAD: Final = "spec:WorkloadSpec status:j"
+_LABELLED: Final = "spec:LabelledSpec status:j"
+_PLAIN: Final = "spec:j status:j"
+#: Storage -> the fields of its objects beside apiVersion, kind and metadata; other kinds are `_PLAIN`.
+_STORED: Final[Mapping[str, str]] = {
+    "pods": "spec:PodSpec status:Status",
+    "nodes": "spec:NodeSpec status:NodeStatus",
+    "services": _LABELLED,
+    "namespaces": "spec:NamespaceSpec status:Status",
+    "configmaps": "data:@s binaryData:@s",
+    "events": "involvedObject:Reference related:Reference series:Series source:Source reason:s message:s type:s "
+    "action:s count:i eventTime:s firstTimestamp:s lastTimestamp:s reportingComponent:s reportingInstance:s",
+    "resourcequotas": "spec:QuotaSpec status:QuotaStatus",
+    "secrets": "data:@s stringData:@s type:s",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks:*Webhook",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks:*Webhook",
+    "clusterroles.rbac.authorization.k8s.io": _ROLE,
+    "roles.rbac.authorization.k8s.io": _ROLE,
+    "clusterrolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
+    "rolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
+    "replicationcontrollers": _LABELLED,
+    "deployments.apps": _WORKLOAD,
+    "replicasets.apps": _WORKLOAD,
+    "statefulsets.apps": _WORKLOAD,
+    "poddisruptionbudgets.policy": "spec:WorkloadSpec status:BudgetStatus",
+    "priorityclasses.scheduling.k8s.io": "value:i globalDefault:b preemptionPolicy:s",
+}
+#: Kind -> the fields of bodies that are no stored objects.
+_REQUESTS: Final[Mapping[str, str]] = {
+    "Binding": "target:Reference",
+    "DeleteOptions": _FIELDS["DeleteOptions"],
+    "Eviction": "deleteOptions:DeleteOptions",
+    "Scale": "spec:ScaleSpec",
+    "TokenRequest": "spec:TokenRequestSpec",
+    "TokenReview": "spec:TokenReviewSpec",
+    "LocalSubjectAccessReview": "spec:AccessReviewSpec",
+    "SelfSubjectAccessReview": "spec:AccessReviewSpec",
+    "SelfSubjectRulesReview": "spec:AccessReviewSpec",
+    "SubjectAccessReview": "spec:AccessReviewSpec",
 }
 
 
 def check_request(kind_name: str, body: JsonObject) -> None:
-    """Raises: StatusError 400 where a body that is no stored object has a field of the wrong JSON type."""
-    shape = _REQUESTS.get(kind_name)
-    if shape is None:
-        return
-    try:
-        msgspec.convert(body, shape)
-    except msgspec.ValidationError as error:
-        raise bad_request(f"{kind_name} cannot be handled as a {kind_name}: json: {error}") from error
+    """Raise StatusError 400 if a body that is no stored object has a field of the wrong JSON type."""
+    shape = _REQUEST_SHAPES.get(kind_name)
+    if shape is not None:
+        try:
+            msgspec.convert(body, shape)
+        except msgspec.ValidationError as error:
+            raise bad_request(f"{kind_name} cannot be handled as a {kind_name}: json: {error}") from error
 
 
 def check_shape(kind: Kind, obj: JsonObject) -> None:
-    """Raises: StatusError 400 where a field that is read here has the wrong JSON type, or is no quantity."""
+    """Raise StatusError 400 if a field that is read here has the wrong JSON type, or is no quantity."""
     try:
-        shaped = msgspec.convert(obj, _SHAPES.get(kind.storage, PlainObjectShape))
+        msgspec.convert(obj, _STORED_SHAPES.get(kind.storage, _PLAIN_SHAPE), dec_hook=_check_quantity)
     except msgspec.ValidationError as error:
-        raise _unreadable(kind, f"json: {error}") from error
-    if isinstance(shaped, PodShape) and shaped.spec is not None:
-        _check_quantities(kind, shaped.spec)
-    if isinstance(shaped, _Node) and shaped.status is not None:
-        for amounts in (shaped.status.allocatable, shaped.status.capacity):
-            _check_amounts(kind, amounts)
-    if isinstance(shaped, _Quota):
-        _check_amounts(kind, shaped.spec.hard if shaped.spec else None)
-        if shaped.status is not None:
-            _check_amounts(kind, shaped.status.hard)
-            _check_amounts(kind, shaped.status.used)
+        why = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: json: {error}'
+        raise bad_request(why) from error
 
 
-def _unreadable(kind: Kind, why: str) -> Exception:
-    return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+def _check_quantity(_: type, value: object) -> _Quantity:
+    if quantity(value) is None:
+        raise ValueError(QUANTITY_RULE)
+    return _Quantity()
 
 
-def _check_quantities(kind: Kind, spec: PodSpecShape) -> None:
-    for container in [*(spec.containers or []), *(spec.init_containers or [])]:
-        if container.resources is not None:
-            _check_amounts(kind, container.resources.requests)
-            _check_amounts(kind, container.resources.limits)
-    if spec.resources is not None:
-        _check_amounts(kind, spec.resources.requests)
-        _check_amounts(kind, spec.resources.limits)
-    _check_amounts(kind, spec.overhead)
+# -- structures from the table -------------------------------------------------------------------------------
+
+_SCALARS: Final[Mapping[str, Any]] = {
+    "s": str, "i": int, "b": bool, "q": _Quantity, "o": int | str, "j": dict[str, Any],
+}  # fmt: skip
+_structures: Final[dict[str, Any]] = {}
 
 
-def _check_amounts(kind: Kind, amounts: Mapping[str, str | int | float] | None) -> None:
-    for value in (amounts or {}).values():
-        if quantity(value) is None:
-            raise _unreadable(kind, QUANTITY_RULE)
+def _structure(name: str, fields: str) -> Any:  # noqa: ANN401 - a class made at run time
+    defined: list[Any] = []
+    for field in fields.split():
+        field_name, _, of_type = field.partition(":")
+        core = of_type.lstrip("*@")
+        found: Any = _SCALARS.get(core) or _named(core)
+        if of_type.startswith("*"):
+            found = list[found]
+        elif of_type.startswith("@"):
+            found = dict[str, found]
+        defined.append((field_name, found | None, None))
+    return msgspec.defstruct(name, defined)
+
+
+def _named(name: str) -> Any:  # noqa: ANN401 - a class made at run time
+    if name not in _structures:
+        _structures[name] = _structure(name, _FIELDS[name])
+    return _structures[name]
+
+
+def _shapes(table: Mapping[str, str]) -> dict[str, Any]:
+    head = "apiVersion:s kind:s metadata:Metadata"
+    return {name: _structure(name.partition(".")[0], f"{head} {fields}") for name, fields in table.items()}
+
+
+_STORED_SHAPES: Final = _shapes(_STORED)
+_REQUEST_SHAPES: Final = _shapes(_REQUESTS)
+_PLAIN_SHAPE: Final = _structure("plain", f"apiVersion:s kind:s metadata:Metadata {_PLAIN}")
