@@ -1,4 +1,4 @@
-"""The cluster's HTTP API as a small client uses it: what `kubectl` would send for the stories' commands."""
+"""A small client of the cluster's HTTP API: it sends what kubectl would send for the stories' commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLLECTIONS: Final = {
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _TIMEOUT_S: Final = 20.0
-#: A kubelet stand-in's bookmark comes once a minute; a watch silent for longer is dead.
+#: A watch gets a bookmark every minute; one that is silent for longer is dead.
 _SILENT_S: Final = 150.0
 _LINE_LIMIT_BYTES: Final = 4 << 20
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Refused(SchedulerError):  # noqa: N818 - an answer, named as the server's act
-    """The server said no, or nothing. Caught by the demo, which shows it as the story's failure."""
+    """The server refused a request or did not answer. The demo catches it and shows it as the story's failure."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -68,57 +68,57 @@ class ApiSession:
         await self._http.close()
 
     async def get(self, path: str, form: type[T]) -> T:
-        """The object at `path`, decoded."""
-        return msgspec.json.decode(await self._asked("GET", path), type=form)
+        """Return the object at `path`, decoded."""
+        return msgspec.json.decode(await self._request("GET", path), type=form)
 
     async def items(self, path: str, form: type[T]) -> list[T]:
-        """All objects of a collection, newest state, decoded."""
+        """Return all objects of a collection, decoded."""
         return (await self.page(path, form)).items
 
     async def page(self, path: str, form: type[T]) -> Page[T]:
-        """The same, with the version from which a watch goes on."""
-        return msgspec.json.decode(await self._asked("GET", path), type=Page[form])  # type: ignore[valid-type] # a type made at run time
+        """Return all objects of a collection, decoded, with the version from which a watch continues."""
+        return msgspec.json.decode(await self._request("GET", path), type=Page[form])  # type: ignore[valid-type] # a type made at run time
 
     async def text(self, url: str) -> str:
-        """What another server answers at `url`: metrics, readiness."""
-        return (await self._asked("GET", url)).decode()
+        """Return the answer of another server at `url`: metrics, readiness."""
+        return (await self._request("GET", url)).decode()
 
     async def apply(self, document: JsonObject) -> None:
-        """The object is as `document` has it: created, or merged into what is there."""
+        """Create the object in `document`, or merge it into an existing one."""
         path = collection_of(document)
         try:
-            await self._asked("POST", path, document, "application/json")
+            await self._request("POST", path, document, "application/json")
         except Refused as refusal:
             if refusal.status != 409:
                 raise
-            await self._asked("PATCH", f"{path}/{document['metadata']['name']}", document, _MERGE)
+            await self._request("PATCH", f"{path}/{document['metadata']['name']}", document, _MERGE)
 
     async def create_all(self, documents: Sequence[JsonObject]) -> None:
-        """All objects are created, a few at a time."""
+        """Create all objects, a few at a time."""
         gate = asyncio.Semaphore(8)
 
         async def create(document: JsonObject) -> None:
             async with gate:
-                await self._asked("POST", collection_of(document), document, "application/json")
+                await self._request("POST", collection_of(document), document, "application/json")
 
         async with asyncio.TaskGroup() as tasks:
             for document in documents:
                 tasks.create_task(create(document))
 
     async def patch(self, path: str, change: JsonObject) -> None:
-        """`change` is merged into the object at `path`, lists by their keys."""
-        await self._asked("PATCH", path, change, _STRATEGIC)
+        """Merge `change` into the object at `path`, lists by their keys."""
+        await self._request("PATCH", path, change, _STRATEGIC)
 
     async def delete(self, path: str) -> None:
-        """The object at `path` is going, or was gone."""
+        """Delete the object at `path`, if it exists."""
         try:
-            await self._asked("DELETE", path)
+            await self._request("DELETE", path)
         except Refused as refusal:
             if refusal.status != 404:
                 raise
 
     async def watch(self, path: str, version: str) -> AsyncGenerator[list[bytes], None]:
-        """Lines of JSON that tell what changed in a collection after `version`. Wrap in `aclosing`."""
+        """Yield lines of JSON with the changes of a collection after `version`. Wrap in `aclosing`."""
         query = {"watch": "true", "resourceVersion": version}
         timeout = aiohttp.ClientTimeout(total=None, sock_read=_SILENT_S)
         try:
@@ -132,7 +132,7 @@ class ApiSession:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Refused(0, f"GET {path}: {error or type(error).__name__}") from error
 
-    async def _asked(
+    async def _request(
         self, method: str, path: str, body: JsonObject | None = None, content_type: str = ""
     ) -> bytes:
         url = path if path.startswith("http") else self.server + path
@@ -149,13 +149,13 @@ class ApiSession:
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """The version a list shows."""
+    """The metadata of a list."""
 
     resource_version: str = ""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A list of one kind."""
+    """A list of objects of one kind."""
 
     metadata: ListMeta
     items: list[T]
@@ -163,10 +163,10 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 def collection_of(document: JsonObject) -> str:
     """
-    The path at which an object like `document` is created.
+    Return the path at which an object like `document` is created.
 
     Raises:
-        ValueError: if stories have no such kind.
+        ValueError: if no story handles its kind.
     """
     kind = (str(document.get("apiVersion")), str(document.get("kind")))
     path = _COLLECTIONS.get(kind)
@@ -176,12 +176,12 @@ def collection_of(document: JsonObject) -> str:
 
 
 def server_in(kubeconfig: Path) -> str:
-    """The API server's address in a kubeconfig that has one cluster. Raises: OSError, if there is no file yet."""
+    """Return the API server's address in a kubeconfig with one cluster. Raises: OSError if there is no file yet."""
     return str(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
 
 
 def _message(answer: bytes) -> str:
-    """The sentence in a Status, or the answer as it is."""
+    """Return the message in a Status, or the answer as it is."""
     try:
         status = msgspec.json.decode(answer, type=dict[str, object])
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""`affinity-scheduler demo`: plays the stories of the design documents on an embedded cluster."""
+"""`affinity-scheduler demo`: play the stories of the design documents on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Final
 from scheduler.demo.api import ApiSession
 from scheduler.demo.display import Display
 from scheduler.demo.pod_watch import PodWatch, StoryFailed
-from scheduler.demo.processes import KUBECONFIG, Child, answers, free_port, known_server, started
+from scheduler.demo.processes import KUBECONFIG, Child, free_port, is_answered, process_of, server_address
 from scheduler.demo.stage import Stage, Story
 from scheduler.demo.stories import (
     backport,
@@ -60,11 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play; exit code 0 only if every story came out as told and no rule is broken."""
+    """Play; return 0 only if every story came to its end and no rule is broken."""
     numbers = playable(args.story)
     show = Display(sys.stdout, os.environ)
     logs = Path(tempfile.mkdtemp(prefix="affinity-scheduler-demo-"))
-    code = asyncio.run(_until_signalled(_Demo(show, logs, numbers, serves=args.serve)))
+    code = asyncio.run(_play_until_signalled(_Demo(show, logs, numbers, serves=args.serve)))
     if code:
         print(f"logs of the cluster and the scheduler: {logs}", file=sys.stderr)
     else:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def playable(asked: int | None) -> list[int]:
-    """The story asked for, or all but those that lack a package. Raises: SettingsError if the one asked for does."""
+    """Return the story asked for, or all whose package is installed. Raises: SettingsError if its package is not."""
     lacking = {
         number: story.needs
         for number, story in enumerate(STORIES, 1)
@@ -91,8 +91,8 @@ def playable(asked: int | None) -> list[int]:
     )
 
 
-async def _until_signalled(demo: _Demo) -> int:
-    """Plays the demo; SIGINT and SIGTERM end it early, and its processes with it."""
+async def _play_until_signalled(demo: _Demo) -> int:
+    """Play the demo; SIGINT and SIGTERM end it early, and its processes with it."""
     task = asyncio.ensure_future(demo.play())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -101,7 +101,7 @@ async def _until_signalled(demo: _Demo) -> int:
         return await task
     except asyncio.CancelledError:
         demo.show.line()
-        return 0 if demo.is_over else 130
+        return 0 if demo.is_played else 130
 
 
 @dataclass(slots=True)
@@ -112,20 +112,20 @@ class _Demo:
     logs: Path
     numbers: list[int]
     serves: bool
-    #: Whether the stories went well and only serving is left.
-    is_over: bool = False
+    #: Whether all stories are played and the cluster is only kept running.
+    is_played: bool = False
 
     async def play(self) -> int:
-        """The exit code."""
+        """Play, and return the exit code."""
         began_s = time.monotonic()
         try:
             async with self._cluster() as (api, watch, port):
                 return await self._stories(api, watch, port, began_s)
         except* SchedulerError as failures:
-            for failure in _leaves(failures):
+            for failure in _flattened(failures):
                 self.show.bad(str(failure))
         except* BrokenPipeError:
-            # The reader has left (`demo | head`): what is still to be written, by Python's exit too, goes nowhere.
+            # The reader has left (`demo | head`); discard the rest of the output, also what Python flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         self.show.line("demo: failed")
         return 1
@@ -147,11 +147,11 @@ class _Demo:
             if number != self.numbers[-1]:
                 await stage.clear()
         self.show.line(
-            f"  {len(self.numbers)} of {len(STORIES)} stories in {time.monotonic() - began_s:.0f} s"
+            f"  played {len(self.numbers)} of {len(STORIES)} stories in {time.monotonic() - began_s:.0f} s"
         )
         if self.serves:
-            self.is_over = n_broken == 0
-            self.show.line("  the cluster stays; look around, and end it with Ctrl-C:")
+            self.is_played = n_broken == 0
+            self.show.line("  the cluster keeps running; look around, then press Ctrl-C:")
             self.show.line(f"  KUBECONFIG={self.logs / KUBECONFIG} kubectl get pods -A -o wide")
         self.show.line(summary(len(self.numbers), watch.n_placed(), n_broken))
         if self.serves:
@@ -160,11 +160,11 @@ class _Demo:
 
     @contextlib.asynccontextmanager
     async def _enforcer(self, api: ApiSession) -> AsyncGenerator[None, None]:
-        """A ready enforcer; if it dies, so does the block."""
+        """Run an enforcer and wait until it is ready; if it dies, so does the block."""
         port = free_port()
         arguments = ["enforce", "--kubeconfig", str(self.logs / KUBECONFIG), "--port", str(port)]
-        async with started("enforcer", arguments, self.logs) as enforcer:
-            await enforcer.ready(lambda: answers(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
+        async with process_of("enforcer", arguments, self.logs) as enforcer:
+            await enforcer.ready(lambda: is_answered(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(enforcer.run(), name="enforcer")
                 yield
@@ -180,20 +180,20 @@ class _Demo:
 
     @contextlib.asynccontextmanager
     async def _cluster(self) -> AsyncGenerator[tuple[ApiSession, PodWatch, int], None]:
-        """A ready cluster with a ready scheduler on this port; if either dies, so does the block."""
+        """Run a cluster and a scheduler, and wait until they are ready; if either dies, so does the block."""
         kubeconfig = str(self.logs / KUBECONFIG)
         size = ["--nodes", str(_NODES), "--zones", str(_ZONES)]
         port = free_port()
         self.show.line(f"starting a cluster of {_NODES} nodes in {_ZONES} zones, and the scheduler ...")
         async with contextlib.AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(
-                started("devcluster", ["devcluster", *size, "--kubeconfig", kubeconfig], self.logs)
+                process_of("devcluster", ["devcluster", *size, "--kubeconfig", kubeconfig], self.logs)
             )
-            api = await stack.enter_async_context(ApiSession(await known_server(self.logs, cluster)))
+            api = await stack.enter_async_context(ApiSession(await server_address(self.logs, cluster)))
             scheduler = await stack.enter_async_context(
-                started("scheduler", ["run", "--kubeconfig", kubeconfig, "--port", str(port)], self.logs)
+                process_of("scheduler", ["run", "--kubeconfig", kubeconfig, "--port", str(port)], self.logs)
             )
-            await scheduler.ready(lambda: answers(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
+            await scheduler.ready(lambda: is_answered(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
             watch = PodWatch(api)
             async with asyncio.TaskGroup() as tasks:
                 watching = [
@@ -210,14 +210,14 @@ def _watched(cluster: Child, scheduler: Child, watch: PodWatch) -> list[tuple[st
 
 
 def summary(n_stories: int, n_placed: int, n_broken: int) -> str:
-    """The last line of a demo whose stories all came to their end."""
+    """Return the last line of a demo that played to its end."""
     return f"demo: {n_stories} stories, {n_placed} pods placed, {n_broken} rules broken"
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """The exceptions in a group of groups."""
+def _flattened(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the exceptions in a group of groups."""
     return [
         leaf
         for one in group.exceptions
-        for leaf in (_leaves(one) if isinstance(one, BaseExceptionGroup) else [one])
+        for leaf in (_flattened(one) if isinstance(one, BaseExceptionGroup) else [one])
     ]

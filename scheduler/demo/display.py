@@ -1,7 +1,7 @@
 """
-What a person sees: steps, a progress bar, tables. Plain lines without a terminal; no colour where NO_COLOR is set.
+The screen: steps, a progress bar, tables. Plain lines without a terminal; no colour if NO_COLOR is set.
 
-House rule: control codes go out only from `Display._painted` and `Display.progress`, and only to a terminal.
+House rule: control codes are written only by `Display._painted` and `Display.progress`, and only to a terminal.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final, TextIO
 
 _BAR_WIDTH: Final = 30
 _REDRAW_S: Final = 0.05
-#: Between columns: so that the widest table of all fits into 80 characters.
+#: Between columns; the widest table then fits into 80 characters.
 _GAP: Final = "  "
 _WIDEST: Final = 110
 _UNBOUNDED: Final = 1_000_000
 _ERASED: Final = "\r\x1b[K"
-#: Colours of groups, in the order in which they appear: blue, green, yellow, magenta, cyan, red.
+#: Colours of groups in order of appearance: blue, green, yellow, magenta, cyan, red.
 _COLOURS: Final = ("34;1", "32;1", "33;1", "35;1", "36;1", "31;1")
 _BOLD: Final = "1"
 _FAINT: Final = "2"
@@ -30,7 +30,7 @@ _BAD: Final = "31;1"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods that are drawn alike: a letter for each, and what it stands for."""
+    """Pods that are drawn alike: their letter, and its meaning."""
 
     letter: str
     meaning: str
@@ -38,7 +38,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One node of a table: its zone, pool or other region; its name; one group for each of its pods."""
+    """One node of a table: its zone, pool or other region, its name, and one group for each of its pods."""
 
     region: str
     name: str
@@ -52,7 +52,7 @@ class Display:
     Args:
         out: standard output, usually.
         environ: NO_COLOR (https://no-color.org) and TERM are read.
-        now_s: a monotonic clock, to redraw no more often than the eye sees.
+        now_s: a monotonic clock, to limit how often the progress bar is drawn.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Display:
         self._drawn_at_s: float | None = None
         self._bar_shown = False
         self._is_blank = True
-        #: Colours of this story's groups, so that one keeps its own from table to table.
+        #: A group keeps its colour in all tables of a story.
         self._colour_by_group: dict[Group, str] = {}
 
     # -- lines -----------------------------------------------------------------------------------------------
 
     def title(self, text: str, about: str) -> None:
-        """A story begins."""
+        """Print the title of a story and what it is about."""
         self._colour_by_group.clear()
         self.line()
         self.line(self._painted(text, _BOLD))
@@ -81,29 +81,29 @@ class Display:
         self.line()
 
     def command(self, text: str) -> None:
-        """What a user would type for what happens now."""
+        """Print the command that a user would type for the next step."""
         self.line(self._painted(f"  $ {text}", _FAINT))
 
     def step(self, text: str) -> None:
-        """Something is now so."""
+        """Print what has happened."""
         self._wrapped(text, "  - ", "    ")
 
     def quote(self, text: str) -> None:
-        """The cluster's own words."""
+        """Print the cluster's own words."""
         self._wrapped(text, "      ", "      ", self._colour_if(_COLOURS[2]))
 
     def good(self, text: str) -> None:
-        """A story's claim holds."""
+        """Print that a claim of the story holds."""
         mark = "✓" if self._is_unicode else "ok"
         self._wrapped(text, f"  {mark} ", "    ", self._colour_if(_GOOD))
 
     def bad(self, text: str) -> None:
-        """A story's claim does not hold."""
+        """Print that a claim of the story does not hold."""
         mark = "✗" if self._is_unicode else "!!"
         self._wrapped(text, f"  {mark} ", "    ", self._colour_if(_BAD))
 
     def line(self, text: str = "") -> None:
-        """A line as it is, but never two empty ones; a progress bar that is still there gives way to it."""
+        """Print a line in place of the progress bar, but never two empty ones."""
         self._clear_bar()
         if not text and self._is_blank:
             return
@@ -113,7 +113,7 @@ class Display:
     # -- progress --------------------------------------------------------------------------------------------
 
     def progress(self, done: int, total: int, what: str) -> None:
-        """The bar stands at `done` of `total`; nothing without a terminal."""
+        """Draw the progress bar at `done` of `total`; nothing without a terminal."""
         now_s = self._now_s()
         is_early = self._drawn_at_s is not None and now_s - self._drawn_at_s < _REDRAW_S
         if not self._is_terminal or (is_early and done < total):
@@ -134,10 +134,10 @@ class Display:
 
     def table(self, region: str, rows: Sequence[Row], waiting: Sequence[Group] = ()) -> None:
         """
-        Nodes by region with a letter for each pod, pods without a node last, and what the letters mean.
+        Print nodes by region with a letter for each pod, pods without a node last, and the meaning of the letters.
 
         Args:
-            region: what the first column is: zone, pool.
+            region: the title of the first column: zone, pool.
             rows: in the order shown; a region is named once.
             waiting: pods without a node.
         """
@@ -166,7 +166,7 @@ class Display:
         self.line()
 
     def figures(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Aligned columns of text and numbers."""
+        """Print aligned columns of text and numbers."""
         self.line()
         for text in columns(head, rows):
             self.line(f"  {text}")
@@ -197,12 +197,12 @@ class Display:
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured and code else text
 
     def _width(self) -> int:
-        """Columns there are; without a terminal as many as a line needs, for those who search the text."""
+        """Return the terminal's columns; without a terminal no line is wrapped, so that text can be searched."""
         return min(shutil.get_terminal_size().columns, _WIDEST) if self._is_terminal else _UNBOUNDED
 
 
 def progress_bar(done: int, total: int, *, is_unicode: bool) -> str:
-    """A bar of fixed width, filled by `done` / `total`; full where there is nothing to do."""
+    """Return a bar of fixed width, filled by `done` / `total`; full if there is nothing to do."""
     share = min(max(done / total, 0.0), 1.0) if total > 0 else 1.0
     filled = int(share * _BAR_WIDTH)
     full, empty = ("█", "░") if is_unicode else ("#", ".")
@@ -211,9 +211,9 @@ def progress_bar(done: int, total: int, *, is_unicode: bool) -> str:
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """
-    Lines of aligned columns under a heading; columns of numbers (a dash for none) stand right.
+    Return lines of aligned columns under a heading; columns of numbers (a dash for none) stand right.
 
-    The last column may hold text of any look (colours included), since nothing stands behind it.
+    The last column may hold text with colours, since nothing stands behind it.
     """
     cells = [list(row) for row in rows]
     numeric = [_is_numeric([row[i] for row in cells]) for i in range(len(head))]

@@ -1,4 +1,4 @@
-"""The example manifests: where they are, and what is in them."""
+"""The example manifests: their folder, and their objects."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import yaml
 from scheduler.demo.objects import JsonObject
 from scheduler.errors import SettingsError
 
-#: Where a wheel has them, and where a checkout does.
+#: Their folder in a wheel, and in a checkout.
 _INSTALLED: Final = Path(__file__).parent / "manifests"
 _CHECKED_OUT: Final = Path(__file__).parents[2] / "manifests" / "examples"
 
 
 def folder() -> Path:
-    """The folder of the example manifests, of this installation or this checkout."""
+    """Return the folder of the example manifests, of this installation or this checkout."""
     return _INSTALLED if _INSTALLED.is_dir() else _CHECKED_OUT
 
 
 def documents(name: str, swap: Mapping[str, str] | None = None) -> list[JsonObject]:
     """
-    The objects in the example of this file name, after every text in `swap` was replaced by its value.
+    Return the objects of an example file, after every text in `swap` was replaced by its value.
 
     Raises:
         SettingsError: if the file is missing.

@@ -1,4 +1,4 @@
-"""What the scheduler's /metrics say of its decisions: a sample, the difference of two, and its quantiles."""
+"""Decision times from the scheduler's /metrics: a sample, the difference of two, and its quantiles."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Sample:
     scheduled: float
 
     def __sub__(self, earlier: Sample) -> Sample:
-        """What happened since `earlier`, a sample of the same process."""
+        """Return what happened since `earlier`, a sample of the same process."""
         at_most = {bound: n - earlier.at_most.get(bound, 0.0) for bound, n in self.at_most.items()}
         return Sample(at_most, self.sum_s - earlier.sum_s, self.scheduled - earlier.scheduled)
 
     @property
     def decisions(self) -> float:
-        """How many decisions there were."""
+        """Return the number of decisions."""
         return max(self.at_most.values(), default=0.0)
 
     @property
     def mean_s(self) -> float:
-        """Seconds of a decision on average; 0 without any."""
+        """Return the mean seconds of a decision; 0 without any."""
         return self.sum_s / self.decisions if self.decisions else 0.0
 
     def quantile_s(self, share: float) -> float:
         """
-        Seconds that the `share` of decisions took at most, linear within a bucket; 0 without any.
+        Return the seconds within which the `share` of decisions was made, linear within a bucket; 0 without any.
 
         Source: PromQL's histogram_quantile, its rule for the last bucket included.
         """
@@ -54,8 +54,8 @@ class Sample:
         return 0.0
 
 
-def sampled(text: str) -> Sample:
-    """The sample in an answer of /metrics. Raises: ValueError, if it is no exposition text."""
+def parse_sample(text: str) -> Sample:
+    """Return the sample in an answer of /metrics. Raises: ValueError if it is no exposition text."""
     at_most: dict[float, float] = {}
     sum_s = scheduled = 0.0
     for family in text_string_to_metric_families(text):

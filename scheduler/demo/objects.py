@@ -11,11 +11,11 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 class _Wire(msgspec.Struct, frozen=True, rename="camel"):
-    """Camel-cased; unknown fields are passed over."""
+    """Camel-cased; unknown fields are ignored."""
 
 
 class Meta(_Wire, frozen=True):
-    """Who an object is."""
+    """The metadata of an object."""
 
     name: str
     namespace: str = ""
@@ -54,14 +54,14 @@ class Term(_Wire, frozen=True):
 
 
 class Terms(_Wire, frozen=True):
-    """The required terms of one kind; those that are enforced stand in annotations alone."""
+    """The required terms of one kind; enforced ones stand in annotations alone."""
 
     required: list[Term] = msgspec.field(default=[], name="requiredDuringSchedulingIgnoredDuringExecution")
     enforced: list[Term] = msgspec.field(default=[], name="requiredDuringSchedulingRequiredDuringExecution")
 
 
 class Affinity(_Wire, frozen=True):
-    """Towards which pods, and away from which."""
+    """The pods to be near to, and the pods to keep away from."""
 
     pod_affinity: Terms = Terms()
     pod_anti_affinity: Terms = Terms()
@@ -77,13 +77,13 @@ class Spread(_Wire, frozen=True):
 
 
 class Container(_Wire, frozen=True):
-    """What runs in a pod."""
+    """One container of a pod."""
 
     image: str = ""
 
 
 class PodSpec(_Wire, frozen=True):
-    """What a pod asks for, and where it is."""
+    """The wishes of a pod, and its node."""
 
     containers: list[Container] = []
     node_name: str = ""
@@ -102,7 +102,7 @@ class Condition(_Wire, frozen=True):
 
 
 class PodStatus(_Wire, frozen=True):
-    """How a pod fares."""
+    """The phase and conditions of a pod."""
 
     phase: str = "Pending"
     conditions: list[Condition] = []
@@ -117,27 +117,27 @@ class Pod(_Wire, frozen=True):
 
     @property
     def near(self) -> list[Term]:
-        """All required terms towards other pods, those of the annotation included."""
+        """Return all required terms towards other pods, those of the annotation included."""
         return _all(self.spec.affinity.pod_affinity, _annotated(self.metadata).pod_affinity)
 
     @property
     def away_from(self) -> list[Term]:
-        """All required terms away from other pods, those of the annotation included."""
+        """Return all required terms away from other pods, those of the annotation included."""
         return _all(self.spec.affinity.pod_anti_affinity, _annotated(self.metadata).pod_anti_affinity)
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is there to stay: neither finished nor on its way out."""
+        """Return whether it is neither finished nor being deleted."""
         return self.metadata.deletion_timestamp is None and self.status.phase not in ("Succeeded", "Failed")
 
     @property
     def is_ready(self) -> bool:
-        """Whether it runs and its readiness is known."""
+        """Return whether it runs and is ready."""
         return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
 
     @property
     def pending_reason(self) -> str:
-        """The message of its PodScheduled condition if no node was found for it, else nothing."""
+        """Return the message of its PodScheduled condition if no node was found for it, else nothing."""
         if self.spec.node_name:
             return ""
         found = (
@@ -162,7 +162,7 @@ class Node(_Wire, frozen=True):
 
     @property
     def zone(self) -> str:
-        """Its zone, nothing where it is in none."""
+        """Return its zone, nothing if it is in none."""
         return self.metadata.labels.get("topology.kubernetes.io/zone", "")
 
 
@@ -173,7 +173,7 @@ class Namespace(_Wire, frozen=True):
 
 
 class Event(_Wire, frozen=True):
-    """What a component has to say about an object."""
+    """A note of a component about an object."""
 
     metadata: Meta
     type: str = "Normal"
@@ -182,13 +182,13 @@ class Event(_Wire, frozen=True):
 
 
 class DeploymentSpec(_Wire, frozen=True):
-    """How many are wanted."""
+    """The number of pods wanted."""
 
     replicas: int = 1
 
 
 class DeploymentStatus(_Wire, frozen=True):
-    """How far the controller is."""
+    """The progress of a deployment."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -205,7 +205,7 @@ class Deployment(_Wire, frozen=True):
 
     @property
     def is_rolled_out(self) -> bool:
-        """Whether all pods there are, are of the newest template and available, as `kubectl rollout status` has it."""
+        """Return whether all pods are of the newest template and available, as `kubectl rollout status` judges."""
         status = self.status
         return (
             status.observed_generation >= self.metadata.generation

@@ -1,4 +1,4 @@
-"""All pods of the cluster, kept up to date by one watch, and waiting for them to be as a story needs them."""
+"""All pods of the cluster, kept up to date by one watch, and waiting for a state of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from contextlib import aclosing
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -15,15 +15,12 @@ from scheduler.demo.objects import Pod
 from scheduler.errors import SchedulerError
 
 PODS: Final = "/api/v1/pods"
-#: Conditions over all pods are looked at no more often, so that a thousand pods cost no time of the scheduler's.
+#: The shortest time between two looks at all pods, so that the demo takes no CPU time from the scheduler.
 _LOOK_S: Final = 0.03
-
-#: What is asked of the pods of some namespaces: how many are as they should be.
-Count: TypeAlias = Callable[[Collection[Pod]], int]
 
 
 class StoryFailed(SchedulerError):  # noqa: N818 - an outcome, not an error
-    """A story did not come out as it must. Caught by the demo, which shows it and ends with 1."""
+    """A story did not come out as it must. The demo catches it, shows it and ends with 1."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -32,7 +29,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class PodWatch:
-    """The pods of the cluster; `run` keeps them."""
+    """The pods of the cluster; `run` keeps them up to date."""
 
     def __init__(self, api: ApiSession) -> None:
         self._api = api
@@ -44,7 +41,7 @@ class PodWatch:
         self._decode_pod = msgspec.json.Decoder(Pod).decode
 
     async def run(self) -> None:
-        """Follows the cluster until cancelled. Raises: Refused, StoryFailed if the watch ends."""
+        """Follow the cluster until cancelled. Raises: Refused, StoryFailed if the watch ends."""
         page = await self._api.page(PODS, Pod)
         for pod in page.items:
             self._keep(pod)
@@ -56,16 +53,16 @@ class PodWatch:
         raise StoryFailed("the API server ended the watch of pods")
 
     def pods(self, namespaces: Collection[str]) -> list[Pod]:
-        """The pods of these namespaces that are there to stay."""
+        """Return the pods of these namespaces that are neither finished nor being deleted."""
         return [pod for pod in self._pods.values() if pod.metadata.namespace in namespaces and pod.is_counted]
 
     def leaving(self, namespaces: Collection[str]) -> int:
-        """How many of their pods are being deleted."""
+        """Return how many of their pods are being deleted."""
         pods = (pod for pod in self._pods.values() if pod.metadata.namespace in namespaces)
         return sum(pod.metadata.deletion_timestamp is not None for pod in pods)
 
     def n_placed(self) -> int:
-        """How many different pods were seen with a node, those long gone included."""
+        """Return how many different pods were ever seen with a node."""
         return len(self._placed)
 
     async def until(
@@ -74,17 +71,17 @@ class PodWatch:
         *,
         within_s: float,
         failing: Callable[[], str],
-        seen: Callable[[], None] = lambda: None,
+        on_look: Callable[[], None] = lambda: None,
     ) -> None:
         """
-        Returns once `is_so`; `seen` is called at every look in between.
+        Wait until `is_so`; call `on_look` at every look in between.
 
         Raises:
             StoryFailed: with the text of `failing`, if that takes longer than `within_s`.
         """
         ends_s = time.monotonic() + within_s
         while not is_so():
-            seen()
+            on_look()
             self._changed.clear()
             left_s = ends_s - time.monotonic()
             if left_s <= 0:
@@ -95,7 +92,7 @@ class PodWatch:
                     await asyncio.sleep(_LOOK_S)
             except TimeoutError:
                 continue
-        seen()
+        on_look()
 
     def _apply(self, line: bytes) -> None:
         if not line:

@@ -1,4 +1,4 @@
-"""The demo's processes, the embedded cluster and the commands it plays with: started, watched and ended."""
+"""The demo's processes: the embedded cluster, and commands of the product."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG_TAIL: Final = 5
 
 
 class Child:
-    """One running process; what it prints is in `log`."""
+    """One running process; its output goes to `log`."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
         self._name = name
@@ -30,14 +30,14 @@ class Child:
         self._log = log
 
     async def run(self) -> None:
-        """Never returns. Raises: StoryFailed, once the process has ended."""
+        """Wait for the process. Raises: StoryFailed once it has ended."""
         code = await self._process.wait()
         tail = self._log.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
         raise StoryFailed("\n    ".join([f"{self._name} ended with {code}; its last lines:", *tail]))
 
     async def ready(self, is_ready: Callable[[], Awaitable[bool]]) -> None:
         """
-        Returns once `is_ready`.
+        Wait until `is_ready`.
 
         Raises:
             StoryFailed: if the process ends before, or takes too long.
@@ -51,12 +51,12 @@ class Child:
             await asyncio.sleep(_POLL_S)
 
     def kill(self) -> None:
-        """The process is as good as ended: for one that nobody needs any more, and that would take its time."""
+        """Kill a process that is no longer needed and would take its time to stop."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
     async def stop(self) -> None:
-        """The process has ended: asked to, or killed if it takes too long."""
+        """Ask the process to end, and kill it if it takes too long."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -68,11 +68,11 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def started(name: str, arguments: list[str], logs: Path) -> AsyncGenerator[Child, None]:
-    """A command of this program runs as a process of its own until the block ends, however it ends."""
+async def process_of(name: str, arguments: list[str], logs: Path) -> AsyncGenerator[Child, None]:
+    """Run a command of this program as a process of its own until the block ends, however it ends."""
     log = logs / f"{name}.log"
     with log.open("wb") as out:
-        # A session of its own: Ctrl-C in the terminal reaches the demo alone, which then ends its children in order.
+        # Its own session: Ctrl-C in the terminal reaches the demo alone, which ends its children in order.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -92,14 +92,14 @@ async def started(name: str, arguments: list[str], logs: Path) -> AsyncGenerator
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """Return a port of 127.0.0.1 that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-async def answers(ask: Callable[[], Awaitable[object]]) -> bool:
-    """Whether a request is answered without an error."""
+async def is_answered(ask: Callable[[], Awaitable[object]]) -> bool:
+    """Return whether a request is answered without an error."""
     try:
         await ask()
     except Refused:
@@ -107,12 +107,12 @@ async def answers(ask: Callable[[], Awaitable[object]]) -> bool:
     return True
 
 
-async def known_server(folder: Path, child: Child) -> str:
-    """The address in the kubeconfig that the cluster writes once it listens."""
+async def server_address(folder: Path, child: Child) -> str:
+    """Wait for the kubeconfig that the cluster writes once it listens, and return the address in it."""
     found: list[str] = []
 
     async def is_written() -> bool:
-        # The file appears before its text does.
+        # The file exists before it has its text.
         with contextlib.suppress(OSError, TypeError):
             found.append(server_in(folder / KUBECONFIG))
         return bool(found)

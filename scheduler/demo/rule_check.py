@@ -1,9 +1,9 @@
 """
-Which rules the pods of a cluster break where they are: written for this check alone, from the API's documentation.
+Which rules the pods of a cluster break where they are, judged from the API's documentation alone.
 
-Only what is promised is judged: required affinity and anti-affinity, DoNotSchedule constraints, node selectors.
-Pods that finished or are being deleted count for nothing. Kubernetes keeps rules when it places, not afterwards, so a
-story asks while nothing moves.
+Required affinity and anti-affinity, DoNotSchedule constraints and node selectors are judged. Pods that finished or are
+being deleted do not count. Kubernetes keeps rules when it places a pod, not afterwards, so a story checks while nothing
+moves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scheduler.demo.objects import Namespace, Node, Pod, Selector, Spread, Term
 
 def broken_rules(pods: Iterable[Pod], nodes: Iterable[Node], namespaces: Iterable[Namespace]) -> list[str]:
     """
-    One sentence for each rule of each placed pod that does not hold.
+    Return one sentence for each rule of each placed pod that does not hold.
 
     Cost: O(distinct rules x pods), so that a thousand pods of ten services take a moment.
     """
@@ -27,7 +27,7 @@ def broken_rules(pods: Iterable[Pod], nodes: Iterable[Node], namespaces: Iterabl
 
 
 def selects(selector: Selector | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector selects an object of these labels; an absent one selects nothing."""
+    """Return whether a label selector selects an object of these labels; an absent one selects nothing."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
@@ -99,7 +99,7 @@ class _Placement:
         domain = self._domain(pod, term.topology_key)
         is_own_match = self._is_chosen(pod, pod, term)
         near = 0 if domain is None else self._count(pod, term)[domain] - is_own_match
-        # The first of its kind may be alone: nobody is there yet to be near to.
+        # The first of its kind may be alone: there is no other pod yet.
         is_first = is_own_match and len(self._chosen(pod, term)) == 1 and domain is not None
         if near < 1 and not is_first:
             yield f"{_name(pod)} has none of the pods that it must be near in {term.topology_key}={domain}"
@@ -135,7 +135,7 @@ class _Placement:
         return self._domains[key]
 
     def _chosen(self, pod: Pod, term: Term) -> list[Pod]:
-        """The placed pods that a term of `pod` selects, itself included if it does."""
+        """Return the placed pods that a term of `pod` selects, itself included if it does."""
         key = _key(pod, term)
         if key not in self._selected:
             self._selected[key] = [other for other in self._pods if self._is_chosen(other, pod, term)]

@@ -1,7 +1,7 @@
 """
-Where stories play: the commands of a user, each shown as it would be typed, and the checks of what came of them.
+The stage of a story: a user's commands, each shown as typed, and the checks of their outcome.
 
-Checks list pods, nodes and namespaces anew; what the watch keeps is for waiting only.
+Checks list pods, nodes and namespaces anew; the watch is for waiting only.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
 _EVENTS: Final = "/apis/events.k8s.io/v1/events"
 _WARNINGS: Final = 3
-#: How long anything may take that takes a second on an idle machine.
+#: The longest wait for anything that takes a second on an idle machine.
 _PATIENCE_S: Final = 45.0
 _POLL_S: Final = 0.05
 
-#: Which pods look alike in a table.
+#: Return the group as which a table draws a pod.
 Grouping = Callable[[Pod], Group]
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One story: what it tells, and how it goes. `play` raises StoryFailed where it goes otherwise."""
+    """One story: its title, its problem, and its play. `play` raises StoryFailed if it comes out otherwise."""
 
     title: str
     about: str
     play: Callable[[Stage], Awaitable[None]]
-    #: A package that not every installation has.
+    #: A package that is not installed everywhere.
     needs: str = ""
 
 
@@ -70,7 +70,7 @@ class Stage:
     # -- what a user does ------------------------------------------------------------------------------------
 
     async def apply(self, manifest: str, swap: tuple[str, str] | None = None, *, quiet: bool = False) -> None:
-        """The manifest's objects are there; with `swap`, one word in it replaced by another."""
+        """Apply a manifest; with `swap`, one word in it is replaced by another."""
         path = f"manifests/examples/{manifest}"
         if not quiet:
             sed = f"sed 's/{swap[0]}/{swap[1]}/' {path} | kubectl apply -f -" if swap else ""
@@ -82,9 +82,9 @@ class Stage:
 
     async def set_image(self, namespace: str, name: str, image: str) -> frozenset[str]:
         """
-        The deployment's only container, which has the deployment's name, gets another image: a new revision.
+        Update the image of a deployment's only container, which has the deployment's name.
 
-        Returns: the uids of the pods that there were before.
+        Returns: the uids of the pods before the update.
         """
         before = frozenset(pod.metadata.uid for pod in self.watch.pods([namespace]))
         self.show.command(f"kubectl -n {namespace} set image deployment/{name} {name}={image}")
@@ -93,19 +93,19 @@ class Stage:
         return before
 
     async def scale(self, namespace: str, name: str, replicas: int) -> None:
-        """The deployment wants so many pods."""
+        """Scale a deployment."""
         self.show.command(f"kubectl -n {namespace} scale deployment/{name} --replicas={replicas}")
         await self.api.patch(_deployment(namespace, name), {"spec": {"replicas": replicas}})
 
     async def label_nodes(self, names: Collection[str], key: str, value: str) -> None:
-        """The nodes carry the label."""
+        """Label nodes."""
         self.show.command(f"kubectl label nodes {' '.join(names)} {key}={value}")
         for name in names:
             await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": {key: value}}})
             self._labelled.setdefault(name, set()).add(key)
 
     async def relabel_node(self, name: str, key: str, value: str) -> None:
-        """The node carries another value of a label that it has."""
+        """Change a label of a node."""
         self.show.command(f"kubectl label --overwrite nodes {name} {key}={value}")
         (node,) = (node for node in await self.nodes() if node.metadata.name == name)
         self._overwritten.setdefault(name, {}).setdefault(key, node.metadata.labels[key])
@@ -113,41 +113,41 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def enforcing(self) -> AsyncGenerator[None, None]:
-        """The enforcer runs until the block ends."""
+        """Run the enforcer until the block ends."""
         self.show.command("affinity-scheduler enforce &")
         async with self.enforcer():
             yield
 
     @contextlib.asynccontextmanager
     async def webhook(self) -> AsyncGenerator[None, None]:
-        """The webhook runs, and is asked about every new pod, until the block ends."""
+        """Run the webhook, which the API server asks about every new pod, until the block ends."""
         self.show.command("affinity-scheduler webhook --host 127.0.0.1 &")
         async with self.webhooks() as url:
             self.show.step(
-                f"the API server asks {url} about every new pod, by a certificate of its own making"
+                f"the API server asks {url} about every new pod; the webhook made its own certificate"
             )
             yield
 
     async def label_namespace(self, name: str, key: str, value: str) -> None:
-        """The namespace carries the label."""
+        """Label a namespace."""
         self.show.command(f"kubectl label namespace {name} {key}={value}")
         await self.api.patch(f"{_NAMESPACES}/{name}", {"metadata": {"labels": {key: value}}})
 
     async def delete_namespace(self, name: str) -> None:
-        """The namespace is gone, with everything in it."""
+        """Delete a namespace with everything in it, and wait until its pods are gone."""
         self.show.command(f"kubectl delete namespace {name}")
         await self._removed_namespaces([name])
         self.namespaces.remove(name)
 
     async def add_nodes(self, nodes: list[JsonObject]) -> None:
-        """The cluster has these nodes as well."""
+        """Add nodes to the cluster."""
         self._added_nodes += [node["metadata"]["name"] for node in nodes]
         await self.api.create_all(nodes)
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
-    async def running(self, total: int, *, within_s: float = _PATIENCE_S) -> None:
-        """The story's namespaces have exactly `total` pods, all ready."""
+    async def wait_ready(self, total: int, *, within_s: float = _PATIENCE_S) -> None:
+        """Wait until the story's namespaces have exactly `total` pods, all ready."""
 
         def ready() -> int:
             return sum(pod.is_ready for pod in self.watch.pods(self.namespaces))
@@ -159,11 +159,13 @@ class Stage:
             is_so,
             within_s=within_s,
             failing=lambda: f"{ready()} of {total} pods are ready {self._reason()}",
-            seen=lambda: self.show.progress(ready(), total, "pods ready"),
+            on_look=lambda: self.show.progress(ready(), total, "pods ready"),
         )
 
-    async def rolled_out(self, namespace: str, name: str, total: int, *, before: Collection[str]) -> None:
-        """The deployment's pods, `total`, are all newer than the uids `before`, and those are gone."""
+    async def wait_rolled_out(
+        self, namespace: str, name: str, total: int, *, before: Collection[str]
+    ) -> None:
+        """Wait until the deployment has `total` pods, all newer than the uids `before`, and the old ones are gone."""
 
         def new() -> int:
             pods = self.watch.pods([namespace])
@@ -177,19 +179,19 @@ class Stage:
             is_so,
             within_s=_PATIENCE_S,
             failing=lambda: f"{new()} of {total} pods of the new revision are ready {self._reason()}",
-            seen=lambda: self.show.progress(new(), total, "pods of the new revision ready"),
+            on_look=lambda: self.show.progress(new(), total, "pods of the new revision ready"),
         )
         await self._settled(_deployment(namespace, name))
 
     async def _settled(self, path: str) -> None:
-        """The deployment's status says what its pods show, which takes its controller a moment."""
+        """Wait until the deployment's status shows what its pods do."""
         ends_s = time.monotonic() + _PATIENCE_S
         while not (deployment := await self.api.get(path, Deployment)).is_rolled_out:
             self.expect(time.monotonic() < ends_s, f"a finished rollout, found {deployment.status}")
             await asyncio.sleep(_POLL_S)
 
-    async def refused(self, namespace: str, count: int) -> str:
-        """`count` pods of the namespace have no node and a reason for it; the reason, the same for all."""
+    async def wait_refused(self, namespace: str, count: int) -> str:
+        """Wait until `count` pods of the namespace are refused; return the reason, the same for all."""
 
         def reasons() -> list[str]:
             return [reason for pod in self.watch.pods([namespace]) if (reason := pod.pending_reason)]
@@ -197,15 +199,15 @@ class Stage:
         await self.watch.until(
             lambda: len(reasons()) == count,
             within_s=_PATIENCE_S,
-            failing=lambda: f"{len(reasons())} of {count} pods were told why they stay Pending",
+            failing=lambda: f"{len(reasons())} of {count} pods have a reason for staying Pending",
         )
         listed = await self.api.items(f"{_NAMESPACES}/{namespace}/pods", Pod)
         told = {pod.pending_reason for pod in listed if pod.pending_reason}
         self.expect(len(told) == 1, f"all of them have one reason, found {sorted(told)}")
         return told.pop()
 
-    async def notes(self, reason: str, word: str) -> list[str]:
-        """Notes of the story's events of this reason that hold the word; waits for the first."""
+    async def wait_for_events(self, reason: str, word: str) -> list[str]:
+        """Return the notes of the story's events of this reason that contain the word; wait for the first."""
         ends_s = time.monotonic() + _PATIENCE_S
         while True:
             events = await self.api.items(_EVENTS, Event)
@@ -219,17 +221,17 @@ class Stage:
     # -- judging ---------------------------------------------------------------------------------------------
 
     def expect(self, holds: bool, claim: str) -> None:  # noqa: FBT001 - reads as a sentence
-        """Goes on if the claim holds. Raises: StoryFailed, which names it, if not."""
+        """Raise StoryFailed with the claim unless it holds."""
         if not holds:
             raise StoryFailed(f"expected: {claim}")
 
     async def placed(self) -> list[Pod]:
-        """The story's pods that are there to stay, as the API server lists them now, placed or not."""
+        """Return the story's pods that are neither finished nor being deleted, as the API server lists them now."""
         pods = await self.api.items(PODS, Pod)
         return [pod for pod in pods if pod.metadata.namespace in self.namespaces and pod.is_counted]
 
     async def check(self) -> list[Pod]:
-        """The same, after every rule of every pod of the cluster was held against where it is."""
+        """Check every rule of every pod of the cluster, and return the story's pods as `placed` does."""
         pods = await self.api.items(PODS, Pod)
         nodes = await self.api.items(_NODES, Node)
         found = broken_rules(pods, nodes, await self.api.items(_NAMESPACES, Namespace))
@@ -238,11 +240,11 @@ class Stage:
         if found:
             self.show.bad(f"{len(found)} rules broken: {'; '.join(found[:3])}")
         else:
-            self.show.good(f"checked where the {n_placed} placed pods are: no rule broken")
+            self.show.good(f"checked all {n_placed} placed pods: no rule is broken")
         return [pod for pod in pods if pod.metadata.namespace in self.namespaces and pod.is_counted]
 
     async def nodes(self) -> list[Node]:
-        """All nodes by zone and name."""
+        """Return all nodes by zone and name."""
         nodes = await self.api.items(_NODES, Node)
         return sorted(nodes, key=lambda node: (node.zone, node.metadata.name))
 
@@ -255,7 +257,7 @@ class Stage:
         key: str = "topology.kubernetes.io/zone",
         only: Collection[str] | None = None,
     ) -> None:
-        """A table of the nodes (those in `only`, or all) by the label `key`, with the pods on them."""
+        """Draw a table of the nodes (those in `only`, or all) by the label `key`, with the pods on them."""
         groups: dict[str, list[Group]] = {}
         for pod in pods:
             groups.setdefault(pod.spec.node_name, []).append(grouping(pod))
@@ -272,7 +274,7 @@ class Stage:
         self.show.table(region, rows, sorted(groups.get("", ()), key=lambda one: one.letter))
 
     async def warnings(self) -> list[str]:
-        """The latest warnings about objects of the story's namespaces, each once."""
+        """Return the latest warnings about objects of the story's namespaces, each once."""
         events = await self.api.items(_EVENTS, Event)
         notes = [
             one.note for one in events if one.type == "Warning" and one.metadata.namespace in self.namespaces
@@ -282,7 +284,7 @@ class Stage:
     # -- afterwards ------------------------------------------------------------------------------------------
 
     async def clear(self) -> None:
-        """The cluster is as the story found it."""
+        """Restore the cluster as the story found it."""
         await self._removed_namespaces(self.namespaces)
         for name, keys in self._labelled.items():
             change: Mapping[str, JsonObject] = {"metadata": {"labels": dict.fromkeys(keys)}}
@@ -302,7 +304,7 @@ class Stage:
         )
 
     def _reason(self) -> str:
-        """What the first pod without a node was told, in brackets."""
+        """Return the reason of the first pod without a node, in brackets."""
         reasons = (pod.pending_reason for pod in self.watch.pods(self.namespaces))
         return next((f"({reason})" for reason in reasons if reason), "")
 
@@ -312,7 +314,7 @@ def _deployment(namespace: str, name: str) -> str:
 
 
 def ready_node(name: str, zone: str) -> JsonObject:
-    """A node as its kubelet would announce it, of the size of the ready-made ones."""
+    """Return a node as its kubelet would announce it, of the size of the ready-made ones."""
     amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "added by the demo"}

@@ -1,4 +1,4 @@
-"""The webhook as a process beside the demo's cluster: what is installed for it, and how the API server finds it."""
+"""The webhook as a process beside the demo's cluster, and the objects by which the API server finds it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from scheduler.demo.api import ApiSession, collection_of
 from scheduler.demo.objects import JsonObject
-from scheduler.demo.processes import KUBECONFIG, answers, free_port, started
+from scheduler.demo.processes import KUBECONFIG, free_port, is_answered, process_of
 
 _HOST: Final = "127.0.0.1"
 _NAME: Final = "affinity-scheduler-webhook"
@@ -20,9 +20,9 @@ _REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 @contextlib.asynccontextmanager
 async def webhook(api: ApiSession, logs: Path) -> AsyncGenerator[str, None]:
     """
-    A ready webhook at the address yielded, asked about every new pod; if it dies, so does the block.
+    Run a webhook that the API server asks about every new pod, and yield its address; if it dies, so does the block.
 
-    Raises: StoryFailed if it does not get ready, Refused if the cluster does not take what belongs to it.
+    Raises: StoryFailed if it does not get ready, Refused if the cluster refuses its objects.
     """
     port, health = free_port(), free_port()
     url = f"https://{_HOST}:{port}/mutate"
@@ -32,14 +32,14 @@ async def webhook(api: ApiSession, logs: Path) -> AsyncGenerator[str, None]:
     arguments = ["--host", _HOST, "--webhook-port", str(port), "--port", str(health)]
     try:
         kubeconfig = ["--kubeconfig", str(logs / KUBECONFIG)]
-        async with started("webhook", ["webhook", *kubeconfig, *arguments], logs) as child:
-            # Ready is who serves a certificate, and it is published before it is served.
-            await child.ready(lambda: answers(lambda: api.text(f"http://{_HOST}:{health}/readyz")))
+        async with process_of("webhook", ["webhook", *kubeconfig, *arguments], logs) as child:
+            # It is ready once it serves a certificate, which it publishes before.
+            await child.ready(lambda: is_answered(lambda: api.text(f"http://{_HOST}:{health}/readyz")))
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(child.run(), name="webhook")
                 yield url
                 watching.cancel()
-            # Told to end in order, it would linger for the requests of an API server that is slow to hear of it.
+            # On SIGTERM it would linger for late requests of the API server.
             child.kill()
     finally:
         await _removed(api, installed)
@@ -55,19 +55,19 @@ def _namespace() -> JsonObject:
 
 
 def _secret() -> JsonObject:
-    """What the webhook keeps its certificate in."""
+    """Return the Secret in which the webhook stores its certificate."""
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _NAME, "namespace": _NAME}}
 
 
 def _configuration(url: str) -> JsonObject:
-    """As manifests/webhook has it but for the address, and for the condition in CEL, which the cluster can't read."""
+    """Return the configuration of manifests/webhook with another address and without its condition in CEL."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     hook = {
         "name": "merge.affinity-scheduler.io",
         "admissionReviewVersions": ["v1"],
         "clientConfig": {"url": url},
         "rules": [rule],
-        # Here the story fails where the webhook does.
+        # The story fails if the webhook does.
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
         "sideEffects": "None",

@@ -1,4 +1,4 @@
-"""Ready-made clusters: nodes over zones, and the namespaces every cluster has."""
+"""The content of a new cluster: nodes spread over zones, and the namespaces that every cluster has."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _LETTERS: Final = 26
 
 
 def zone_name(index: int) -> str:
-    """The name of the zone at `index` >= 0: zone-a to zone-z, then zone-aa and so on."""
+    """Return the name of the zone at `index` >= 0: zone-a to zone-z, then zone-aa and so on."""
     name = ""
     number = index + 1
     while number > 0:
@@ -21,7 +21,7 @@ def zone_name(index: int) -> str:
 
 
 def node(name: str, zone: str, now: str) -> JsonObject:
-    """A ready node with room for 4 CPUs, 32Gi of memory and 110 pods. `now` is RFC 3339."""
+    """Return a ready node with room for 4 CPUs, 32Gi of memory and 110 pods. `now` is RFC 3339."""
     amounts = {"cpu": "4", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     labels = {
         "kubernetes.io/hostname": name,
@@ -62,9 +62,9 @@ def node(name: str, zone: str, now: str) -> JsonObject:
 
 def populate(store: Store, *, nodes: int, zones: int) -> None:
     """
-    The store has the usual namespaces with their default service accounts, and `nodes` nodes dealt out over zones.
+    Create the usual namespaces with their default service accounts, and `nodes` nodes spread over zones.
 
-    Raises: ValueError where zones < 1 or nodes < 0.
+    Raises: ValueError if zones < 1 or nodes < 0.
     """
     if zones < 1 or nodes < 0:
         raise ValueError(f"a cluster has at least one zone and no negative nodes; found {zones=}, {nodes=}")

@@ -1,4 +1,4 @@
-"""A whole embedded cluster: store, API server, controllers and kubelet stand-in, started and stopped as one."""
+"""A whole embedded cluster: store, API server, controllers and kubelet stand-in, started and stopped together."""
 
 import asyncio
 import logging

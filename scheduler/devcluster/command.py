@@ -1,4 +1,4 @@
-"""`affinity-scheduler devcluster`: an embedded cluster that kubectl can talk to, until stopped."""
+"""`affinity-scheduler devcluster`: serve an embedded cluster to kubectl, until stopped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; raises SettingsError for bad input."""
+    """Serve until SIGTERM or SIGINT. Raises: SettingsError for bad input."""
     for flag, found, least, most in (
         ("--nodes", args.nodes, 0, 100_000),
         ("--zones", args.zones, 1, 1_000),
@@ -64,7 +64,7 @@ async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int
 
 @contextlib.contextmanager
 def _written(cluster: DevCluster, kubeconfig: Path) -> Iterator[None]:
-    """The kubeconfig is there for as long as the cluster is."""
+    """Keep the kubeconfig on disk while the cluster runs."""
     try:
         cluster.write_kubeconfig(kubeconfig)
     except OSError as error:

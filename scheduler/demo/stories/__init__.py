@@ -1,6 +1,6 @@
 """
-The stories of `affinity-scheduler demo`: one file each, and what they share.
+The stories of `affinity-scheduler demo`, one file each.
 
-A story is a user of the cluster: it applies manifests, reads objects and judges by them alone, over HTTP. It knows
-nothing of the scheduler but its /metrics, and imports none of the rooms that decide.
+A story is a user of the cluster: it applies manifests, reads objects over HTTP and judges by them alone. Of the
+scheduler it knows only /metrics.
 """

@@ -1,4 +1,4 @@
-"""Story 8: the README's own example of kep-3633-alt, through our webhook. One pod of each revision per zone."""
+"""Story 8: the example from the README of kep-3633-alt, through our webhook. One pod of each revision per zone."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ async def _play(stage: Stage) -> None:
     show = stage.show
     async with stage.webhook():
         await stage.apply("08-backport.yaml")
-        await stage.running(_N_PODS)
+        await stage.wait_ready(_N_PODS)
         pods = await stage.check()
         await _expect_merged(stage, pods)
         show.step(
-            "the annotation of kep-3633-alt is a field of every pod now, the revision merged into its selector:"
+            "the webhook has turned the annotation into a field of every pod, with the revision in its selector:"
         )
-        show.quote(_shown(pods[0]))
+        show.quote(_merged_text(pods[0]))
         await stage.draw(pods, lambda _: _PODS)
 
         before = await stage.set_image(_NAMESPACE, _NAME, _NEW_IMAGE)
-        await stage.rolled_out(_NAMESPACE, _NAME, _N_PODS, before=before)
+        await stage.wait_rolled_out(_NAMESPACE, _NAME, _N_PODS, before=before)
         pods = await stage.check()
         await _expect_merged(stage, pods)
-        show.good("the update found room, though the old revision had a pod in every zone")
+        show.good("the update found room although the old revision had a pod in every zone")
 
 
 async def _expect_merged(stage: Stage, pods: list[Pod]) -> None:
-    """Every pod keeps away, by its own spec, from pods of its revision in its zone; there is one in each zone."""
+    """Check that every pod's own spec keeps it from pods of its revision in its zone, and that each zone has one."""
     for pod in pods:
         terms = pod.spec.affinity.pod_anti_affinity.required
         own = Requirement(_HASH, "In", [pod.metadata.labels[_HASH]])
@@ -53,7 +53,7 @@ async def _expect_merged(stage: Stage, pods: list[Pod]) -> None:
     stage.expect(len(set(zones)) == len(zones) == _N_PODS, f"one pod in each zone, found {sorted(zones)}")
 
 
-def _shown(pod: Pod) -> str:
+def _merged_text(pod: Pod) -> str:
     (term,) = pod.spec.affinity.pod_anti_affinity.required
     selector = term.label_selector
     merged = selector.match_expressions if selector else []
@@ -65,7 +65,7 @@ def _shown(pod: Pod) -> str:
 STORY: Final = Story(
     "The backport's own example, unchanged",
     "kep-3633-alt brought matchLabelKeys to clusters without it, by annotations and a webhook, and has not been "
-    "maintained since 2023. What was written for it goes on working with `affinity-scheduler webhook`.",
+    "maintained since 2023. Manifests written for it work unchanged with `affinity-scheduler webhook`.",
     _play,
     needs="cryptography",
 )

@@ -17,11 +17,11 @@ _ZONES: Final = 3
 async def _play(stage: Stage) -> None:
     show = stage.show
     await stage.apply("01-blue-green-stuck.yaml")
-    await stage.running(_ZONES)
-    show.step("blue runs, one pod in each zone; now green is to start beside it, without matchLabelKeys")
+    await stage.wait_ready(_ZONES)
+    show.step("blue runs with one pod in each zone; an update starts green beside it, without matchLabelKeys")
     await stage.set_image("shop-stuck", "shop", _GREEN_IMAGE)
-    reason = await stage.refused("shop-stuck", _ZONES)
-    show.step("green is stuck; each of its pods has this in its PodScheduled condition:")
+    reason = await stage.wait_refused("shop-stuck", _ZONES)
+    show.step("green is stuck; the PodScheduled condition of each of its pods says:")
     show.quote(reason)
     stage.expect(
         "node(s) didn't match pod anti-affinity rules" in reason,
@@ -30,35 +30,35 @@ async def _play(stage: Stage) -> None:
     pods = await stage.check()
     stage.expect(_count(pods, _BLUE) == _ZONES, f"blue still serves with {_ZONES} pods")
     stage.expect(_count(pods, _GREEN) == 0, "no green pod has a node")
-    await stage.draw(pods, _colour)
+    await stage.draw(pods, _group)
     await stage.delete_namespace("shop-stuck")
 
     await stage.apply("01-blue-green.yaml")
-    await stage.running(_ZONES)
+    await stage.wait_ready(_ZONES)
     show.step(
-        "the same with matchLabelKeys: [pod-template-hash], so each revision keeps distance only from itself"
+        "the same with matchLabelKeys: [pod-template-hash]: each revision keeps its distance from itself alone"
     )
     before = await stage.set_image("shop", "shop", _GREEN_IMAGE)
-    await stage.rolled_out("shop", "shop", _ZONES, before=before)
+    await stage.wait_rolled_out("shop", "shop", _ZONES, before=before)
     show.step("green is up and blue is gone")
     pods = await stage.check()
     zone_by_node = {node.metadata.name: node.zone for node in await stage.nodes()}
     zones = {zone_by_node[pod.spec.node_name] for pod in pods}
     stage.expect(_count(pods, _GREEN) == len(zones) == _ZONES, f"one green pod in each of {_ZONES} zones")
-    await stage.draw(pods, _colour)
+    await stage.draw(pods, _group)
 
 
-def _colour(pod: Pod) -> Group:
+def _group(pod: Pod) -> Group:
     return _GREEN if pod.spec.containers[0].image == _GREEN_IMAGE else _BLUE
 
 
 def _count(pods: list[Pod], colour: Group) -> int:
-    return sum(bool(pod.spec.node_name) and _colour(pod) == colour for pod in pods)
+    return sum(bool(pod.spec.node_name) and _group(pod) == colour for pod in pods)
 
 
 STORY: Final = Story(
     "Blue/green, one pod per zone",
     "Pods of a shop must not share a zone (required anti-affinity). An update starts all of green beside blue. The "
-    "rule as one usually writes it counts blue pods too, and green finds no zone; matchLabelKeys solves it.",
+    "usual rule counts blue pods too, so green finds no zone; matchLabelKeys solves it.",
     _play,
 )

@@ -24,19 +24,19 @@ async def _play(stage: Stage) -> None:
     for i in range(_N_RACKS):
         await stage.label_nodes(nodes[i * size : (i + 1) * size], _RACK, f"rack-{i + 1}")
     await stage.apply("07-racks.yaml")
-    await stage.running(_N_RACKS * _PER_RACK)
+    await stage.wait_ready(_N_RACKS * _PER_RACK)
     await _expect_limit(stage, await stage.check())
     show.good("six pods, two in each of three racks")
 
     await stage.scale(_NAMESPACE, "ledger", _N_RACKS * _PER_RACK + 1)
-    reason = await stage.refused(_NAMESPACE, 1)
-    show.step("a seventh would be the third of its rack, whichever it came to:")
+    reason = await stage.wait_refused(_NAMESPACE, 1)
+    show.step("a seventh pod would be the third in any rack:")
     show.quote(reason)
-    show.step(f"a fourth rack is set up, with {_NEW_NODE}")
+    show.step(f"a fourth rack joins, with {_NEW_NODE}")
     node = ready_node(_NEW_NODE, "zone-a")
     node["metadata"]["labels"][_RACK] = f"rack-{_N_RACKS + 1}"
     await stage.add_nodes([node])
-    await stage.running(_N_RACKS * _PER_RACK + 1)
+    await stage.wait_ready(_N_RACKS * _PER_RACK + 1)
     pods = await stage.check()
     await _expect_limit(stage, pods)
     await stage.draw(pods, lambda _: _LEDGER, region="rack", key=_RACK)
@@ -50,7 +50,7 @@ async def _expect_limit(stage: Stage, pods: list[Pod]) -> None:
 
 STORY: Final = Story(
     "At most two per rack",
-    "Anti-affinity knows one pod per domain or no limit at all. With maxPodsPerDomain in the annotation a domain takes "
-    "as many as you say, and not one more.",
+    "Anti-affinity allows one pod per domain, or any number. With maxPodsPerDomain in the annotation a domain takes "
+    "at most as many as you say.",
     _play,
 )

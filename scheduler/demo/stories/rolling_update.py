@@ -26,7 +26,7 @@ async def _play(stage: Stage) -> None:
     nodes = sorted(node.metadata.name for node in await stage.nodes())[:3]
     await stage.label_nodes(nodes, "example.com/rack", "r1")
     await stage.apply("02-rolling-update-uneven.yaml")
-    await stage.running(_REPLICAS)
+    await stage.wait_ready(_REPLICAS)
     found = _counts(await stage.check(), nodes)
     show.step(f"without matchLabelKeys: {found} after the first rollout")
     stage.expect(found == _EVEN, f"{_EVEN} at first, found {found}")
@@ -38,13 +38,13 @@ async def _play(stage: Stage) -> None:
             break
     stage.expect(found != _EVEN, f"an uneven spread after one of {_TRIES} updates")
     show.good(
-        f"uneven after update {updates}: {found}, though maxSkew is 1; leaving pods count when new ones come"
+        f"uneven after update {updates}: {found}, although maxSkew is 1: old pods counted while new ones were placed"
     )
     await stage.draw(await stage.placed(), lambda _: _POD, only=nodes)
     await stage.delete_namespace("web-uneven")
 
     await stage.apply("02-rolling-update.yaml")
-    await stage.running(_REPLICAS)
+    await stage.wait_ready(_REPLICAS)
     show.step(f"with matchLabelKeys: {_counts(await stage.placed(), nodes)} after the first rollout")
     for image in islice(cycle(_IMAGES), _EVEN_UPDATES):
         found = await _updated(stage, "web", image, nodes)
@@ -55,16 +55,16 @@ async def _play(stage: Stage) -> None:
 
 
 async def _updated(stage: Stage, namespace: str, image: str, nodes: Collection[str]) -> str:
-    """Pods per node after an update to `image`."""
+    """Update the image, and return the pods per node afterwards."""
     before = await stage.set_image(namespace, "web", image)
-    await stage.rolled_out(namespace, "web", _REPLICAS, before=before)
+    await stage.wait_rolled_out(namespace, "web", _REPLICAS, before=before)
     found = _counts(await stage.placed(), nodes)
     stage.show.step(f"after the update: {found}")
     return found
 
 
 def _counts(pods: Collection[Pod], nodes: Collection[str]) -> str:
-    """Pods per node, most first, as the KEP writes it."""
+    """Return the pods per node, most first, as the KEP writes it."""
     count = Counter(pod.spec.node_name for pod in pods if pod.spec.node_name)
     return "/".join(str(n) for n in sorted((count[node] for node in nodes), reverse=True))
 

@@ -1,4 +1,4 @@
-"""Story 3: the second story of KEP-3633. Tenants have node pools to themselves, whichever they get."""
+"""Story 3: the second story of KEP-3633. Each tenant gets a node pool to itself, whichever it is."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ async def _play(stage: Stage) -> None:
         await stage.label_nodes(names, _POOL, f"pool-{i}")
     for i, tenant in enumerate(_TENANTS, 1):
         await _apply(stage, tenant)
-        await stage.running(i * _EACH)
-    show.step("three tenants have come, the same rule in all their manifests")
+        await stage.wait_ready(i * _EACH)
+    show.step("three tenants run, with the same rule in all their manifests")
     pods = await stage.check()
     await _expect_exclusive(stage, pods)
-    show.good("every tenant is in one pool, and alone there")
+    show.good("every tenant has one pool to itself")
 
     await _apply(stage, _LATECOMER)
-    reason = await stage.refused(f"tenant-{_LATECOMER}", _EACH)
+    reason = await stage.wait_refused(f"tenant-{_LATECOMER}", _EACH)
     show.step(f"a fourth tenant, {_LATECOMER}, finds every pool taken:")
     show.quote(reason)
     await stage.draw(await stage.placed(), _tenant, region="pool", key=_POOL)
     await stage.delete_namespace("tenant-coral")
-    await stage.running(len(_TENANTS) * _EACH)
-    show.step(f"coral has left, and {_LATECOMER} has its pool")
+    await stage.wait_ready(len(_TENANTS) * _EACH)
+    show.step(f"coral has left, and {_LATECOMER} took its pool")
     pods = await stage.check()
     await _expect_exclusive(stage, pods)
     await stage.draw(pods, _tenant, region="pool", key=_POOL)
@@ -65,6 +65,6 @@ def _tenant(pod: Pod) -> Group:
 STORY: Final = Story(
     "Tenants with a node pool each",
     "Every tenant's pods carry one rule: near my tenant's pods (matchLabelKeys: [tenant]), away from any other "
-    "tenant's (mismatchLabelKeys: [tenant]). Nobody says which pool is whose (KEP-3633, story 2).",
+    "tenant's (mismatchLabelKeys: [tenant]). No manifest names a pool (KEP-3633, story 2).",
     _play,
 )

@@ -7,7 +7,7 @@ import time
 from collections import Counter, defaultdict
 from typing import Final
 
-from scheduler.demo.latency import Sample, sampled
+from scheduler.demo.latency import Sample, parse_sample
 from scheduler.demo.objects import JsonObject, Node, Pod
 from scheduler.demo.stage import Stage, Story, ready_node
 
@@ -24,7 +24,7 @@ async def _play(stage: Stage) -> None:
     show = stage.show
     await stage.add_nodes(_more_nodes(await stage.nodes()))
     show.step(f"the cluster has {_NODES} nodes now, {_NODES // len(_ZONES)} in each of {len(_ZONES)} zones")
-    before = sampled(await stage.metrics())
+    before = parse_sample(await stage.metrics())
     began_s = time.monotonic()
     for service in _SERVICES:
         swap = None if service == "a" else ("service-a", f"service-{service}")
@@ -33,12 +33,12 @@ async def _play(stage: Stage) -> None:
     total = _EACH * len(_SERVICES)
     await _all_placed(stage, total)
     took_s = time.monotonic() - began_s
-    spent = await _spent(stage, before, total)
-    await stage.running(total, within_s=_WITHIN_S)
+    decisions = await _decisions(stage, before, total)
+    await stage.wait_ready(total, within_s=_WITHIN_S)
     pods = await stage.check()
     stage.expect(sum(bool(pod.spec.node_name) for pod in pods) == total, f"{total} pods with a node")
     await _draw(stage, pods)
-    _tell(stage, spent, took_s)
+    _report(stage, decisions, took_s)
 
 
 async def _all_placed(stage: Stage, total: int) -> None:
@@ -49,22 +49,22 @@ async def _all_placed(stage: Stage, total: int) -> None:
         lambda: placed() == total,
         within_s=_WITHIN_S,
         failing=lambda: f"{placed()} of {total} pods have a node",
-        seen=lambda: stage.show.progress(placed(), total, "pods placed"),
+        on_look=lambda: stage.show.progress(placed(), total, "pods placed"),
     )
 
 
-async def _spent(stage: Stage, before: Sample, total: int) -> Sample:
-    """What the scheduler spent on all of them; the watch may show a pod's node before the bind is answered."""
+async def _decisions(stage: Stage, before: Sample, total: int) -> Sample:
+    """Return the decisions on all pods; wait for the last, since the watch may show a bind before it is answered."""
     ends_s = time.monotonic() + _WITHIN_S
-    while (spent := sampled(await stage.metrics()) - before).scheduled != total:
-        claim = f"{total} pods in the scheduler's metrics, found {spent.scheduled:.0f}"
+    while (decisions := parse_sample(await stage.metrics()) - before).scheduled != total:
+        claim = f"{total} pods in the scheduler's metrics, found {decisions.scheduled:.0f}"
         stage.expect(time.monotonic() < ends_s, claim)
         await asyncio.sleep(_POLL_S)
-    return spent
+    return decisions
 
 
 def _more_nodes(there: list[Node]) -> list[JsonObject]:
-    """Nodes that fill the cluster up to its size, alike in every zone."""
+    """Return nodes that fill the cluster up to its size, alike in every zone."""
     count = Counter(node.zone for node in there)
     share = _NODES // len(_ZONES)
     return [
@@ -75,7 +75,7 @@ def _more_nodes(there: list[Node]) -> list[JsonObject]:
 
 
 async def _draw(stage: Stage, pods: list[Pod]) -> None:
-    """Per zone: nodes, pods, and how many pods of each service."""
+    """Draw per zone: nodes, pods, and how many pods of each service."""
     nodes = await stage.nodes()
     zone_by_node = {node.metadata.name: node.zone for node in nodes}
     fullest = Counter(pod.spec.node_name for pod in pods)
@@ -97,21 +97,21 @@ async def _draw(stage: Stage, pods: list[Pod]) -> None:
     stage.show.line()
 
 
-def _tell(stage: Stage, spent: Sample, took_s: float) -> None:
-    p50_s, p99_s = spent.quantile_s(0.5), spent.quantile_s(0.99)
+def _report(stage: Stage, decisions: Sample, took_s: float) -> None:
+    p50_s, p99_s = decisions.quantile_s(0.5), decisions.quantile_s(0.99)
     stage.show.good(
         f"one decision over {_NODES} nodes: p50 {p50_s * 1e3:.2f} ms, p99 {p99_s * 1e3:.2f} ms, "
-        f"mean {spent.mean_s * 1e3:.2f} ms ({spent.decisions:.0f} decisions)"
+        f"mean {decisions.mean_s * 1e3:.2f} ms ({decisions.decisions:.0f} decisions)"
     )
     stage.show.good(
-        f"{spent.scheduled / took_s:,.0f} pods per second from `kubectl apply` to a node, API server, controllers "
-        f"and this screen on the same machine; decisions alone make {1 / spent.mean_s:,.0f} per second"
+        f"{decisions.scheduled / took_s:,.0f} pods per second from `kubectl apply` to a node, with API server, "
+        f"controllers and this screen on the same machine; decisions alone would make {1 / decisions.mean_s:,.0f} per second"
     )
 
 
 STORY: Final = Story(
     "1,000 pods on 500 nodes",
-    "Ten services of 100 pods: never two of a service on a node (required), all of a service in one zone if that "
-    "can be (preferred). Times are read from the scheduler's /metrics, quantiles as histogram_quantile has them.",
+    "Ten services of 100 pods: never two of a service on a node (required), all of a service in one zone if "
+    "possible (preferred). Times come from the scheduler's /metrics, quantiles as histogram_quantile computes them.",
     _play,
 )

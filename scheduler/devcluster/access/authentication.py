@@ -1,8 +1,8 @@
 """
-Tokens, and whose they are.
+Tokens, and the users they belong to.
 
-Source: pkg/registry/core/serviceaccount/storage/token.go, pkg/serviceaccount (kubernetes 1.36). Tokens here are random
-texts that only this server knows, not signed ones.
+Source: pkg/registry/core/serviceaccount/storage/token.go, pkg/serviceaccount (kubernetes 1.36). Difference: tokens are
+random texts that only this server knows, not signed ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who asks."""
+    """The sender of a request."""
 
     name: str
     groups: tuple[str, ...]
@@ -42,7 +42,7 @@ class User:
     credential: str = ""
 
     def to_object(self) -> JsonObject:
-        """As reviews show it."""
+        """Return the user as reviews print it."""
         info: JsonObject = {"username": self.name, "uid": self.uid, "groups": list(self.groups)}
         if self.credential:
             info["extra"] = {_CREDENTIAL: [self.credential]}
@@ -62,7 +62,7 @@ class _Token:
 
 
 class Authenticator:
-    """The tokens of one cluster. `token` is the administrator's; None where no token makes one the administrator."""
+    """The tokens of one cluster. `token` is the administrator's; if it is None, so is every request without a token."""
 
     def __init__(self, store: Store, token: str | None) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class Authenticator:
         self._issued: dict[str, _Token] = {}
 
     def user_of(self, headers: Mapping[str, str]) -> User:
-        """Who asks. Raises: StatusError 401 for a token that nobody holds, and for none where one is needed."""
+        """Return the sender of a request. Raises: StatusError 401 for an unknown token, or a missing required one."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             if self._token is None:
@@ -82,7 +82,7 @@ class Authenticator:
         return user
 
     def user_of_token(self, token: str) -> User | None:
-        """Whose token it is; None where it is nobody's, has expired, or its ServiceAccount is gone."""
+        """Return the user of a token; None if the token is unknown or expired, or its ServiceAccount is gone."""
         if self._token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
             return ADMIN
         issued = self._issued.get(token)
@@ -96,7 +96,7 @@ class Authenticator:
         return User(name, groups, issued.uid, f"JTI={issued.id}")
 
     def issue(self, namespace: str, name: str, request: JsonObject) -> JsonObject:
-        """The TokenRequest, answer_review with a token of the ServiceAccount. Raises: StatusError 404, 422."""
+        """Return the TokenRequest with a new token of the ServiceAccount. Raises: StatusError 404, 422."""
         account = self._store.get(SERVICE_ACCOUNT, namespace, name)["metadata"]
         lifetime_s = (request.get("spec") or {}).get("expirationSeconds", _DEFAULT_S)
         if lifetime_s < _SHORTEST_S:

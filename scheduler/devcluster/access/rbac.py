@@ -1,5 +1,5 @@
 """
-Role-based access control: whether somebody may do something, by the roles and bindings that are stored.
+Role-based access control: what the stored roles and bindings allow a user.
 
 Source: plugin/pkg/auth/authorizer/rbac/rbac.go, pkg/registry/rbac/validation/rule.go,
 rbac/bootstrappolicy/policy.go (kubernetes 1.36).
@@ -27,7 +27,7 @@ from scheduler.syntax.field_errors import go_text
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What somebody wants to do: `path` to what is no resource, or else the rest."""
+    """What a request does (upstream's authorizer.Attributes): to a `path` without a resource, or to a resource."""
 
     verb: str
     path: str = ""
@@ -39,19 +39,19 @@ class Attributes:
 
     @property
     def full_resource(self) -> str:
-        """With its subresource."""
+        """Return the resource with its subresource."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 class Decision(NamedTuple):
-    """Whether it is allowed, and by what."""
+    """Whether the request is allowed, and which binding allows it."""
 
     allowed: bool
     reason: str = ""
 
 
 class _DefaultRole(NamedTuple):
-    """A role that every cluster has, bound under its own name."""
+    """A role that every cluster has, with a binding of the same name."""
 
     name: str
     groups: tuple[str, ...]
@@ -79,7 +79,7 @@ _DEFAULT_ROLES: Final = (
 
 
 def authorize(store: Store, user: User, attributes: Attributes) -> Decision:
-    """Whether the user may. Cost: one look at every binding there is."""
+    """Return whether the user may do it. Cost: O(bindings)."""
     if MASTERS in user.groups:
         return Decision(True)
     for reason, rule in rules_for(store, user, attributes.namespace):
@@ -89,7 +89,7 @@ def authorize(store: Store, user: User, attributes: Attributes) -> Decision:
 
 
 def rules_for(store: Store, user: User, namespace: str) -> Iterator[tuple[str, JsonObject]]:
-    """Every rule that holds for the user, in the namespace if there is one, and what it is rules_for by."""
+    """Yield every rule that holds for the user in the namespace, and the text that names its binding."""
     for built in _DEFAULT_ROLES:
         for group in built.groups:
             if group in user.groups:
@@ -108,7 +108,7 @@ def rules_for(store: Store, user: User, namespace: str) -> Iterator[tuple[str, J
 
 
 def forbidden_error(user: User, attributes: Attributes, kind: Kind | None) -> status.StatusError:
-    """403, as the API server says it; `kind` is None for what is no resource."""
+    """Return the Status 403 for a refused request; `kind` is None for a path without a resource."""
     if kind is None:
         message = f'forbidden: User {go_text(user.name)} cannot {attributes.verb} path "{attributes.path}"'
         return status.StatusError(403, "Forbidden", message, details={})

@@ -1,5 +1,5 @@
 """
-Access reviews: who is this, and may they? Created and answer_review, never kept.
+Access reviews: a review is answered when it is created, and never stored.
 
 Source: pkg/registry/authorization, pkg/registry/authentication, pkg/apis/authorization/validation/validation.go
 (kubernetes 1.36).
@@ -19,7 +19,7 @@ from scheduler.syntax.field_errors import FieldError
 
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _AUTHORIZATION: Final = "authorization.k8s.io"
-#: Kinds that are created and answer_review, never kept.
+#: Kinds that are answered when they are created, and never stored.
 REVIEWS: Final = (
     Kind(_AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", False,
          verbs=("create",)),
@@ -35,7 +35,7 @@ REVIEWS: Final = (
     ),
 )  # fmt: skip
 _ALL: Final = ["*"]
-#: The kind that upstream names in what it says of an invalid review: none.
+#: Upstream names no kind when it refuses an invalid review.
 _NAMELESS: Final = Kind(_AUTHORIZATION, "v1", "", "", "")
 _EVERYTHING: Final[JsonObject] = {
     "resourceRules": [{"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL}],
@@ -45,7 +45,7 @@ _EVERYTHING: Final[JsonObject] = {
 
 
 def review_at(path: str) -> Kind | None:
-    """The kind of review that is created by a POST to `path`; None where there is none."""
+    """Return the kind of review that a POST to `path` creates; None if there is none."""
     for kind in REVIEWS:
         head, _, rest = path.partition(f"{kind.path}/")
         if head or not rest:
@@ -59,7 +59,7 @@ def review_at(path: str) -> Kind | None:
 def answer_review(
     kind: Kind, review: JsonObject, *, caller: User, authenticator: Authenticator, store: Store
 ) -> JsonObject:
-    """`review` with its answer. Raises: StatusError 400, 422 where it asks nothing."""
+    """Return `review` with its answer. Raises: StatusError 400, 422 if it asks nothing."""
     spec = review.get("spec") or {}
     match kind.kind:
         case "SelfSubjectReview":

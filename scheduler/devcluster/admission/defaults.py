@@ -1,9 +1,9 @@
 """
-The fields that the API server fills in when they are absent, where something here or in a scheduler reads them.
+Defaults of the API server, for the fields that something here or in a scheduler reads.
 
-Every function writes into the object it is given, which its caller owns.
-Source: pkg/apis/core/v1/defaults.go, pkg/apis/apps/v1/defaults.go and the default admission plugins
-DefaultTolerationSeconds and Priority (kubernetes 1.36).
+Every function writes into the object that it is given.
+Source: pkg/apis/core/v1/defaults.go, pkg/apis/apps/v1/defaults.go and the admission plugin
+DefaultTolerationSeconds (kubernetes 1.36).
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ _EVICTION_AFTER_S: Final = 300
 
 
 def default_pod_spec(spec: JsonObject) -> None:
-    """A pod's or pod template's spec with upstream's defaults."""
+    """Fill in the spec of a pod or of a pod template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
@@ -47,12 +47,12 @@ def _default_container(container: JsonObject, *, host_network: bool) -> None:
     resources = container["resources"] or {}
     limits = resources.get("limits")
     if limits:
-        # A limit without a request is the request.
+        # A limit is the default of its request.
         resources["requests"] = {**limits, **(resources.get("requests") or {})}
 
 
 def add_default_tolerations(spec: JsonObject) -> None:
-    """A pod stays five minutes on a node that becomes not ready or unreachable, unless it says otherwise."""
+    """Let a pod stay five minutes on a node that becomes not ready or unreachable, unless it tolerates otherwise."""
     tolerations = spec.get("tolerations") or []
     for key in _NOT_READY:
         said = any(
@@ -71,7 +71,7 @@ def add_default_tolerations(spec: JsonObject) -> None:
 
 
 def default_workload(obj: JsonObject) -> None:
-    """The fields that Deployment, ReplicaSet, StatefulSet and ReplicationController have in common."""
+    """Fill in the fields that Deployment, ReplicaSet, StatefulSet and ReplicationController share."""
     spec = obj.setdefault("spec", {})
     if spec.get("replicas") is None:
         spec["replicas"] = 1
@@ -82,7 +82,7 @@ def default_workload(obj: JsonObject) -> None:
 
 
 def default_deployment(obj: JsonObject) -> None:
-    """A Deployment's strategy and its limits of history and patience."""
+    """Fill in a Deployment: its strategy, its history limit and its deadline."""
     default_workload(obj)
     spec = obj["spec"]
     strategy = spec.setdefault("strategy", {})
@@ -95,7 +95,7 @@ def default_deployment(obj: JsonObject) -> None:
 
 
 def default_stateful_set(obj: JsonObject) -> None:
-    """A StatefulSet's policies."""
+    """Fill in a StatefulSet: its policies."""
     default_workload(obj)
     spec = obj["spec"]
     spec.setdefault("podManagementPolicy", "OrderedReady")
@@ -106,7 +106,7 @@ def default_stateful_set(obj: JsonObject) -> None:
 
 
 def default_replication_controller(obj: JsonObject) -> None:
-    """A ReplicationController selects its template's labels, and carries them, unless it says otherwise."""
+    """Fill in a ReplicationController: it selects and carries the labels of its template."""
     default_workload(obj)
     labels = (obj["spec"].get("template") or {}).get("metadata", {}).get("labels")
     if labels:
@@ -116,7 +116,7 @@ def default_replication_controller(obj: JsonObject) -> None:
 
 
 def default_service(obj: JsonObject) -> None:
-    """A Service's type, affinity and ports. The cluster IP is the strategy's business."""
+    """Fill in a Service: its type, affinity and ports. Its cluster IP is set by its strategy."""
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")

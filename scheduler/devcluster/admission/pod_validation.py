@@ -1,5 +1,5 @@
 """
-The rules of a pod's spec: what a new one breaks, and what a change breaks.
+The rules of a pod's spec, for new pods and for changes.
 
 Source: pkg/apis/core/validation/validation.go, ValidatePodSpec and ValidatePodUpdate (kubernetes 1.36), as far as
 schedulers and their tests meet them.
@@ -30,7 +30,7 @@ _UPDATABLE: Final = ",".join((
 
 
 def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
-    """The rules that a pod's spec, defaults and merged selectors included, breaks, in upstream's order."""
+    """Yield the rules that a pod's spec breaks, after defaulting and merging, in upstream's order."""
     if not spec.get("containers"):
         yield field_errors.required("spec.containers")
     seen: set[str] = set()
@@ -72,7 +72,7 @@ def _gate_errors(gates: list[JsonObject]) -> Iterator[FieldError]:
 
 
 def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """What the change of a pod's spec breaks: nearly everything is fixed at creation."""
+    """Yield the rules that a change of a pod's spec breaks: nearly everything is fixed at creation."""
     for list_name in ("containers", "initContainers"):
         if len(new.get(list_name) or []) != len(old.get(list_name) or []):
             yield field_errors.forbidden(f"spec.{list_name}", "pod updates may not add or remove containers")
@@ -97,7 +97,7 @@ def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
 
 
 def _toleration_change_errors(new: list[JsonObject], old: list[JsonObject]) -> Iterator[FieldError]:
-    """Tolerations may be added, and the seconds of existing ones changed."""
+    """Yield an error unless tolerations were only added, or only the seconds of existing ones changed."""
     kept = [{k: v for k, v in one.items() if k != "tolerationSeconds"} for one in new]
     for one in old:
         if {k: v for k, v in one.items() if k != "tolerationSeconds"} not in kept:
@@ -115,12 +115,12 @@ def _gate_change_errors(new: list[JsonObject], old: list[JsonObject]) -> Iterato
 
 
 def _normal(spec: JsonObject) -> JsonObject:
-    """A spec without empty fields: absent and empty are the same in Go."""
+    """Return a spec without empty fields: absent and empty are the same in Go."""
     return {key: value for key, value in spec.items() if value not in (None, [], {}, "", False)}
 
 
 def _with_updatable_fields_of(old: JsonObject, new: JsonObject) -> JsonObject:
-    """The new spec with every field that an update may change as it was, for comparison with the old one."""
+    """Return the new spec with the old value of every field that an update may change, to compare both."""
     munged = dict(new)
     for list_name in ("containers", "initContainers"):
         if new.get(list_name):
@@ -136,7 +136,7 @@ def _with_updatable_fields_of(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def _gated_change_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """While a pod is gated its node selector and node affinity may be narrowed."""
+    """Yield an error if node selector or node affinity of a gated pod changed in any way but narrowing."""
     before, after = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
     if any(after.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -170,7 +170,7 @@ def _only_adds(before: JsonObject, after: JsonObject) -> bool:
 
 
 def _with_node_choice_of(old: JsonObject, new: JsonObject) -> JsonObject:
-    """The spec with node selector and node affinity as they were."""
+    """Return the new spec with the old node selector and node affinity."""
     affinity = {key: value for key, value in (new.get("affinity") or {}).items() if key != "nodeAffinity"}
     if (old.get("affinity") or {}).get("nodeAffinity"):
         affinity["nodeAffinity"] = old["affinity"]["nodeAffinity"]
@@ -180,7 +180,7 @@ def _with_node_choice_of(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def _diff(old: JsonObject, new: JsonObject) -> str:
-    """What changed, for the person who reads the refusal. Upstream prints Go structures; this prints JSON."""
+    """Return what changed, for the user who reads the refusal. Upstream prints Go structures; this prints JSON."""
     before, after = (json.dumps(one, indent=2, sort_keys=True).splitlines() for one in (_normal(old), new))
     return "\n".join(
         line

@@ -19,9 +19,9 @@ from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
 from scheduler.syntax.names import subdomain_faults
 
-#: Labels of a node that a pod on it carries too (PodTopologyLabelsAdmission, on since 1.35).
+#: Node labels that are copied to its pods (PodTopologyLabelsAdmission, on since 1.35).
 TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-#: Classes that exist without an object.
+#: Priority classes that exist without an object.
 SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -96,7 +96,7 @@ def _grace_period_s(pod: JsonObject, asked_s: int | None) -> int:
 
 def admit_pod(pod: JsonObject, view: View) -> None:
     """
-    Defaults, and what admission within the server adds, are in the new pod. Twice is the same as once.
+    Write defaults, and what the server's own admission adds, into a new pod. Idempotent.
 
     Raises: StatusError 403.
     """
@@ -110,7 +110,7 @@ def admit_pod(pod: JsonObject, view: View) -> None:
 
 
 def copy_topology_labels(metadata: JsonObject, node: JsonObject | None) -> None:
-    """The pod's (or binding's) labels name the node's zone and region; a missing node changes nothing."""
+    """Copy the zone and region of a node into the labels of a pod or a binding; without a node change nothing."""
     labels = (node or {}).get("metadata", {}).get("labels") or {}
     copied = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
     if copied:
@@ -119,9 +119,9 @@ def copy_topology_labels(metadata: JsonObject, node: JsonObject | None) -> None:
 
 def set_priority(pod: JsonObject, view: View) -> None:
     """
-    spec.priority and spec.preemptionPolicy are those of the pod's class, or 0 without one.
+    Set spec.priority and spec.preemptionPolicy to those of the pod's class, or to 0 without one.
 
-    Raises: StatusError 403 where the class is missing or contradicts what the pod says.
+    Raises: StatusError 403 if the class is missing or contradicts the pod.
     """
     spec = pod["spec"]
     name, subject = spec.get("priorityClassName") or "", pod["metadata"].get("name", "")

@@ -1,8 +1,8 @@
 """
-What pods use up of quotas, and the refusal of a pod that would use too much.
+What pods use of quotas, and the refusal of a pod that would use too much.
 
-A quota holds as far as its status says: limits in `status.hard`, and for each what is used. Whoever creates a pod is
-charge here at once; pods that end are taken off by a recount (`controllers.quotas`).
+The status of a quota holds: limits in `status.hard`, and what is used of each. A new pod is charged here at once;
+`controllers.quotas` counts again when pods end.
 
 Source: pkg/quota/v1/evaluator/core/pods.go, apiserver pkg/admission/plugin/resourcequota/controller.go,
 component-helpers resource/helpers.go (kubernetes 1.36).
@@ -34,15 +34,15 @@ def charge(
     quotas: Iterable[JsonObject], pod: JsonObject, now_s: float, old: JsonObject | None = None
 ) -> list[JsonObject]:
     """
-    Those of the quotas that the pod uses more of, with that in their status.
+    Return those of the quotas that the pod uses, with its use added to their status.
 
     Args:
-        quotas: those of the pod's namespace, in the order in which they are asked.
+        quotas: those of the pod's namespace, in the order in which they are charged.
         pod: as it would be stored.
         now_s: seconds since 1970.
         old: the pod before an update; None at creation.
 
-    Raises: StatusError 403 where one is exceeded, has not been counted yet, or wants something said.
+    Raises: StatusError 403 if a quota is exceeded, not counted yet, or requires an amount that the pod does not state.
     """
     wanted = pod_usage(pod, now_s)
     changed = []
@@ -61,7 +61,7 @@ def charge(
 
 
 def recount(quota: JsonObject, pods: Iterable[JsonObject], now_s: float) -> JsonObject:
-    """The status that the quota should have. O(pods)."""
+    """Return the status that the quota should have. O(pods)."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     used: Amounts = {name: _ZERO for name in hard if counts_pods(name)}
     for pod in pods:
@@ -74,7 +74,7 @@ def recount(quota: JsonObject, pods: Iterable[JsonObject], now_s: float) -> Json
 
 
 def expires_in_s(pod: JsonObject, now_s: float) -> float | None:
-    """Seconds until a pod stuck in its deletion counts no more (<= 0: now); None where it is not being deleted."""
+    """Return the seconds until a terminating pod no longer counts (<= 0: now); None if it is not being deleted."""
     metadata = pod["metadata"]
     deleted_s, grace_s = (
         epoch_s(metadata.get("deletionTimestamp")),
@@ -84,7 +84,7 @@ def expires_in_s(pod: JsonObject, now_s: float) -> float | None:
 
 
 def pod_usage(pod: JsonObject, now_s: float) -> Amounts:
-    """What one pod uses: one of count/pods always, of everything else only until it has ended."""
+    """Return what one pod uses: count/pods always, everything else until it has ended."""
     expires_s = expires_in_s(pod, now_s)
     phase = (pod.get("status") or {}).get("phase")
     if phase in ("Succeeded", "Failed") or (expires_s is not None and expires_s < 0):
@@ -94,7 +94,7 @@ def pod_usage(pod: JsonObject, now_s: float) -> Amounts:
 
 
 def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Amounts:
-    """Requests and limits under the names by which quotas know them."""
+    """Return requests and limits under the names that quotas use."""
     amounts: Amounts = {"pods": _ONE}
     for name, amount in requests.items():
         if name in _LIMITED or name.startswith("hugepages-"):
@@ -107,7 +107,7 @@ def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Am
 
 
 def _pod_amounts(spec: JsonObject, side: str) -> Amounts:
-    """What the pod as a whole requests (or is limited to)."""
+    """Return what the pod as a whole requests (or is limited to)."""
     running = _sum(_amounts(one, side) for one in spec.get("containers") or [])
     sidecars: Amounts = {}
     starting: Amounts = {}
@@ -128,7 +128,7 @@ def _pod_amounts(spec: JsonObject, side: str) -> Amounts:
 
 
 def _amounts(holder: JsonObject, side: str) -> Amounts:
-    """The requests or limits of a container, or of a pod."""
+    """Return the requests or limits of a container, or of a pod."""
     said = (holder.get("resources") or {}).get(side) or {}
     return {name: Amount.of(amount) for name, amount in said.items()}
 
@@ -153,7 +153,7 @@ def _larger(one: Amounts, other: Amounts) -> Amounts:
 
 
 def in_scope(quota: JsonObject, pod: JsonObject) -> bool:
-    """Whether the pod is in every scope of the quota; a quota without any is about all pods."""
+    """Return whether the pod is in every scope of the quota; a quota without scopes is about all pods."""
     spec = quota.get("spec") or {}
     needs = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or []]
     needs += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
@@ -172,13 +172,13 @@ def _is_met(need: JsonObject, pod: JsonObject) -> bool:
 
 
 def has_deadline(spec: JsonObject) -> bool:
-    """Whether a pod is in scope Terminating: it may not run for ever."""
+    """Return whether a pod is in scope Terminating: it has a deadline."""
     deadline_s = spec.get("activeDeadlineSeconds")
     return deadline_s is not None and deadline_s >= 0
 
 
 def crosses_namespaces(spec: JsonObject) -> bool:
-    """Whether a term of (anti-)affinity names namespaces, be it the pod's own, or has a selector of them."""
+    """Return whether an affinity term names namespaces, even the pod's own, or selects them."""
     return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _terms(spec))
 
 
@@ -203,33 +203,33 @@ _SCOPES: Final[Mapping[str, Callable[[JsonObject], bool]]] = {
 
 
 def _check_stated(quota: JsonObject, pod: JsonObject, tracked: Iterable[str]) -> None:
-    """Raises: StatusError 403 where a container does not say how much it wants of what the quota limits."""
+    """Raise StatusError 403 if a container does not state how much it uses of a resource that the quota limits."""
     spec = pod["spec"]
     if any((spec.get("resources") or {}).get(side) for side in ("requests", "limits")):
         return
     containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
     silent: list[str] = []
     for name in sorted(COMPUTE.intersection(tracked)):
-        who = {
+        silent_containers = {
             str(one.get("name"))
             for one in containers
             if name not in _compute(_amounts(one, "requests"), _amounts(one, "limits"))
         }
-        if who:
-            silent.append(f"{name} for: {','.join(sorted(who))}")
+        if silent_containers:
+            silent.append(f"{name} for: {','.join(sorted(silent_containers))}")
     if silent:
         raise _refusal(pod, f"failed quota: {quota['metadata']['name']}: must specify {'; '.join(silent)}")
 
 
 def _check_counted(quota: JsonObject, pod: JsonObject, tracked: Sequence[str]) -> None:
-    """Raises: StatusError 403 where nobody has counted yet what is used of the quota."""
+    """Raise StatusError 403 if the use of the quota was never counted."""
     if not set(tracked) <= (quota["status"].get("used") or {}).keys():
         names = ",".join(tracked)
         raise _refusal(pod, f"status unknown for quota: {quota['metadata']['name']}, resources: {names}")
 
 
 def _increased(quota: JsonObject, pod: JsonObject, change: Amounts) -> JsonObject:
-    """The quota with the change in its status. Raises: StatusError 403 where that is more than it allows."""
+    """Return the quota with the change in its status. Raises: StatusError 403 if that exceeds a limit."""
     status = quota["status"]
     used = {name: Amount.of(status["used"][name]) for name in change}
     hard = {name: Amount.of(status["hard"][name]) for name in change}

@@ -1,7 +1,7 @@
 """
 The rules of roles and their bindings.
 
-Nobody is kept from granting rights that they lack: the administrator alone writes roles here.
+Granting rights that the writer lacks is not refused: only the administrator writes roles here.
 
 Source: pkg/apis/rbac/validation/validation.go, pkg/apis/rbac/v1/defaults.go (kubernetes 1.36).
 """

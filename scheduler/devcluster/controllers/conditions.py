@@ -1,5 +1,5 @@
 """
-Conditions of deployments and replica sets: lists of records of which each type occurs once.
+Conditions of deployments and replica sets: lists in which each type occurs once.
 
 Source: pkg/controller/deployment/util/deployment_util.go, SetDeploymentCondition (kubernetes 1.36).
 """
@@ -15,17 +15,17 @@ Conditions = list[JsonObject]
 
 
 def condition_of(conditions: Iterable[JsonObject], condition_type: str) -> JsonObject | None:
-    """The condition of this type; None where there is none."""
+    """Return the condition of this type; None if there is none."""
     return next((one for one in conditions if one.get("type") == condition_type), None)
 
 
 def without_condition(conditions: Iterable[JsonObject], condition_type: str) -> Conditions:
-    """`conditions` without the one of this type."""
+    """Return `conditions` without the one of this type."""
     return [one for one in conditions if one.get("type") != condition_type]
 
 
 def condition(condition_type: str, status: str, reason: str, message: str, *, now_s: float) -> JsonObject:
-    """A condition of a deployment that begins at `now_s`."""
+    """Return a condition of a deployment that begins at `now_s`."""
     now = rfc3339(now_s)
     return {
         "type": condition_type,
@@ -39,7 +39,7 @@ def condition(condition_type: str, status: str, reason: str, message: str, *, no
 
 def noted(conditions: Conditions, new: JsonObject, *, refresh: bool = False) -> Conditions:
     """
-    `conditions` with `new` in place of the one of its type.
+    Return `conditions` with `new` in place of the one of its type.
 
     Same status and reason leave the old one, unless `refresh`; same status keeps its transition time.
     """

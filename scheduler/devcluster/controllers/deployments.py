@@ -1,10 +1,11 @@
 """
-The Deployment controller: which replica sets there should be, how large, and what the status says.
+The Deployment controller: which replica sets there should be, how large, and the status.
 
-Level-triggered: every plan is one step from what is now; the changes it orders cause the next.
+Level-triggered: every plan is one step from the present state; the changes that it orders cause the next plan.
 
 Source: pkg/controller/deployment: deployment_controller.go syncDeployment, rolling.go, recreate.go, sync.go
-(kubernetes 1.36). Difference: a plan goes on where upstream waits for its cache to show a write.
+(kubernetes 1.36). Differences: a plan does not wait for a cache to show its writes; scaling amid a rollout continues
+the rollout instead of keeping proportions; a replica set's name that is taken is not replaced by another one.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ def plan(
     deployment: JsonObject, replica_sets: Iterable[JsonObject], pods: Iterable[JsonObject], now_s: float
 ) -> list[Action]:
     """
-    The next step towards `deployment`.
+    Return the next step towards `deployment`.
 
     Args:
         deployment: as stored.
-        replica_sets: those it controls, and the orphans of its namespace.
-        pods: those that its replica sets control; read by the Recreate strategy only.
+        replica_sets: those that it controls, and the orphans of its namespace.
+        pods: those that its replica sets control; only the Recreate strategy reads them.
         now_s: seconds since 1970.
     """
     if not deployment["spec"].get("selector"):
@@ -96,7 +97,7 @@ def plan(
 
 @dataclass(slots=True)
 class _Sync:
-    """One plan in the making: objects as they will be once `actions` are carried out."""
+    """One plan in the making: the objects as they will be once `actions` are executed."""
 
     deployment: JsonObject
     new: JsonObject | None
@@ -107,11 +108,11 @@ class _Sync:
 
     @property
     def all(self) -> list[JsonObject]:
-        """Every replica set, the newest template's last."""
+        """Return every replica set, the newest template's last."""
         return [*self.old, *([self.new] if self.new else ())]
 
     def roll(self) -> None:
-        """One step of RollingUpdate: up if there is room, else down, else done."""
+        """Take one step of RollingUpdate: up if there is room, else down, else done."""
         new = self._new_or_created()
         size = min(new_size(self.deployment, self.all, new), replicas(self.deployment))
         if self._resize(new, size) or self._shrink_old():
@@ -120,7 +121,7 @@ class _Sync:
             self.drop_history()
 
     def recreate(self, pods: list[JsonObject]) -> None:
-        """One step of Recreate: all old pods go before the first new one comes."""
+        """Take one step of Recreate: all old pods go before the first new one comes."""
         self.settle_revision()
         shrunk = [self._resize(one, 0) for one in _active(self.old)]
         new_uid = uid(self.new) if self.new else None
@@ -138,7 +139,7 @@ class _Sync:
             self._resize(candidates[0], replicas(self.deployment))
 
     def settle_revision(self) -> None:
-        """The newest template's replica set has the highest revision, and the deployment shows it."""
+        """Give the newest template's replica set the highest revision, and show it on the deployment."""
         if self.new is None:
             return
         revised = with_revision(self.new, self.deployment, self._next_revision())
@@ -154,7 +155,7 @@ class _Sync:
             self._note(condition("Progressing", "True", "FoundNewReplicaSet", text, now_s=self.now_s))
 
     def note_pause(self) -> None:
-        """Progressing is Unknown while paused, and again once resumed: a pause must not count as a stall."""
+        """Set Progressing to Unknown while paused, and again once resumed: a pause must not count as a stall."""
         current = condition_of(self._conditions(), "Progressing")
         reason = current["reason"] if current else ""
         if deadline_s(self.deployment) is None or reason == "ProgressDeadlineExceeded":
@@ -167,7 +168,7 @@ class _Sync:
         self._note(mark)
 
     def drop_history(self) -> None:
-        """At most `revisionHistoryLimit` old, empty replica sets are kept, the latest ones."""
+        """Delete the oldest empty replica sets beyond `revisionHistoryLimit`."""
         limit = self.deployment["spec"].get("revisionHistoryLimit")
         if limit is None or limit == _UNLIMITED_HISTORY:
             return
@@ -178,7 +179,7 @@ class _Sync:
                 self.actions.append(Delete(REPLICA_SET, one))
 
     def finish(self, status: JsonObject) -> None:
-        """The deployment's annotations and status are written, where they changed."""
+        """Write the deployment's annotations and status if they changed."""
         self.deployment = replaced(self.deployment, ("status",), status)
         if self.deployment["metadata"] != self.stored["metadata"]:
             self.actions.append(Update(DEPLOYMENT, self.deployment))
@@ -244,7 +245,11 @@ class _Sync:
         self.old = [after if one is before else one for one in self.old]
 
     def _shrink_old(self) -> bool:
-        """Whether old replica sets shrank: by pods not available anyway, then as availability allows."""
+        """
+        Shrink old replica sets: first by unavailable pods, then as availability allows.
+
+        Returns: whether any shrank.
+        """
         if self.new is None or not _active(self.old):
             return False
         _, max_unavailable = fenceposts(self.deployment)
@@ -258,7 +263,7 @@ class _Sync:
         return self._shrink(available - floor, replicas) + dropped > 0
 
     def _shrink(self, at_most: int, spare: Callable[[JsonObject], int]) -> int:
-        """How many pods fewer old replica sets want: of each at most its `spare`, oldest first."""
+        """Shrink old replica sets, oldest first and each by at most its `spare`; return by how many pods."""
         total = 0
         for one in sorted(_active(self.old), key=age_order):
             step = min(at_most - total, spare(one), replicas(one))

@@ -1,4 +1,4 @@
-"""Carries actions out on the store, and tells of it in events."""
+"""Executes the actions of a plan on the store, and records events about them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _COMPONENTS: Final = {
 
 
 class Executor:
-    """Turns actions of one controller into writes, in order, stopping at the first that is refused."""
+    """Turns actions of one controller into writes, in order, up to the first that is refused."""
 
     def __init__(self, store: Store, kind: Kind) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class Executor:
         self._recorder = Recorder(store, _COMPONENTS[kind])
 
     def execute(self, actions: Iterable[Action]) -> tuple[StatusError | None, float | None]:
-        """(the refusal that ended it or None, seconds until the object wants to be planned again or None)."""
+        """Return (the refusal that ended it or None, seconds until the object is planned again or None)."""
         revisit_s = None
         for action in actions:
             if isinstance(action, Revisit):
@@ -60,7 +60,7 @@ class Executor:
     async def make(
         self, pods: Iterable[Create], admission: WebhookAdmission, is_wanted: Callable[[], bool]
     ) -> StatusError | None:
-        """As `execute`, for pods that webhooks are asked about, as long as they are wanted."""
+        """Create pods as `execute` does, but through webhooks, as long as they are wanted."""
         for action in pods:
             if not is_wanted():
                 return None
@@ -73,7 +73,7 @@ class Executor:
         return None
 
     def _execute_one(self, action: Create | Update | UpdateStatus | Delete | Emit) -> StatusError | None:
-        """None where the action is done or no longer makes sense, else why the store refused it."""
+        """Execute one action and return None; return the refusal if the action still makes sense and was refused."""
         try:
             match action:
                 case Create():
@@ -88,7 +88,7 @@ class Executor:
                 case Emit():
                     self._recorder.record(action)
         except StatusError as refused:
-            # Gone, or another object of the same name: the store's own event brings the next plan.
+            # The object is gone or was replaced; that change causes the next plan.
             if refused.code == 404 and not isinstance(action, Create):
                 return None
             if refused.code == 409 and isinstance(action, Delete):
@@ -98,7 +98,7 @@ class Executor:
         return None
 
     def _current(self, kind: Kind, obj: JsonObject) -> JsonObject:
-        """`obj` to be written over whatever version is stored: plans are made and carried out in one item."""
+        """Return `obj` with the stored resourceVersion: a plan and its writes happen in one turn of the event loop."""
         stored = self._store.get(kind, obj["metadata"]["namespace"], obj["metadata"]["name"])
         return replaced(obj, ("metadata", "resourceVersion"), stored["metadata"]["resourceVersion"])
 
@@ -108,7 +108,7 @@ class Executor:
         )
 
     def _record_creation(self, action: Create, created: JsonObject) -> None:
-        """An event on the owner, where there is one."""
+        """Record an event on the owner, if there is one."""
         if action.owner is None:
             return
         name = created["metadata"]["name"]
@@ -136,7 +136,7 @@ class Executor:
         self._recorder.record(Emit(action.owner, "SuccessfulDelete", text))
 
     def _record_refusal(self, action: Action, refused: StatusError) -> None:
-        """The owner of what could not be made gets to know why."""
+        """Record on the owner why its pod could not be created."""
         if not isinstance(action, Create):
             return
         if action.owner is not None:

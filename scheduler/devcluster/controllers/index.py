@@ -1,7 +1,7 @@
 """
-What the controllers know without asking: who owns what, kept up to date by every write to the store.
+Owners and their dependents, kept up to date by every write to the store.
 
-Cost per write: O(1) for owned objects; O(owners in the namespace) for an orphan whose labels are new.
+Cost per write: O(1) for owned objects; O(owners in the namespace) for an orphan with new labels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 
-#: Which kinds may adopt orphans of a kind.
+#: Kind -> the kinds that may adopt its orphans.
 OWNER_KINDS: Final = {POD: (REPLICA_SET, STATEFUL_SET), REPLICA_SET: (DEPLOYMENT,)}
 _INDEXED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA, POD)
 
@@ -35,23 +35,23 @@ Objects = dict[tuple[str, str], JsonObject]
 
 
 class OnDirty(Protocol):
-    """Told of an owner that changed, or whose dependents did."""
+    """Called for an owner that changed, or whose dependents changed."""
 
     def __call__(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None:
-        """`obj` has to be planned; `with_orphans` where it may adopt some that it did not know."""
+        """Plan `obj` again; `with_orphans` if it may adopt orphans that it has not seen."""
 
 
 class OwnerIndex:
-    """Owners and what they own. Objects are those of the store: shared, never changed."""
+    """Owners and their dependents. The objects are the store's: shared, never changed."""
 
     def __init__(self, store: Store, on_dirty: OnDirty) -> None:
         self._store = store
         self._on_dirty = on_dirty
-        #: Owner uid -> dependents, and "" + namespace -> orphans, per kind of dependent.
+        #: Kind of dependent -> owner uid, or "/" + namespace for orphans -> dependents.
         self._dependents: dict[Kind, defaultdict[str, Objects]] = {
             kind: defaultdict(dict) for kind in OWNER_KINDS
         }
-        #: What is planned, budgets included: by namespace, then by key.
+        #: Kind -> namespace -> the objects that are planned.
         self._owners: dict[Kind, defaultdict[str, Objects]] = {
             kind: defaultdict(dict) for kind in _INDEXED if kind is not POD
         }
@@ -62,36 +62,36 @@ class OwnerIndex:
         store.history.listeners.append(self.follow)
 
     def close(self) -> None:
-        """The index follows the store no longer."""
+        """Stop following the store."""
         self._store.history.listeners.remove(self.follow)
 
     def owned(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
-        """The objects of `kind` that `owner` controls."""
+        """Return the objects of `kind` that `owner` controls."""
         return list(self._dependents[kind].get(uid(owner), {}).values())
 
     def orphans(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
-        """The objects of `kind` in the owner's namespace that nobody controls. Cost: O(orphans there)."""
+        """Return the objects of `kind` in the owner's namespace that nothing controls. Cost: O(orphans there)."""
         return list(self._dependents[kind].get(_orphan_key(owner), {}).values())
 
     def owner(self, owner_uid: str | None) -> JsonObject | None:
-        """The deployment, replica set or stateful set with this uid."""
+        """Return the deployment, replica set or stateful set with this uid."""
         found = self._owner_by_uid.get(owner_uid or "")
         return found[1] if found else None
 
     def scaler(self, pod: JsonObject) -> JsonObject | None:
-        """The workload whose `spec.replicas` says how many pods like this there should be."""
+        """Return the workload whose `spec.replicas` says how many pods like this there should be."""
         owner = self.owner(controller_uid(pod))
         return (self.owner(controller_uid(owner)) or owner) if owner else None
 
     def follow(self, kind: Kind, change: Change) -> None:
-        """The index is as the store after `change`; whoever has to act on it is named to `on_dirty`."""
+        """Apply a change of the store, and call `on_dirty` for every owner that it concerns."""
         try:
             if kind in self._owners:
                 self._follow_owner(kind, change)
             if kind in self._dependents:
                 self._follow_dependent(kind, change)
         except (AttributeError, KeyError, TypeError) as malformed:
-            # Writers of other objects must not suffer: this runs within their write.
+            # This runs within a write, which must not fail because of it.
             _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
 
     def _follow_owner(self, kind: Kind, change: Change) -> None:
@@ -158,12 +158,12 @@ def _key(obj: JsonObject) -> tuple[str, str]:
 
 
 def _ending(pod: JsonObject) -> tuple[object, object]:
-    """What of a pod's end bears on quotas."""
+    """Return the parts of a pod's end that matter to quotas."""
     return pod["metadata"].get("deletionTimestamp"), (pod.get("status") or {}).get("phase")
 
 
 def _orphan_key(obj: JsonObject) -> str:
-    """Where a namespace's orphans are kept; no uid has a slash."""
+    """Return the key of a namespace's orphans; no uid has a slash."""
     return f"/{obj['metadata'].get('namespace', '')}"
 
 

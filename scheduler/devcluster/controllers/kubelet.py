@@ -1,7 +1,7 @@
 """
-The kubelet stand-in: what it would report of a bound pod. No container ever runs.
+The status that the kubelet stand-in reports of a bound pod. No container ever runs.
 
-Source: pkg/kubelet/kubelet_pods.go, pkg/kubelet/lifecycle/predicate.go (kubernetes 1.36).
+Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from scheduler.devcluster.timestamps import rfc3339
 
 
 def running(pod: JsonObject, *, host_ip: str, pod_ip: str, now_s: float) -> JsonObject:
-    """`pod` with the status of one whose containers all started and are ready at `now_s`."""
+    """Return `pod` with the status of one whose containers all started and are ready at `now_s`."""
     now = rfc3339(now_s)
     status = pod.get("status") or {}
     ip = host_ip if (pod.get("spec") or {}).get("hostNetwork") else pod_ip
@@ -35,7 +35,7 @@ def running(pod: JsonObject, *, host_ip: str, pod_ip: str, now_s: float) -> Json
 
 
 def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
-    """The kubelet's conditions, all true; a readiness gate that nobody has met keeps the pod from being ready."""
+    """Return the kubelet's conditions, all true; an unmet readiness gate keeps the pod from being ready."""
     conditions = list((pod.get("status") or {}).get("conditions") or ())
     scheduled = condition_of(conditions, "PodScheduled")
     gates = [gate["conditionType"] for gate in (pod.get("spec") or {}).get("readinessGates") or ()]

@@ -22,7 +22,7 @@ from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
-#: The longest stretch of work before others get a item.
+#: The longest time to hold the event loop.
 _SLICE_S: Final = 0.005
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
 _NODE_IP: Final = "172.18.0.2"
@@ -30,7 +30,7 @@ _NODE_IP: Final = "172.18.0.2"
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """How the stand-in behaves: seconds until a bound pod runs, until a deleted one is gone, and how strict it is."""
+    """Seconds until a bound pod runs, and until a deleted one is gone."""
 
     start_after_s: float = 0.05
     stop_after_s: float = 0.05
@@ -42,7 +42,7 @@ class KubeletLoop:
     def __init__(self, store: Store, settings: KubeletSettings) -> None:
         self._store = store
         self._settings = settings
-        #: (when, order, namespace, name, uid) of pods to start or stop.
+        #: Heap of (due_s, order, namespace, name, uid) of pods to start or remove.
         self._due: list[tuple[float, int, str, str, str]] = []
         self._order = count()
         self._ips = count(2)
@@ -54,7 +54,7 @@ class KubeletLoop:
         store.history.listeners.append(self._follow)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Work until cancelled."""
         while True:
             self._woken.clear()
             await self._work()
@@ -64,7 +64,7 @@ class KubeletLoop:
                     await self._woken.wait()
 
     def close(self) -> None:
-        """Changes of the store are followed no longer."""
+        """Stop following the store."""
         self._store.history.listeners.remove(self._follow)
 
     async def _work(self) -> None:
@@ -82,7 +82,7 @@ class KubeletLoop:
         try:
             self._note(kind, change)
         except (AttributeError, KeyError, TypeError) as malformed:
-            # Writers of other objects must not suffer: this runs within their write.
+            # This runs within a write, which must not fail because of it.
             _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
 
     def _note(self, kind: Kind, change: Change) -> None:
@@ -114,7 +114,7 @@ class KubeletLoop:
         self._woken.set()
 
     def _sync_pod(self, pod: JsonObject) -> None:
-        """The pod starts, stops, or is left as it is, by what the store says now."""
+        """Start or remove the pod, or leave it, as the store says now."""
         metadata = pod["metadata"]
         try:
             if is_terminating(pod):

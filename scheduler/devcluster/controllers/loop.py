@@ -1,12 +1,13 @@
 """
-The loop that keeps workloads at what is wanted of them, and the counts of disruption budgets and quotas true.
+The loop that plans objects and executes their plans.
 
 House rules:
-1. Level-triggered: an object that changed, or whose dependents changed, is planned again from what is now.
-2. Coalescing: however many changes there were, it is planned once; a costly plan waits the longer for its next
-   item, so that planning never takes more than a tenth of the time.
-3. A plan and the writes it orders happen in one item of the event loop: nothing changes between them.
-4. Pods that webhooks want to be asked about are made after that; their owner is not planned again before.
+
+1. Level-triggered: an object that changed, or whose dependents changed, is planned again from the present state.
+2. Coalescing: many changes cause one plan; an object waits longer after a costly plan, so that planning never takes
+   more than a tenth of the time.
+3. A plan and the writes that it orders happen in one turn of the event loop: nothing changes between them.
+4. Pods that webhooks are asked about are created after that; their owner is not planned again before.
 5. A refused write ends the plan; the object is tried again after a growing pause.
 """
 
@@ -45,9 +46,9 @@ from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _LOG: Final = logging.getLogger(__name__)
 _PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA)
-#: The longest stretch of work before others get a item.
+#: The longest time to hold the event loop.
 _SLICE_S: Final = 0.005
-#: An object is planned at most once in this time, and once in this many times what its last plan took.
+#: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
 _PACE_S: Final = 0.005
 _PACE_FACTOR: Final = 10.0
 _FIRST_PAUSE_S: Final = 0.5
@@ -57,7 +58,7 @@ _LONGEST_PAUSE_S: Final = 30.0
 async def run_controllers(
     store: Store, kubelet: KubeletSettings | None = None, admission: WebhookAdmission | None = None
 ) -> None:
-    """Controllers and kubelet stand-in work on `store` until cancelled; without `admission` nobody else is asked."""
+    """Run controllers and kubelet stand-in on `store` until cancelled; `admission` asks webhooks about new pods."""
     workloads, pods = ControllerLoop(store, admission), KubeletLoop(store, kubelet or KubeletSettings())
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -81,7 +82,7 @@ class _WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why an object's last plan was refused, and for how long nothing new is made for it."""
+    """Why an object's last plan was refused, and until when nothing new is created for it."""
 
     message: str
     pause_s: float
@@ -89,18 +90,18 @@ class _Failure:
 
 
 class ControllerLoop:
-    """Plans what changed and carries it out. Times inside are of the monotonic clock."""
+    """Plans objects that changed and executes the plans. Times inside are of the monotonic clock."""
 
     def __init__(self, store: Store, admission: WebhookAdmission | None = None) -> None:
         self._store = store
         self._admission = admission
-        #: Uid of an owner -> the making of its pods, where webhooks are asked.
+        #: Uid of an owner -> the task that creates its pods through webhooks.
         self._creating: dict[str, asyncio.Task[None]] = {}
-        #: Uid -> the next item of each object that has one.
+        #: Uid -> the object that waits to be planned.
         self._items: dict[str, _WorkItem] = {}
-        #: (due_s, uid) of every item ever set; those that `_items` no longer has are passed over.
+        #: Heap of (due_s, uid); entries that differ from `_items` are outdated.
         self._order: list[tuple[float, str]] = []
-        #: Uid -> when the object may be planned again at the earliest, for objects planned before.
+        #: Uid -> the earliest time of the next plan.
         self._not_before_s: dict[str, float] = {}
         self._failures: dict[str, _Failure] = {}
         self._woken = asyncio.Event()
@@ -108,7 +109,7 @@ class ControllerLoop:
         self._index = OwnerIndex(store, self._enqueue)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Work until cancelled."""
         while True:
             self._woken.clear()
             await self._work()
@@ -118,18 +119,18 @@ class ControllerLoop:
                     await self._woken.wait()
 
     def close(self) -> None:
-        """Changes of the store are followed no longer, and no pod is made."""
+        """Stop following the store and creating pods."""
         self._index.close()
         for task in self._creating.values():
             task.cancel()
 
     async def _work(self) -> None:
-        """Every object whose item has come is planned; others get the event loop in between."""
+        """Plan every object that is due, yielding to the event loop in between."""
         began_s = time.monotonic()
         while self._order and self._order[0][0] <= time.monotonic():
             due_s, key = heapq.heappop(self._order)
             item = self._items.get(key)
-            # A item that comes while pods are made is taken when they are.
+            # An owner whose pods are being created is planned again afterwards.
             if item is not None and item.due_s == due_s and key not in self._creating:
                 del self._items[key]
                 self._process(key, item)
@@ -143,7 +144,7 @@ class ControllerLoop:
         self._schedule(uid(obj), item, 0.0)
 
     def _schedule(self, key: str, item: _WorkItem, after_s: float) -> None:
-        """The object has a item no later than `after_s` from now, as far as its pace allows."""
+        """Plan the object no later than `after_s` from now, as far as its pace allows."""
         item.due_s = max(time.monotonic() + after_s, self._not_before_s.get(key, 0.0))
         known = self._items.get(key)
         if known is not None:
@@ -156,7 +157,7 @@ class ControllerLoop:
         self._woken.set()
 
     def _process(self, key: str, item: _WorkItem) -> None:
-        """The object is planned, and the plan carried out."""
+        """Plan the object, and execute the plan."""
         began_s = time.monotonic()
         obj = self._store.find(item.kind, item.namespace, item.name)
         if obj is None or uid(obj) != key:
@@ -200,7 +201,7 @@ class ControllerLoop:
         ]
 
     def _related_pods(self, replica_set: JsonObject) -> Iterator[JsonObject]:
-        """Pods of every replica set with the same controller. Lazy: read only when pods are to go."""
+        """Return the pods of every replica set with the same controller; lazily, because only deletions read them."""
         deployment = self._index.owner(controller_uid(replica_set))
         siblings = self._index.owned(REPLICA_SET, deployment) if deployment else [replica_set]
         return (pod for one in siblings for pod in self._index.owned(POD, one))
@@ -233,7 +234,7 @@ class ControllerLoop:
         admission: WebhookAdmission,
         revisit_s: float | None,
     ) -> None:
-        """The pods are there, as far as neither webhooks nor the store refuse and their owner stays."""
+        """Create the pods, unless webhooks or the store refuse them or their owner goes."""
 
         def is_wanted() -> bool:
             owner = self._store.find(item.kind, item.namespace, item.name)
@@ -242,7 +243,7 @@ class ControllerLoop:
         try:
             refused = await self._executors[item.kind].make(pods, admission, is_wanted)
         finally:
-            # A item that came meanwhile was passed over; the one set below stands for it.
+            # Replaced by the plan that is scheduled below.
             del self._creating[key]
             self._items.pop(key, None)
         self._finish(key, item, refused, revisit_s, is_held=False)
@@ -257,7 +258,7 @@ class ControllerLoop:
         *,
         is_held: bool,
     ) -> None:
-        """What was refused is tried again later, and what went well is not held up any more."""
+        """Schedule a retry after a refusal; lift the pause after a success."""
         now_s, failure = time.monotonic(), self._failures.get(key)
         if refused is not None:
             pause_s = min(failure.pause_s * 2, _LONGEST_PAUSE_S) if failure else _FIRST_PAUSE_S
@@ -272,6 +273,6 @@ class ControllerLoop:
 
 
 def _log_failure(making: asyncio.Task[None]) -> None:
-    """Making pods ends well or by cancellation; anything else is a bug, and the log says which."""
+    """Log why creating pods failed, unless it was cancelled."""
     if not making.cancelled() and (error := making.exception()) is not None:
         _LOG.error("%s: %s", making.get_name(), error, exc_info=error)

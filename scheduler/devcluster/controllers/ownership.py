@@ -1,5 +1,5 @@
 """
-Who controls an object, and which objects a controller may claim.
+Owner references: who controls an object, and which objects a controller may claim.
 
 Source: pkg/controller/controller_ref_manager.go, pkg/apis/meta/v1/controller_ref.go (kubernetes 1.36).
 """
@@ -17,19 +17,19 @@ from scheduler.devcluster.kinds import JsonObject, Kind
 
 @dataclass(slots=True)
 class Claim:
-    """The objects an owner may count as its own, and what has to be written for that."""
+    """The dependents that an owner may count, and the writes that claiming them needs."""
 
     owned: list[JsonObject] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
 
 
 def uid(obj: JsonObject) -> str:
-    """The object's uid, empty before it is stored."""
+    """Return the object's uid, empty before it is stored."""
     return str(obj["metadata"].get("uid", ""))
 
 
 def controller_ref(owner: JsonObject) -> JsonObject:
-    """The owner reference by which `owner` controls an object."""
+    """Return the owner reference by which `owner` controls an object."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -41,7 +41,7 @@ def controller_ref(owner: JsonObject) -> JsonObject:
 
 
 def controller_uid(obj: JsonObject) -> str | None:
-    """The uid of the object's controller; None for an orphan."""
+    """Return the uid of the object's controller; None for an orphan."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return str(reference.get("uid", ""))
@@ -49,7 +49,7 @@ def controller_uid(obj: JsonObject) -> str | None:
 
 
 def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
-    """Whether the owner's selector matches the object's labels; a malformed selector matches nothing."""
+    """Return whether the owner's selector matches the object's labels; a malformed selector matches nothing."""
     selector = (owner.get("spec") or {}).get("selector")
     try:
         return label_selectors.selects(selector, obj["metadata"].get("labels") or {})
@@ -59,10 +59,10 @@ def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
 
 def claim_dependents(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> Claim:
     """
-    Which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
+    Return which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
 
-    Orphans that match are adopted, owned ones that no longer match are released; a deleted owner does
-    neither, and a deleted orphan is not adopted.
+    Matching orphans are adopted, owned ones that no longer match are released; a deleted owner does neither, and a
+    deleted orphan is not adopted.
     """
     claim = Claim()
     selector = (owner.get("spec") or {}).get("selector")

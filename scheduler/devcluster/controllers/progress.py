@@ -1,5 +1,5 @@
 """
-The status of a deployment: counts, Available, and Progressing with the reasons `rollout status` waits for.
+The status of a deployment: counts, and the conditions Available and Progressing for `kubectl rollout status`.
 
 Source: pkg/controller/deployment/progress.go, sync.go calculateStatus (kubernetes 1.36).
 """
@@ -24,7 +24,7 @@ _NO_DEADLINE: Final = 2**31 - 1
 
 
 def deadline_s(deployment: JsonObject) -> int | None:
-    """`spec.progressDeadlineSeconds`; None where lack of progress is never reported."""
+    """Return `spec.progressDeadlineSeconds`; None if a stalled rollout is never reported."""
     seconds = deployment["spec"].get("progressDeadlineSeconds")
     return None if seconds is None or seconds == _NO_DEADLINE else int(seconds)
 
@@ -32,7 +32,7 @@ def deadline_s(deployment: JsonObject) -> int | None:
 def counted_status(
     deployment: JsonObject, replica_sets: Sequence[JsonObject], new: JsonObject | None, *, now_s: float
 ) -> JsonObject:
-    """Counts and the Available condition; other conditions are those that `deployment` has."""
+    """Return counts and the Available condition; other conditions are those of `deployment`."""
     available = sum(status_count(one, "availableReplicas") for one in replica_sets)
     counts = {
         "observedGeneration": deployment["metadata"].get("generation", 0),
@@ -60,7 +60,7 @@ def counted_status(
 
 
 def is_complete(deployment: JsonObject, status: JsonObject) -> bool:
-    """Whether all wanted pods are of the newest template and available, and no old ones are left."""
+    """Return whether all wanted pods are of the newest template and available, and no old ones are left."""
     wanted = replicas(deployment)
     counts = (status.get(name, 0) for name in ("updatedReplicas", "replicas", "availableReplicas"))
     return all(count == wanted for count in counts) and status.get("observedGeneration", 0) >= deployment[
@@ -71,7 +71,7 @@ def is_complete(deployment: JsonObject, status: JsonObject) -> bool:
 def rollout_status(
     deployment: JsonObject, replica_sets: Sequence[JsonObject], new: JsonObject | None, *, now_s: float
 ) -> JsonObject:
-    """The whole status amid or after a rollout: counts, Available, Progressing, ReplicaFailure."""
+    """Return the whole status during or after a rollout: counts, Available, Progressing, ReplicaFailure."""
     status = counted_status(deployment, replica_sets, new, now_s=now_s)
     conditions = _progressing(deployment, status, new, now_s=now_s)
     failure = _failure(replica_sets, new)
@@ -80,7 +80,7 @@ def rollout_status(
 
 
 def revisit_after_s(deployment: JsonObject, status: JsonObject, *, now_s: float) -> float | None:
-    """Seconds until a stuck rollout has to be looked at again; None where nothing is awaited."""
+    """Return the seconds until a stalled rollout is planned again; None if nothing is awaited."""
     limit_s = deadline_s(deployment)
     current = condition_of(status.get("conditions") or (), "Progressing")
     if limit_s is None or current is None or current["reason"] == "ProgressDeadlineExceeded":
@@ -88,7 +88,7 @@ def revisit_after_s(deployment: JsonObject, status: JsonObject, *, now_s: float)
     if is_complete(deployment, status):
         return None
     updated_s = epoch_s(current.get("lastUpdateTime")) or now_s
-    # A second more: whole-second timestamps must not make the deadline seem not yet over.
+    # One second more, because timestamps are cut to whole seconds.
     return max(updated_s + limit_s - now_s, 0.0) + 1.0
 
 
@@ -138,7 +138,7 @@ def _has_timed_out(conditions: Conditions, limit_s: int, now_s: float) -> bool:
 
 
 def _failure(replica_sets: Sequence[JsonObject], new: JsonObject | None) -> JsonObject | None:
-    """The failure of a replica set as the deployment's own, the newest set's before others'."""
+    """Return the failure of a replica set as the deployment's own, the newest set's first."""
     for replica_set in [*([new] if new else ()), *replica_sets]:
         found = condition_of((replica_set.get("status") or {}).get("conditions") or (), "ReplicaFailure")
         if found is not None:

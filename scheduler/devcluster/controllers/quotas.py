@@ -1,5 +1,5 @@
 """
-The quota controller: what pods have used up, counted anew when they come and go.
+The quota controller: counts what pods use again when they come and go.
 
 Source: pkg/controller/resourcequota/resource_quota_controller.go (kubernetes 1.36).
 """
@@ -14,13 +14,13 @@ from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStat
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import RESOURCE_QUOTA, JsonObject
 
-#: How long after the grace of a stuck pod its quota is counted again.
+#: Seconds after the grace of a terminating pod until its quota is counted again.
 _LATE_S: Final = 1.0
 
 
 def plan(quota: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Action]:
     """
-    The quota's status is brought up to date.
+    Return the write that brings the quota's status up to date.
 
     Args:
         quota: as stored.

@@ -1,7 +1,7 @@
 """
-Events of the controllers: equal ones are counted on one object, and one object gets no more than a few at once.
+Events of the controllers; equal ones are counted on one object.
 
-Source: client-go tools/record/events_cache.go (kubernetes 1.36): burst 25 per object, one more every 5 minutes.
+Source: client-go tools/record/events_cache.go (kubernetes 1.36). Difference: no limit per object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scheduler.devcluster.timestamps import rfc3339
 
 _LOG: Final = logging.getLogger(__name__)
 
-#: How many objects and how many texts are remembered; the longest unused are forgotten.
+#: How many events are remembered; the oldest is forgotten first.
 _REMEMBERED: Final = 4096
 
 
@@ -35,7 +35,7 @@ class Recorder:
         self._names: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
     def record(self, emit: Emit) -> None:
-        """The event is stored, or counted on its like, or dropped where the object has had too many. Never raises."""
+        """Store the event, or count it on an equal one. Never raises."""
         now_s = self._store.now_s()
         namespace = emit.about["metadata"].get("namespace", "default")
         text = (uid(emit.about), emit.reason, emit.message)
@@ -50,13 +50,13 @@ class Recorder:
                 if len(self._names) > _REMEMBERED:
                     self._names.popitem(last=False)
         except StatusError as refused:
-            # A namespace that is going takes no events. What was told of happened all the same.
+            # A terminating namespace takes no events.
             if refused.code not in (403, 404):
                 _LOG.warning("event %s was refused: %s", emit.reason, refused.message)
 
     def _event(self, emit: Emit, now_s: float) -> JsonObject:
         metadata, now = emit.about["metadata"], rfc3339(now_s)
-        # Nanoseconds name an event upstream; the count keeps events of one moment apart.
+        # Upstream names an event by nanoseconds; the count makes names of one moment differ.
         mark = int(now_s * 1e9) + next(self._written)
         return {
             "metadata": {"name": f"{metadata['name'][:200].rstrip('-.')}.{mark:x}"},

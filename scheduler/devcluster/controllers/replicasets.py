@@ -1,5 +1,5 @@
 """
-The ReplicaSet controller: as many active pods as wanted, made from the template, and what the status says of them.
+The ReplicaSet controller: as many active pods as wanted, made from the template, and the status.
 
 Source: pkg/controller/replicaset/replica_set.go, replica_set_utils.go (kubernetes 1.36). Difference: no
 expectations, since the store shows every write at once.
@@ -26,7 +26,7 @@ from scheduler.devcluster.controllers.templates import pod_from_template
 from scheduler.devcluster.kinds import POD, REPLICA_SET, JsonObject
 from scheduler.devcluster.timestamps import rfc3339
 
-#: At most this many pods are made or deleted by one plan; the next plan goes on.
+#: The most pods that one plan creates or deletes; the next plan continues.
 BURST: Final = 500
 
 
@@ -39,14 +39,14 @@ def plan(
     failure: str | None = None,
 ) -> list[Action]:
     """
-    The next step towards `replica_set`.
+    Return the next step towards `replica_set`.
 
     Args:
         replica_set: as stored.
         pods: those that it controls, and the orphans of its namespace.
         related: pods of all replica sets with the same controller; read when pods are to go.
         now_s: seconds since 1970.
-        failure: why its pods could not be made the last time; None where they could.
+        failure: why its pods could not be created the last time; None if they could.
     """
     claim = claim_dependents(replica_set, POD, pods)
     active = [pod for pod in claim.owned if is_active(pod)]

@@ -1,5 +1,5 @@
 """
-Revisions of a deployment: the replica set of a template, its number, and the annotations that record both.
+Revisions of a deployment: the replica set of a template, and its number.
 
 Source: pkg/controller/deployment/sync.go getNewReplicaSet, util/deployment_util.go
 SetNewReplicaSetAnnotations (kubernetes 1.36).
@@ -22,23 +22,23 @@ _NAME_LENGTH: Final = 253
 
 
 def revision(replica_set: JsonObject) -> int:
-    """The number in the revision annotation, 0 where there is none."""
+    """Return the number in the revision annotation, 0 if there is none."""
     text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
     return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 
 def age_order(obj: JsonObject) -> tuple[str, str]:
-    """Sorts objects from old to new."""
+    """Return the key that sorts objects from old to new."""
     return str(obj["metadata"].get("creationTimestamp") or ""), str(obj["metadata"]["name"])
 
 
 def min_ready_s(obj: JsonObject) -> int:
-    """`spec.minReadySeconds`, 0 where it is not said."""
+    """Return `spec.minReadySeconds`, 0 if it is absent."""
     return int(obj["spec"].get("minReadySeconds") or 0)
 
 
 def new_replica_set(deployment: JsonObject) -> JsonObject:
-    """An empty replica set for the deployment's template, named and labelled by the template's hash."""
+    """Return an empty replica set for the deployment's template, named and labelled by the template's hash."""
     spec, metadata = deployment["spec"], deployment["metadata"]
     mark = template_hash(spec["template"])
     labels = {**((spec["template"].get("metadata") or {}).get("labels") or {}), HASH_LABEL: mark}

@@ -1,7 +1,7 @@
 """
 The arithmetic of a rollout: how many pods each replica set may have next.
 
-Source: pkg/controller/deployment: util/deployment_util.go, sync.go (kubernetes 1.36).
+Source: pkg/controller/deployment/util/deployment_util.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from scheduler.devcluster.kinds import JsonObject
 
 
 def replicas(obj: JsonObject) -> int:
-    """`spec.replicas`, 1 where it is not said."""
+    """Return `spec.replicas`, 1 if it is absent."""
     wanted = obj["spec"].get("replicas")
     return 1 if wanted is None else int(wanted)
 
 
 def status_count(obj: JsonObject, name: str) -> int:
-    """A count of the object's status, 0 where it is not said."""
+    """Return a count of the object's status, 0 if it is absent."""
     return int((obj.get("status") or {}).get(name) or 0)
 
 
 def wanted_total(replica_sets: Iterable[JsonObject]) -> int:
-    """The sum of `spec.replicas`."""
+    """Return the sum of `spec.replicas`."""
     return sum(replicas(replica_set) for replica_set in replica_sets)
 
 
 def is_rolling(deployment: JsonObject) -> bool:
-    """Whether the strategy is RollingUpdate, which is also the default."""
+    """Return whether the strategy is RollingUpdate, which is also the default."""
     return bool((deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
 
 
 def scaled(value: int | str | None, total: int, *, round_up: bool) -> int:
-    """A count or a percentage of `total`, as a count."""
+    """Return a count, or a percentage of `total`, as a count."""
     if isinstance(value, str):
         share = int(value.removesuffix("%")) * total / 100
         return math.ceil(share) if round_up else math.floor(share)
@@ -43,9 +43,9 @@ def scaled(value: int | str | None, total: int, *, round_up: bool) -> int:
 
 def fenceposts(deployment: JsonObject) -> tuple[int, int]:
     """
-    (maxSurge, maxUnavailable) as counts of this deployment's size; (0, 0) where it does not roll.
+    Return (maxSurge, maxUnavailable) as counts of pods; (0, 0) if the deployment does not roll.
 
-    Surge rounds up, unavailability down; where both come to 0, one pod may be unavailable, or nothing moves.
+    Surge rounds up, unavailability down; if both come to 0, one pod may be unavailable, or nothing would move.
     """
     if not is_rolling(deployment):
         return 0, 0
@@ -59,7 +59,7 @@ def fenceposts(deployment: JsonObject) -> tuple[int, int]:
 
 
 def new_size(deployment: JsonObject, replica_sets: Sequence[JsonObject], new: JsonObject) -> int:
-    """How many pods `new`, one of `replica_sets`, may have now; at most the deployment's size."""
+    """Return how many pods `new`, one of `replica_sets`, may have now; at most the deployment's size."""
     if not is_rolling(deployment):
         return replicas(deployment)
     surge, _ = fenceposts(deployment)

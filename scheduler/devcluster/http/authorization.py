@@ -1,5 +1,5 @@
 """
-The guard at the door: every request of somebody who is not the administrator is authorize, and told to whoever listens.
+Authorization of requests: the administrator's pass, everybody else's are judged by `access.rbac`.
 
 Source: apiserver pkg/endpoints/filters/authorization.go, pkg/endpoints/request/requestinfo.go (kubernetes 1.36).
 """
@@ -16,12 +16,12 @@ from scheduler.devcluster.http.routes import Target
 from scheduler.devcluster.kinds import NAMESPACE, Kind
 from scheduler.devcluster.storage.store import Store
 
-#: Told who wanted what, and whether they may.
+#: Called with the user, the request and whether it is allowed.
 OnDecision = Callable[[User, Attributes, bool], None]
 
 
 class Authorizer:
-    """Lets in whom roles let in. `decision_listeners` are told of everybody but the administrator."""
+    """Refuses what roles do not allow. `decision_listeners` hear of every decision except the administrator's."""
 
     def __init__(self, store: Store, token: str | None) -> None:
         self.authenticator: Final = Authenticator(store, token)
@@ -29,7 +29,7 @@ class Authorizer:
         self._store = store
 
     def check_resource(self, user: User, verb: str, target: Target) -> None:
-        """Raises: StatusError 403 where the user may not do this to what is stored."""
+        """Raise StatusError 403 if the user may not do this to a resource."""
         kind, name = target.kind, target.name or ""
         attributes = Attributes(
             verb,
@@ -42,7 +42,7 @@ class Authorizer:
         self._check(user, attributes, kind)
 
     def check_path(self, user: User, method: str, path: str) -> None:
-        """Raises: StatusError 403 where the user may not do this at a path that names nothing stored."""
+        """Raise StatusError 403 if the user may not do this at a path without a resource."""
         kind = review_at(path.rstrip("/")) if method == "POST" else None
         if kind is None:
             self._check(user, Attributes(method.lower(), path=path), None)
@@ -56,7 +56,7 @@ class Authorizer:
         if user is ADMIN:
             return
         allowed = authorize(self._store, user, attributes).allowed
-        for told in self.decision_listeners:
-            told(user, attributes, allowed)
+        for listener in self.decision_listeners:
+            listener(user, attributes, allowed)
         if not allowed:
             raise forbidden_error(user, attributes, kind)

@@ -1,7 +1,7 @@
 """
-Faults on demand: rules that make the server misbehave towards requests they match.
+Faults on demand: rules that make the server misbehave towards the requests that they match.
 
-Rules are set in-process, or by POST to a path that is clearly not Kubernetes'. Each works `times` times.
+Rules are set in-process, or by POST to a path that is clearly not Kubernetes'. Each applies `times` times.
 """
 
 import re
@@ -20,7 +20,7 @@ MAX_RULES: Final = 1000
 class Action(Enum):
     """What happens to a request or to a watch stream."""
 
-    #: The answer is `code`, with `retry_after_s` where that is set; nothing is done.
+    #: The answer is `code`, with `retry_after_s` if that is set; the request has no effect.
     RESPOND = "respond"
     #: The request is handled `delay_s` later.
     DELAY = "delay"
@@ -28,11 +28,11 @@ class Action(Enum):
     LOSE_ANSWER = "lose-answer"
     #: The request takes effect, but the answer is `code`: 504 is a write that timed out too late.
     RESPOND_AFTER = "respond-after"
-    #: The connection closes at once; nothing is done.
+    #: The connection closes at once; the request has no effect.
     DROP = "drop"
     #: The watch ends between two events, after `after_events` of them.
     END_STREAM = "end-stream"
-    #: The watch tells the event that follows `after_events` events twice.
+    #: The watch sends the event that follows `after_events` events twice.
     REPEAT_EVENT = "repeat-event"
     #: The watch's connection breaks in the middle of the object that follows `after_events` events.
     CUT_STREAM = "cut-stream"
@@ -55,7 +55,7 @@ _STREAM_ACTIONS: Final = frozenset(
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """
-    One rule; empty conditions match everything.
+    One rule; an empty condition matches everything.
 
     `verb` is the API verb (get list watch create update patch delete deletecollection), `kind` the plural
     with its group as errors print it (`pods`, `deployments.apps`), `path` a regular expression that is searched
@@ -74,7 +74,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     after_events: int = 0
 
     def matches(self, method: str, verb: str, kind: str, path: str) -> bool:
-        """Whether the rule concerns a request."""
+        """Return whether the rule applies to a request."""
         pairs = ((self.method, method), (self.verb, verb), (self.kind, kind))
         if any(wanted and wanted.lower() != found for wanted, found in pairs):
             return False
@@ -85,16 +85,16 @@ class Faults:
     """The rules in force, oldest first."""
 
     def __init__(self) -> None:
-        #: Rule -> how often it still works; those at 0 are gone.
+        #: (rule, how often it still applies).
         self._left: list[tuple[Fault, int]] = []
         #: Open streams, woken when a rule for streams is added.
         self.streams: dict[Callable[[], None], None] = {}
 
     def add(self, *faults: Fault) -> None:
         """
-        The rules are in force; streams that are open already are concerned too.
+        Put rules into force, for streams that are already open too.
 
-        Raises: ValueError where there would be too many, or a path is no regular expression.
+        Raises: ValueError if there would be too many, or a path is no regular expression.
         """
         for fault in faults:
             try:
@@ -109,19 +109,19 @@ class Faults:
                 wake()
 
     def clear(self) -> None:
-        """No rule is in force."""
+        """Remove all rules."""
         self._left.clear()
 
     def pending(self) -> list[Fault]:
-        """The rules still in force."""
+        """Return the rules in force."""
         return [fault for fault, _ in self._left]
 
     def for_request(self, method: str, verb: str, kind: str, path: str) -> Fault | None:
-        """The oldest rule that concerns a request as a whole; it has worked once more."""
+        """Take the oldest rule for a request as a whole, which uses it up once."""
         return self._take(method, verb, kind, path, streams=False)
 
     def for_stream(self, kind: str, path: str) -> Fault | None:
-        """The oldest rule that concerns an open watch; it has worked once more."""
+        """Take the oldest rule for an open watch, which uses it up once."""
         return self._take("get", "watch", kind, path, streams=True)
 
     def _take(self, method: str, verb: str, kind: str, path: str, *, streams: bool) -> Fault | None:

@@ -43,7 +43,7 @@ _APPLY: Final = PatchType.APPLY.value
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, read."""
+    """One request, parsed."""
 
     target: Target
     query: Mapping[str, str]
@@ -54,7 +54,7 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing shall be stored. Raises: StatusError 422 for anything but All."""
+        """Return whether nothing is to be stored. Raises: StatusError 422 for anything but All."""
         value = self.query.get("dryRun", "")
         if value not in ("", "All"):
             error = field_errors.not_supported("dryRun", [value], ("All",))
@@ -62,7 +62,7 @@ class Call:
         return bool(value)
 
     def object(self, kind: Kind) -> JsonObject:
-        """The object in the body. Raises: StatusError 400 where it is none, or one of another kind."""
+        """Return the object in the body. Raises: StatusError 400 if there is none, or one of another kind."""
         obj = decoded_object(self.body, self.content_type, kind.kind)
         api_version, name = (str(obj.get(key) or "") for key in ("apiVersion", "kind"))
         api_version, name = api_version or kind.api_version, name or kind.kind
@@ -83,7 +83,7 @@ class Call:
 def read_call(
     verb: str, target: Target, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
 ) -> Call:
-    """The request, its Accept header understood. Raises: StatusError 406, 400."""
+    """Parse a request and its Accept header. Raises: StatusError 406, 400."""
     form = answer_form(headers.get("Accept", ""), query.get("includeObject", ""))
     return Call(target, query, body, headers.get("Content-Type", ""), form, verb)
 
@@ -97,7 +97,7 @@ class Handlers:
         self._admission = admission
 
     async def handle(self, call: Call) -> web.Response:
-        """The answer to any verb but watch, at once unless webhooks want to be asked. Raises: StatusError."""
+        """Answer any verb but watch; only webhooks make it wait. Raises: StatusError."""
         if self._makes_pod(call) and self._admission.is_needed():
             return await self._create_asking(call)
         handler = {
@@ -178,7 +178,7 @@ class Handlers:
         )
 
     async def _create_asking(self, call: Call) -> web.Response:
-        """The pod is created as webhooks want it, or refused; their warnings go with either answer."""
+        """Create the pod as webhooks change it, or refuse it; their warnings go with either answer."""
         pod, namespace = call.object(POD), call.target.scope
         _check_namespace(pod, call.target)
         warnings: list[str] = []
@@ -247,7 +247,7 @@ class Handlers:
     def _patch_scale(self, call: Call, patch: Any, patch_type: PatchType) -> web.Response:  # noqa: ANN401 - any JSON
         target = call.target
         stored = scale_of(self._store.get(target.kind, target.scope, target.name or ""))
-        # A patch that names no version is one for whatever is stored.
+        # A patch without a version applies to any version.
         del stored["metadata"]["resourceVersion"]
         # Scales have no lists, so a strategic patch is a merge patch.
         merging = PatchType.JSON if patch_type is PatchType.JSON else PatchType.MERGE
@@ -291,7 +291,7 @@ class Handlers:
         for revision in page.revisions:
             metadata = revision.obj["metadata"]
             namespace = metadata.get("namespace", "")
-            # A deletion may take later ones with it, by owner references.
+            # An earlier deletion may have removed it, by owner references.
             if self._store.find(target.kind, namespace, metadata["name"]) is not None:
                 self._store.delete(
                     target.kind,
@@ -313,7 +313,7 @@ def _answer(body: JsonObject, form: AnswerForm, *, code: int = 200) -> web.Respo
 
 
 def _success(code: int, details: JsonObject | None = None) -> web.Response:
-    """A Status that says Success; creation of bindings and evictions, and most deletions, answer with it."""
+    """Return a Status that says Success: the answer to bindings, evictions and most deletions."""
     body: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         body["details"] = details
@@ -323,13 +323,13 @@ def _success(code: int, details: JsonObject | None = None) -> web.Response:
 
 
 def status_response(error: status.StatusError) -> web.Response:
-    """A forbidden_error as an HTTP answer."""
+    """Return a refusal as an HTTP answer."""
     body = encoded(error.to_object())
     return web.Response(body=body, status=error.code, content_type=JSON, headers=error.headers)
 
 
 def _check_names(obj: JsonObject, target: Target) -> None:
-    """Raises: StatusError 400 where the object is not the one that the URL names; fills in its namespace."""
+    """Raise StatusError 400 if the URL names another object; fill in the object's namespace."""
     metadata: JsonObject = obj.get("metadata") or {}
     obj["metadata"] = metadata
     name = metadata.get("name") or ""
@@ -347,7 +347,7 @@ def _check_names(obj: JsonObject, target: Target) -> None:
 
 
 def _check_namespace(obj: JsonObject, target: Target) -> None:
-    """Raises: StatusError 400 where the object names another namespace than the URL."""
+    """Raise StatusError 400 if the object names another namespace than the URL."""
     namespace = (obj.get("metadata") or {}).get("namespace") or ""
     if target.namespace is not None and namespace not in ("", target.namespace):
         raise status.bad_request(
@@ -356,7 +356,7 @@ def _check_namespace(obj: JsonObject, target: Target) -> None:
 
 
 def _delete_options(call: Call) -> JsonObject:
-    """DeleteOptions from the body, and from the query where the body has none. Raises: StatusError 400."""
+    """Return DeleteOptions from the body, completed from the query. Raises: StatusError 400."""
     options = decoded_object(call.body, call.content_type, "DeleteOptions") if call.body.strip() else {}
     grace = call.query.get("gracePeriodSeconds")
     if grace and "gracePeriodSeconds" not in options:

@@ -1,5 +1,5 @@
 """
-Bodies: which form a client wants an answer in, and what the bytes it sent mean.
+Bodies: the form in which a client wants an answer, and the objects in the bytes that it sent.
 
 Source: apiserver pkg/endpoints/handlers/negotiation and pkg/endpoints/handlers/response.go (kubernetes 1.36).
 """
@@ -28,7 +28,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """The form of an answer: `form` "" is the objects themselves; `version` is meta.k8s.io's."""
+    """The form of an answer: `form` "" means the objects themselves; `version` is meta.k8s.io's."""
 
     form: Form = ""
     version: str = "v1"
@@ -37,16 +37,16 @@ class AnswerForm:
 
     @property
     def as_bytes(self) -> bool:
-        """Whether stored JSON can be sent as it is."""
+        """Return whether stored JSON can be sent as it is."""
         return not self.form and self.media_type == JSON
 
 
 @lru_cache(maxsize=64)
 def answer_form(accept: str, include_object: str = "") -> AnswerForm:
     """
-    The first form in an Accept header that can be written here.
+    Return the first form in an Accept header that the server can write.
 
-    Raises: StatusError 406 where there is none, 400 for an unknown `includeObject`.
+    Raises: StatusError 406 if there is none, 400 for an unknown `includeObject`.
     """
     include = include_object or "Metadata"
     if include not in ("Metadata", "Object", "None"):
@@ -68,21 +68,21 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
 
 
 def encoded(body: JsonObject, media_type: str = JSON) -> bytes:
-    """An object as bytes of a media type."""
+    """Return an object as bytes of a media type."""
     if media_type == YAML:
         return yaml.safe_dump(body, sort_keys=False).encode()
     return _ENCODER.encode(body)
 
 
 class UnreadableBodyError(Exception):
-    """The bytes of a body don't parse as what they claim to be. Raised here, turned into a 400 by callers."""
+    """The bytes of a body do not parse as their content type. Callers turn it into a 400."""
 
 
 def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent
     """
-    The JSON value that a body holds, in JSON, YAML or (objects only) protobuf; None for an empty one.
+    Return the JSON value in a body of JSON, YAML or (objects only) protobuf; None for an empty one.
 
-    Raises: StatusError 415 for another content type, UnreadableBodyError where the bytes don't parse.
+    Raises: StatusError 415 for another content type, UnreadableBodyError if the bytes do not parse.
     """
     media_type = content_type.partition(";")[0].strip() or JSON
     if not body:
@@ -100,7 +100,7 @@ def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any J
 
 
 def decoded_object(body: bytes, content_type: str, kind_name: str) -> JsonObject:
-    """The object that a body holds, `kind_name` being what is expected. Raises: StatusError 400, 415."""
+    """Return the object in a body; `kind_name` is the expected kind. Raises: StatusError 400, 415."""
     try:
         value = decoded_body(body, content_type)
     except UnreadableBodyError as error:
@@ -119,7 +119,7 @@ def _unrecognized(kind_name: str, why: str) -> status.StatusError:
 
 
 def partial(obj: JsonObject, version: str) -> JsonObject:
-    """The PartialObjectMetadata of an object."""
+    """Return the PartialObjectMetadata of an object."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{version}",
@@ -128,7 +128,7 @@ def partial(obj: JsonObject, version: str) -> JsonObject:
 
 
 def object_in_form(kind: Kind, obj: JsonObject, form: AnswerForm, now_s: float) -> JsonObject:
-    """One object in the form form."""
+    """Return one object in the form that the client wants."""
     if form.form == "Table":
         version = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         return table_in_form(kind, [obj], form, now_s, list_metadata=version)
@@ -144,7 +144,7 @@ def _without_type(obj: JsonObject) -> JsonObject:
 def list_in_form(
     kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, form: AnswerForm, now_s: float
 ) -> JsonObject:
-    """A list in the form form, `metadata` being the list's."""
+    """Return a list in the form that the client wants; `metadata` is the list's."""
     if form.form == "Table":
         return table_in_form(kind, objects, form, now_s, list_metadata=metadata)
     if form.form:
@@ -165,7 +165,7 @@ def table_in_form(
     list_metadata: JsonObject,
     headers: bool = True,
 ) -> JsonObject:
-    """The objects as a Table; without `headers` the columns are left out, as in later events of a watch."""
+    """Return the objects as a Table; without `headers` it has no columns, as in later events of a watch."""
     shaped = table(
         kind.kind,
         objects,

@@ -3,13 +3,13 @@ As much OpenAPI v3 as kubectl needs, made from `KINDS`: a few kilobytes in place
 
 What kubectl 1.27 to 1.36 reads from it:
 
-1. `create` and `apply` look for the query parameter `fieldValidation` on the PATCH operation of the kind.
-   Where it is there, kubectl leaves validation to the server; otherwise it wants the whole OpenAPI v2 schema.
-2. `apply` computes three-way merges by OpenAPI v3 only if that PATCH says it accepts a strategic merge patch.
-   It does not say so here: kubectl then goes by the merge keys compiled into it for every built-in kind.
+1. `create` and `apply` look for the query parameter `fieldValidation` on the PATCH operation of the kind. If it is
+   there, kubectl leaves validation to the server; otherwise it wants the whole OpenAPI v2 schema.
+2. `apply` computes three-way merges by OpenAPI v3 only if that PATCH accepts a strategic merge patch. Here it does
+   not, and kubectl uses the merge keys compiled into it for every built-in kind.
 3. `explain` shows component schemas.
 
-OpenAPI v2 says nothing at all. kubectl up to 1.28 asks for it and stops where it is missing; it reads protobuf.
+The OpenAPI v2 document is empty. kubectl up to 1.28 asks for it and stops if it is missing; it reads protobuf.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from scheduler.devcluster.http.discovery import GIT_VERSION
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
 
-#: The body of /openapi/v2: a document in which only its first field, the version of the format, is set.
+#: The body of /openapi/v2: a document with nothing but the version of the format.
 V2_DOCUMENT: Final = b"\x0a\x032.0"
 V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
@@ -69,14 +69,14 @@ _QUERY: Final[Mapping[str, str]] = {
 
 
 def index(kinds: Sequence[Kind] = KINDS) -> JsonObject:
-    """The body of /openapi/v3: where the document of each group and version is."""
+    """Return the body of /openapi/v3: the address of each group's and version's document."""
     paths = sorted({kind.path.removeprefix("/") for kind in kinds})
     mark = hashlib.sha256(repr((GIT_VERSION, kinds)).encode()).hexdigest()[:32].upper()
     return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={mark}"} for path in paths}}
 
 
 def document(path: str, kinds: Sequence[Kind] = KINDS) -> JsonObject | None:
-    """The body of /openapi/v3/<path>, `path` such as `api/v1` or `apis/apps/v1`; None where nothing is there."""
+    """Return the body of /openapi/v3/<path>, such as `api/v1` or `apis/apps/v1`; None if nothing is there."""
     members = [kind for kind in kinds if kind.path == f"/{path}"]
     if not members:
         return None

@@ -1,9 +1,9 @@
 """
-Bodies in Kubernetes' protobuf encoding, read only: kubectl 1.32 and later send what `create deployment`,
-`create namespace`, `create quota`, `drain` and `auth can-i` make up themselves in no other form.
+Bodies in Kubernetes' protobuf encoding, read only.
 
-Messages that those commands fill are listed here, with the numbers of their fields. A field that is not listed and
-not empty is refused, never dropped. Answers are JSON always: clients that send protobuf take it.
+kubectl 1.32 and later send the objects that `create deployment`, `create namespace`, `create quota`, `drain` and
+`auth can-i` make up in no other form. The table lists the messages that those commands fill, with their field numbers.
+A field that is not listed and not empty is refused, never dropped. Answers are always JSON.
 
 Source: apimachinery pkg/runtime/serializer/protobuf, and generated.proto of core, apps, policy, scheduling,
 authorization and meta v1 (kubernetes 1.36).
@@ -109,9 +109,9 @@ _FIELDS: Final[Mapping[str, Mapping[int, _Field]]] = {
 
 def decoded(body: bytes) -> JsonObject:
     """
-    The object in `body`, as JSON would have said it.
+    Return the object in `body`, as JSON would state it.
 
-    Raises: StatusError 400 where the bytes are no such object, 415 where it has parts that are not read here.
+    Raises: StatusError 400 if the bytes are no such object, 415 if it has fields that are not read here.
     """
     if not body.startswith(_MAGIC):
         raise status.bad_request(
@@ -130,7 +130,7 @@ def decoded(body: bytes) -> JsonObject:
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of one message's fields, as they come. Raises: IndexError, ValueError."""
+    """Yield (field number, value) of one message's fields, in their order. Raises: IndexError, ValueError."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
@@ -189,7 +189,7 @@ def _message(message: str, data: bytes, depth: int) -> JsonObject:
 
 
 def _is_blank(raw: int | bytes, depth: int) -> bool:
-    """Whether a field says nothing: zero, empty, or a message of which that is true. Go writes unset structs so."""
+    """Return whether a field is zero, empty, or a message of such fields: Go writes unset structs so."""
     if not raw or isinstance(raw, int) or depth > _MAX_DEPTH:
         return not raw
     try:

@@ -1,5 +1,5 @@
 """
-What a URL path and a method mean: which kind, namespace, name and subresource, and which verb.
+What a URL path and a method mean: kind, namespace, name and subresource, and the API verb.
 
 Source: apiserver pkg/endpoints/request/requestinfo.go (kubernetes 1.36).
 """
@@ -13,13 +13,13 @@ from scheduler.devcluster.kinds import Kind, kind_at
 
 _ITEM_VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
-#: Subresources that are written with POST, an object of their own kind in the body.
+#: Subresources that are created by POST.
 _POSTED: Final = frozenset({"binding", "eviction", "token"})
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about. `namespace` and `name` are None where the path has none."""
+    """The resource that a request names. `namespace` and `name` are None if the path has none."""
 
     kind: Kind
     namespace: str | None
@@ -28,12 +28,12 @@ class Target:
 
     @property
     def scope(self) -> str:
-        """The namespace as the store wants it: "" for kinds without."""
+        """Return the namespace as the store wants it: "" for kinds without."""
         return self.namespace or ""
 
 
 def target_of(path: str) -> Target | None:
-    """The resource that a path names, or None where nothing is served there."""
+    """Return the resource that a path names; None if nothing is served there."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
         case ["api", "v1", *rest]:
@@ -44,7 +44,7 @@ def target_of(path: str) -> Target | None:
             return None
     if not rest or not all(rest):
         return None
-    # Upstream's old prefix for watches; kept for clients that still use it.
+    # Upstream's deprecated prefix for watches.
     if rest[0] == "watch":
         rest = rest[1:]
     if len(rest) >= 3 and rest[0] == "namespaces" and kind_at(group, version, rest[2]) is not None:
@@ -70,13 +70,13 @@ def _resource(group: str, version: str, parts: list[str], namespace: str | None)
 
 
 def is_watch(path: str, query: Mapping[str, str]) -> bool:
-    """Whether a GET wants a stream."""
+    """Return whether a GET asks for a stream."""
     flagged = query.get("watch", "").lower() in ("1", "true") or ("watch" in query and query["watch"] == "")
     return flagged or "/watch/" in path
 
 
 def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
-    """The API verb of a request, or None where the method is not allowed on that path."""
+    """Return the API verb of a request; None if the method is not allowed on that path."""
     if target.name is None:
         verb = _COLLECTION_VERBS.get(method)
         if verb == "create" and target.kind.namespaced and target.namespace is None:

@@ -22,12 +22,12 @@ from scheduler.devcluster.storage.history import Change, Reader, Revision
 from scheduler.devcluster.storage.lists import ListOptions
 from scheduler.devcluster.storage.store import Store
 
-#: Seconds between bookmarks, and before a stream's end, as upstream's cacher has them.
+#: Seconds between bookmarks, and from the last one to the stream's end, as in upstream's cacher.
 BOOKMARK_INTERVAL_S: Final = 60.0
 _BOOKMARK_BEFORE_END_S: Final = 2.0
 #: A watch without timeoutSeconds lasts between this and twice this (--min-request-timeout).
 _MIN_WATCH_S: Final = 1800
-#: Events of the initial state are written this many at a time, so that others get a turn.
+#: The most lines that are written at once.
 _BATCH: Final = 500
 
 _HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
@@ -40,7 +40,7 @@ class StreamEnded(Exception):  # noqa: N818 - an outcome that unwinds the stream
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a watch is about: a kind in one namespace (None: in all), in the form form."""
+    """What a watch is about: a kind in one namespace (None: in all), in the form that the client wants."""
 
     kind: Kind
     namespace: str | None
@@ -58,12 +58,12 @@ class _EventLines:
         self._headers_due = True
 
     def initial(self, revisions: list[Revision]) -> Iterator[bytes]:
-        """An ADDED line for every object that the scope selects."""
+        """Return an ADDED line for every object that the scope selects."""
         matches = self._scope.options.matches
         return (self._line("ADDED", one) for one in revisions if matches is None or matches(one.obj))
 
     def of(self, change: Change) -> bytes | None:
-        """The line that tells of a change, or None where it happened outside the scope."""
+        """Return the line of a change; None if it happened outside the scope."""
         scope = self._scope
         revision, previous = change.revision, change.previous
         if scope.namespace is not None and revision.obj["metadata"].get("namespace") != scope.namespace:
@@ -82,7 +82,7 @@ class _EventLines:
         return self._line("DELETED", _reversioned(previous, revision.resource_version))
 
     def bookmark(self, resource_version: int, annotations: dict[str, str] | None = None) -> bytes:
-        """The line that says how far the stream has come."""
+        """Return the line that says how far the stream has come."""
         metadata: JsonObject = {"resourceVersion": str(resource_version), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
@@ -116,7 +116,7 @@ class _EventLines:
 
 
 def _reversioned(revision: Revision | None, resource_version: int) -> Revision:
-    """An earlier state, told of at a later version: how an object leaves a selection."""
+    """Return an earlier state at a later version: how an object leaves a selection."""
     if revision is None:
         raise AssertionError("an object that left a selection has been in it")
     metadata = {**revision.obj["metadata"], "resourceVersion": str(resource_version)}
@@ -140,7 +140,7 @@ class Watch:
         self._fault: Fault | None = None
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The stream is over: timed out, expired, or broken off by a fault or by the client."""
+        """Stream until the time is up, the past is forgotten, or a fault or the client breaks it off."""
         response = web.StreamResponse(headers=_HEADERS)
         try:
             initial, since = self._start()
@@ -162,7 +162,7 @@ class Watch:
         return response
 
     def _start(self) -> tuple[list[bytes], int]:
-        """The lines that come first, and the version after which changes are told."""
+        """Return the first lines, and the version after which changes follow."""
         options = self._scope.options
         asked = options.resource_version or 0
         wants_state = options.initial_events if options.initial_events is not None else asked == 0
@@ -172,13 +172,13 @@ class Watch:
             raise status.too_large_resource_version(asked, self._store.resource_version)
         snapshot = self._store.history.snapshot(self._scope.kind, self._scope.namespace)
         lines = list(self._lines.initial(snapshot.revisions))
-        # Upstream treats a watch from "" or 0 as one that asked for initial events.
+        # Upstream treats a watch from "" or 0 like one with sendInitialEvents.
         if options.bookmarks:
             lines.append(self._lines.bookmark(snapshot.resource_version, _INITIAL_EVENTS_END))
         return lines, snapshot.resource_version
 
     async def _send(self, request: web.BaseRequest, response: web.StreamResponse, lines: list[bytes]) -> None:
-        """The lines are written, as far as a fault lets them. Raises: _Broken where it does not."""
+        """Write the lines, as far as faults let them pass. Raises: StreamEnded."""
         for start in range(0, len(lines), _BATCH):
             for index, line in enumerate(lines[start : start + _BATCH]):
                 await self._apply_fault(request, response, line, lines[start : start + index])
@@ -187,7 +187,7 @@ class Watch:
     async def _apply_fault(
         self, request: web.BaseRequest, response: web.StreamResponse, line: bytes, unsent: list[bytes]
     ) -> None:
-        """One more line is counted; a rule whose time has come acts before it."""
+        """Count one more line; a fault that is due acts before it."""
         self._fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)
         if self._fault is not None and self._sent >= self._fault.after_events:
             await response.write(b"".join(unsent))
@@ -195,7 +195,7 @@ class Watch:
         self._sent += 1
 
     async def _disturb(self, request: web.BaseRequest, response: web.StreamResponse, line: bytes) -> None:
-        """The rule acts on the stream. Raises: StreamEnded unless the stream goes on."""
+        """Let a fault act on the stream. Raises: StreamEnded unless the stream goes on."""
         fault, self._fault = self._fault, None
         match fault.action if fault else None:
             case Action.STALL_STREAM if fault:
@@ -216,7 +216,7 @@ class Watch:
     async def _follow(
         self, request: web.BaseRequest, response: web.StreamResponse, reader: Reader, since: int
     ) -> None:
-        """Changes and bookmarks are written until the time is up, or the reader is too late."""
+        """Write changes and bookmarks until the time is up, or the reader is too late."""
         loop = asyncio.get_running_loop()
         options = self._scope.options
         lasts_s = options.timeout_s if options.timeout_s else random.uniform(_MIN_WATCH_S, 2 * _MIN_WATCH_S)
@@ -244,13 +244,13 @@ class Watch:
                 bookmark_at = last_bookmark_at if loop.time() < last_bookmark_at < follows_at else follows_at
 
     def _caught_up(self, reader: Reader) -> int:
-        """The store's version where the reader has nothing left to take, else 0."""
+        """Return the store's version if the reader has taken everything, else 0."""
         return 0 if reader.has_backlog else self._store.resource_version
 
     async def _apply_idle_fault(
         self, request: web.BaseRequest, response: web.StreamResponse, lines: list[bytes]
     ) -> None:
-        """A rule set while the stream idles acts at once, not with the next event."""
+        """Apply a fault at once that was set while the stream idles."""
         if lines:
             return
         self._fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)

@@ -18,7 +18,7 @@ _RESOURCE = "pods/binding"
 
 def bind(store: Store, namespace: str, name: str, binding: JsonObject, *, dry_run: bool = False) -> None:
     """
-    The pod has spec.nodeName, PodScheduled=True, the binding's annotations and labels, and no nomination.
+    Bind a pod: set spec.nodeName and PodScheduled=True, add the binding's annotations and labels, drop the nomination.
 
     The node need not exist; if it does, its zone and region become labels of the pod.
     Raises: StatusError 400 (names differ), 404, 409 (preconditions, terminating, assigned, gated).
@@ -29,7 +29,7 @@ def bind(store: Store, namespace: str, name: str, binding: JsonObject, *, dry_ru
     target = binding.get("target") or {}
     errors = _target_errors(target)
     if errors:
-        # Upstream returns these as a plain error, which the server can only call internal.
+        # Upstream returns a plain error, which becomes a 500.
         raise status.StatusError(500, "", aggregate(errors))
     pod = store.revision(POD, namespace, name).obj
     _check_bindable(pod, metadata)
@@ -48,7 +48,7 @@ def _target_errors(target: JsonObject) -> list[FieldError]:
 
 
 def _check_bindable(pod: JsonObject, metadata: JsonObject) -> None:
-    """Raises: StatusError 409 where the pod is not the one meant, or can't be assigned any more (or yet)."""
+    """Raise StatusError 409 if the pod is another one, or cannot be assigned any more (or yet)."""
     name, stored = pod["metadata"]["name"], pod["metadata"]
     check_uid(POD, stored, metadata.get("uid"))
     version = metadata.get("resourceVersion")
@@ -70,7 +70,7 @@ def _check_bindable(pod: JsonObject, metadata: JsonObject) -> None:
 
 
 def _bound(pod: JsonObject, binding_metadata: JsonObject, node_name: str, now: str) -> JsonObject:
-    """The pod as the binding leaves it; parts that don't change are shared."""
+    """Return the pod as the binding leaves it; unchanged parts are shared."""
     metadata = dict(pod["metadata"])
     for name in ("annotations", "labels"):
         if binding_metadata.get(name):
@@ -83,7 +83,7 @@ def _bound(pod: JsonObject, binding_metadata: JsonObject, node_name: str, now: s
 
 
 def _with_scheduled(conditions: list[JsonObject], now: str) -> list[JsonObject]:
-    """The conditions with PodScheduled=True in the place of an older one, or at the end."""
+    """Return the conditions with PodScheduled=True in place of the older one, or at the end."""
     old = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
     since = old["lastTransitionTime"] if old and old.get("status") == "True" else now
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": since}

@@ -22,12 +22,12 @@ _RENAMED_BACK: Final = {core: modern for modern, core in _RENAMED.items()}
 
 
 def as_core(event: JsonObject) -> JsonObject:
-    """An events.k8s.io/v1 Event as core/v1 names its fields."""
+    """Return an events.k8s.io/v1 Event with the field names of core/v1."""
     renamed = {_RENAMED.get(key, key): value for key, value in event.items()}
     return renamed | {"apiVersion": "v1", "kind": "Event"}
 
 
 def as_events_v1(event: JsonObject) -> JsonObject:
-    """A core/v1 Event as events.k8s.io/v1 names its fields."""
+    """Return a core/v1 Event with the field names of events.k8s.io/v1."""
     renamed = {_RENAMED_BACK.get(key, key): value for key, value in event.items()}
     return renamed | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}

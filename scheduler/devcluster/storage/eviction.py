@@ -17,7 +17,7 @@ _UNGUARDED_PHASES: Final = ("Succeeded", "Failed", "Pending")
 
 def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_run: bool = False) -> None:
     """
-    The pod is deleted, with the condition that says why, and its budget counts one disruption less.
+    Delete the pod with a condition that says why, and take one disruption from its budget.
 
     Raises: StatusError 400 (names differ), 404, 429 (the budget is used up), 500 (more than one budget).
     """
@@ -43,13 +43,13 @@ def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_
 
 
 def _unguarded(pod: JsonObject) -> bool:
-    """Whether the pod's end disrupts nothing that a budget guards."""
+    """Return whether the pod's end disrupts nothing that a budget guards."""
     terminating = pod["metadata"].get("deletionTimestamp")
     return bool(terminating) or (pod.get("status") or {}).get("phase") in _UNGUARDED_PHASES
 
 
 def _take_from_budget(store: Store, pod: JsonObject, *, dry_run: bool) -> None:
-    """Raises: StatusError 429 where the budget of the pod allows no disruption, 500 where there are several."""
+    """Raise StatusError 429 if the pod's budget allows no disruption, 500 if it has several budgets."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     budgets = [
@@ -89,7 +89,7 @@ def _lets_unready_go(budget: JsonObject) -> bool:
 
 
 def _check_budget(budget: JsonObject) -> None:
-    """Raises: StatusError 429 or 403 where the budget allows no disruption now."""
+    """Raise StatusError 429 if the budget allows no disruption now."""
     name, counted = budget["metadata"]["name"], budget.get("status") or {}
     if counted.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         message = f"The disruption budget {name} is still being processed by the server."

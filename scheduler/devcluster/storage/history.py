@@ -25,22 +25,22 @@ _DECODER: Final = msgspec.json.Decoder()
 
 
 def copied(obj: JsonObject) -> JsonObject:
-    """A deep copy of a JSON object, several times faster than copy.deepcopy."""
+    """Return a deep copy of a JSON object, several times faster than copy.deepcopy."""
     duplicate: JsonObject = _DECODER.decode(_ENCODER.encode(obj))
     return duplicate
 
 
 def encoded_text(obj: JsonObject) -> str:
-    """A JSON object as text."""
+    """Return a JSON object as text."""
     return _ENCODER.encode(obj).decode()
 
 
-#: Fields that Go prints as null where they have no value.
+#: Fields that Go prints as null if they have no value.
 _NULLABLE: Final = frozenset({"lastProbeTime", "eventTime"})
 
 
 def without_nulls(obj: JsonObject) -> JsonObject:
-    """The object without fields that are null, which in Go is the same as absent; with empty metadata maps gone."""
+    """Return the object without nulls, which in Go equal absent fields, and without empty metadata maps."""
     if b"null" in _ENCODER.encode(obj):
         obj = {key: _pruned(value) for key, value in obj.items() if value is not None}
     metadata = obj.get("metadata")
@@ -60,7 +60,7 @@ def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def object_key(namespace: str, name: str) -> str:
-    """The key that orders a list: etcd's, so a namespace sorts with the slash that follows it."""
+    """Return the key that orders a list: etcd's, so a namespace sorts with the slash that follows it."""
     return f"{namespace}/{name}"
 
 
@@ -68,7 +68,7 @@ class Revision:
     """
     One immutable version of one object.
 
-    `obj` carries apiVersion and kind of its storage version and must not be changed by anybody.
+    `obj` carries apiVersion and kind of its storage version and must never be changed.
     """
 
     __slots__ = ("_bodies", "key", "obj", "resource_version")
@@ -81,11 +81,11 @@ class Revision:
         self._bodies: dict[str, bytes] = {}
 
     def as_kind(self, kind: Kind) -> JsonObject:
-        """The object as `kind`'s version shows it."""
+        """Return the object in the API version of `kind`."""
         return as_events_v1(self.obj) if kind.group == "events.k8s.io" else self.obj
 
     def item(self, kind: Kind) -> bytes:
-        """The JSON of the object without apiVersion and kind, as lists carry it. Encoded once per version."""
+        """Return the JSON of the object without apiVersion and kind, as lists carry it. Encoded once per version."""
         body = self._bodies.get(kind.group)
         if body is None:
             shown = self.as_kind(kind)
@@ -94,13 +94,13 @@ class Revision:
         return body
 
     def document(self, kind: Kind) -> bytes:
-        """The JSON of the whole object."""
+        """Return the JSON of the whole object."""
         head = f'{{"kind":"{kind.kind}","apiVersion":"{kind.api_version}",'.encode()
         return head + self.item(kind)[1:]
 
 
 class Change(NamedTuple):
-    """What happened to an object: `revision` is the state after it (for DELETED the last state, re-versioned)."""
+    """A change of an object: `revision` is the state after it (for DELETED the last state, with a new version)."""
 
     type: ChangeType
     revision: Revision
@@ -117,7 +117,7 @@ class _KindHistory:
         self.past: list[Change] = []
         #: How many changes were dropped from the front of `past`.
         self.dropped = 0
-        #: The resource version of the newest dropped change; readers that know less are too late.
+        #: The resource version of the newest dropped change; readers behind it are too late.
         self.forgotten = 0
         self.capacity = capacity
         self.readers: dict[Reader, None] = {}
@@ -140,7 +140,7 @@ class Reader:
     """
     A follower of one storage's changes, from a resource version on.
 
-    Usable by one task. Close it (or use it as a context manager) when done, or it is woken for ever.
+    Usable by one task. Close it, or use it as a context manager.
     """
 
     def __init__(self, kind_history: _KindHistory, since: int) -> None:
@@ -162,16 +162,16 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        """The reader is no longer woken."""
+        """Stop waking the reader."""
         self._of_kind.readers.pop(self, None)
 
     def wake(self) -> None:
-        """Something may be there to take."""
+        """Wake the reader: there may be changes to take."""
         self._fresh.set()
 
     def take(self, limit: int = 1000) -> list[Change]:
         """
-        The changes not yet taken, at most `limit`; empty if there are none.
+        Take the changes that were not taken yet, at most `limit`.
 
         Raises: StatusError 410 Expired if some of them are forgotten already.
         """
@@ -188,11 +188,11 @@ class Reader:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether there are changes not yet taken."""
+        """Return whether there are changes to take."""
         return self._position < self._of_kind.dropped + len(self._of_kind.past)
 
     async def ready(self, timeout_s: float | None = None) -> bool:
-        """Waits until something may be there to take; False if `timeout_s` passed first."""
+        """Wait until there may be changes to take; return False if `timeout_s` passed first."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._fresh.wait()
@@ -201,7 +201,7 @@ class Reader:
         return True
 
     async def __aiter__(self) -> AsyncIterator[tuple[ChangeType, JsonObject, int]]:
-        """Each change as (type, object, resource version), without end."""
+        """Yield each change as (type, object, resource version), without end."""
         try:
             while True:
                 await self.ready()
@@ -223,7 +223,7 @@ class History:
     """
     Every object's newest revision and the bounded past, in one order of resource versions.
 
-    Only `Store` writes here; it decides what a write may be.
+    Only `storage.store` and the modules below it write here; they decide which writes are allowed.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -241,11 +241,11 @@ class History:
         return kind_history
 
     def find(self, kind: Kind, namespace: str, name: str) -> Revision | None:
-        """The newest revision of an object, or None."""
+        """Return the newest revision of an object, or None."""
         return self._of_kind(kind).newest.get(object_key(namespace, name))
 
     def put(self, kind: Kind, obj: JsonObject) -> Revision:
-        """The object is stored as a new revision; its metadata.resourceVersion is set here."""
+        """Store the object as a new revision, with a new metadata.resourceVersion."""
         revision = self._stamped(obj)
         kind_history = self._of_kind(kind)
         previous = kind_history.newest.get(revision.key)
@@ -256,7 +256,7 @@ class History:
         return revision
 
     def remove(self, kind: Kind, obj: JsonObject) -> Revision:
-        """The object is gone; its last state, as given, becomes the revision that tells of it."""
+        """Remove the object; its last state, as given, becomes the revision that watches see."""
         revision = self._stamped(obj)
         kind_history = self._of_kind(kind)
         previous = kind_history.newest.pop(revision.key)
@@ -275,7 +275,7 @@ class History:
             listener(kind, change)
 
     def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
-        """The newest revisions, of one namespace or of all, in key order. Cost: O(objects returned)."""
+        """Return the newest revisions, of one namespace or of all, in key order. Cost: O(objects returned)."""
         return Snapshot(list(self._in_order(self._of_kind(kind), namespace)), self.resource_version)
 
     def _in_order(self, kind_history: _KindHistory, namespace: str | None) -> Iterator[Revision]:
@@ -288,7 +288,7 @@ class History:
 
     def snapshot_at(self, kind: Kind, resource_version: int, namespace: str | None = None) -> Snapshot | None:
         """
-        The revisions as they were at `resource_version`; None if that is forgotten.
+        Return the revisions as they were at `resource_version`; None if that is forgotten.
 
         Cost: O(objects + changes since).
         """
@@ -309,7 +309,7 @@ class History:
 
     def reader(self, kind: Kind, since: int) -> Reader:
         """
-        A reader of the changes of `kind` after resource version `since`.
+        Return a reader of the changes of `kind` after resource version `since`.
 
         Raises: StatusError 410 Expired if some of those are forgotten.
         """
@@ -319,6 +319,6 @@ class History:
         return Reader(kind_history, since)
 
     def compact(self) -> None:
-        """The whole past is forgotten; every reader that has not caught up is too late."""
+        """Forget the whole past; every reader that has not caught up is too late."""
         for kind_history in self._by_storage.values():
             kind_history.compact(len(kind_history.past))

@@ -1,5 +1,5 @@
 """
-Lists: what the options of a list or watch request mean, and a list's pages.
+Lists: the options of a list or watch request, and a list's pages.
 
 Source: apiserver pkg/apis/meta/internalversion/validation, pkg/storage/continue.go and
 pkg/storage/etcd3/store.go (kubernetes 1.36).
@@ -22,7 +22,7 @@ from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
 
 _CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
-#: The resource version in a token that continues a list from whatever is stored by then.
+#: The resource version in a token that continues a list from the newest state.
 _INCONSISTENT: Final = -1
 _TOO_OLD_TO_CONTINUE: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
@@ -34,7 +34,7 @@ _TOO_OLD_TO_CONTINUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """The query parameters of a list or watch, parsed. `resource_version` None = not given."""
+    """The query parameters of a list or watch, parsed. `resource_version` is None if it was not given."""
 
     matches: Matches | None
     resource_version: int | None
@@ -63,9 +63,9 @@ def parse_options(
     kind: Kind, query: Mapping[str, str], *, watch: bool, name: str | None = None
 ) -> ListOptions:
     """
-    The options of a request for objects of `kind`, for the object called `name` alone where that is given.
+    Return the options of a request for objects of `kind`, or for the one called `name`.
 
-    Raises: StatusError 400 where a parameter can't be read, 422 where parameters contradict each other.
+    Raises: StatusError 400 if a parameter cannot be read, 422 if parameters contradict each other.
     """
     field_selector = query.get("fieldSelector", "")
     if name is not None:
@@ -76,7 +76,7 @@ def parse_options(
             "resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
         )
         text = field_errors.aggregate([error])
-        # A watch answers a plain error here, which the server can only call internal.
+        # Upstream returns a plain error for a watch, which becomes a 500.
         raise (
             status.StatusError(500, "", text)
             if watch
@@ -151,10 +151,10 @@ class Page:
 
 def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Page:
     """
-    The page of the list that the options ask for.
+    Return the page of the list that the options ask for.
 
-    Raises: StatusError 400 (a token that is none), 410 (a version or token that is forgotten), 504 (a version
-    that has not happened). Cost: O(objects in scope).
+    Raises: StatusError 400 (an invalid token), 410 (a forgotten version or token), 504 (a version in the future).
+    Cost: O(objects in scope).
     """
     if options.continue_token:
         snapshot, after = _continued(store, kind, namespace, options)
@@ -166,7 +166,7 @@ def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOpti
         if one.key > after and (options.matches is None or options.matches(one.obj))
     ]
     metadata: JsonObject = {"resourceVersion": str(snapshot.resource_version)}
-    # A list from cache (resource version 0) is never cut into pages.
+    # A list from cache (resource version 0) has no pages.
     limited = options.limit and (options.resource_version != 0 or options.continue_token)
     if limited and len(wanted) > options.limit:
         rest = len(wanted) - options.limit
@@ -178,7 +178,7 @@ def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOpti
 
 
 def _first(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Snapshot:
-    """The snapshot that a list without continue token shows."""
+    """Return the snapshot that a list without continue token shows."""
     asked, current = options.resource_version, store.resource_version
     if asked is not None and asked > current:
         raise status.too_large_resource_version(asked, current)
@@ -194,7 +194,7 @@ def _first(store: Store, kind: Kind, namespace: str | None, options: ListOptions
 
 
 def _continued(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Snapshot, str]:
-    """The snapshot that a continue token belongs to, and the key of the last object already shown."""
+    """Return the snapshot that a continue token belongs to, and the key of the last object already shown."""
     if options.resource_version:
         raise status.bad_request("specifying resource version is not allowed when using continue")
     version, last_key = _parsed_token(options.continue_token)

@@ -1,5 +1,5 @@
 """
-What a patch makes of an object: JSON patch, merge patch, strategic merge patch, and apply as a merge.
+Patches: JSON patch, merge patch, strategic merge patch, and apply as a merge.
 
 Source: RFC 6902, RFC 7386; apiserver pkg/endpoints/handlers/patch.go (kubernetes 1.36). Server-side apply is
 create-or-merge here: no field ownership is kept, so it never removes a field and never conflicts.
@@ -21,7 +21,7 @@ JsonPatch = list[JsonObject]
 
 
 class PatchType(Enum):
-    """The content type that says how a patch is meant."""
+    """The type of a patch, by its content type."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -31,9 +31,9 @@ class PatchType(Enum):
 
 def patched(obj: JsonObject, patch: JsonObject | JsonPatch, patch_type: PatchType, kind: Kind) -> JsonObject:
     """
-    The object with the patch applied; `obj` is the caller's own and may be changed.
+    Return the patched object; `obj` is the caller's own and may be changed.
 
-    Raises: StatusError 400 where the patch has the wrong shape, 422 where a JSON patch can't be applied.
+    Raises: StatusError 400 if the patch has the wrong shape, 422 if a JSON patch cannot be applied.
     """
     if patch_type is PatchType.JSON:
         if not isinstance(patch, list):
@@ -52,7 +52,7 @@ def patched(obj: JsonObject, patch: JsonObject | JsonPatch, patch_type: PatchTyp
 
 
 def merge_patched(target: Any, patch: Any) -> Any:  # noqa: ANN401 - RFC 7386 is defined on any JSON value
-    """RFC 7386: objects merge, null removes, everything else replaces."""
+    """Return a merge patch applied to any JSON value (RFC 7386): null removes, objects merge, the rest replaces."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -65,7 +65,7 @@ def merge_patched(target: Any, patch: Any) -> Any:  # noqa: ANN401 - RFC 7386 is
 
 
 def _json_patched(obj: JsonObject, operations: list[JsonObject]) -> JsonObject:
-    """RFC 6902: the operations in order, all or nothing."""
+    """Apply the operations of a JSON patch (RFC 6902) in order, all or nothing."""
     if len(operations) > _MAX_OPERATIONS:
         message = (
             f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}"
@@ -84,7 +84,7 @@ def _json_patched(obj: JsonObject, operations: list[JsonObject]) -> JsonObject:
 
 
 def _unprocessable() -> StatusError:
-    """Upstream does not say which operation it was, nor why."""
+    """Return a 422; upstream says neither which operation failed nor why."""
     message = "the server rejected our request due to an error in our request"
     return StatusError(422, "Invalid", message, details={})
 
@@ -113,7 +113,7 @@ def _operate(root: JsonObject, operation: JsonObject) -> None:
 
 
 def _steps(pointer: str) -> list[str]:
-    """A JSON pointer's steps below the wrapped root."""
+    """Return a JSON pointer's steps below the wrapped root."""
     if pointer and not pointer.startswith("/"):
         raise _unprocessable()
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
@@ -147,7 +147,7 @@ def _add(root: JsonObject, steps: list[str], value: Any) -> None:  # noqa: ANN40
 
 
 def _replace(root: JsonObject, steps: list[str], value: Any) -> None:  # noqa: ANN401 - any JSON value
-    """Unlike the RFC, upstream also replaces what an object does not have."""
+    """Replace a value, or, unlike the RFC, add a missing one."""
     parent = _look(root, steps[:-1])
     if isinstance(parent, dict):
         parent[steps[-1]] = value

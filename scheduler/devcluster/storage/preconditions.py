@@ -1,5 +1,5 @@
 """
-Conditions under which a request still means the object that is stored, and the refusals where it does not.
+Preconditions: whether a request still means the stored object.
 
 Source: apiserver pkg/registry/rest (BeforeDelete) and pkg/storage (Preconditions.Check), kubernetes 1.36.
 """
@@ -14,14 +14,14 @@ from scheduler.syntax import field_errors
 
 
 def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
-    """Raises: StatusError 409 where a uid is stated that is not the stored one."""
+    """Raise StatusError 409 if the stated uid is not the stored one."""
     if stated and stated != stored["uid"]:
         why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
         raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
 
 
 def check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
-    """Raises: StatusError 409 where the stored object has another uid or resourceVersion than stated."""
+    """Raise StatusError 409 if the stated uid or resourceVersion is not the stored one."""
     metadata = old["metadata"]
     if uid and uid != metadata["uid"]:
         why = (
@@ -39,12 +39,12 @@ def check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_versio
 
 
 def _unmet(kind: Kind, name: str, why: str) -> status.StatusError:
-    """A deletion's precondition that does not hold. Upstream gives the kind where others give the resource."""
+    """Return the refusal of a deletion. Upstream names the kind where other refusals name the resource."""
     return status.conflict(replace(kind, plural=kind.kind), name, why)
 
 
 def check_patched_shape(kind: Kind, new: JsonObject) -> None:
-    """Raises: StatusError 422 where a patch left a field with the wrong JSON type."""
+    """Raise StatusError 422 if a patch left a field with the wrong JSON type."""
     try:
         check_shape(kind, new)
     except status.StatusError as error:

@@ -1,8 +1,8 @@
 """
-Label and field selectors of requests: parsed once, then a test per object.
+Label and field selectors of requests: parsed once, then applied to each object.
 
 Source: apimachinery pkg/labels/selector.go, pkg/fields/selector.go and the field label conversions of
-pkg/apis/*/v1/conversion.go (kubernetes 1.36).
+pkg/apis/*/v1/conversion.go (kubernetes 1.36). Difference: labels cannot be compared with `<` and `>`.
 """
 
 import re
@@ -15,7 +15,7 @@ from scheduler.devcluster.status import bad_request
 from scheduler.syntax.names import label_key_faults, label_value_faults
 from scheduler.syntax.selectors import Requirement
 
-#: True for the objects that a request wants.
+#: Return whether a request selects an object.
 Matches = Callable[[JsonObject], bool]
 
 _TOKEN: Final = re.compile(r"\s*(==|!=|[(),=!<>]|[^\s(),=!<>]+)\s*")
@@ -25,9 +25,9 @@ _COMPARISONS: Final = frozenset({"=", "==", "!="})
 
 def parse_label_selector(text: str) -> list[Requirement]:
     """
-    The requirements of a `labelSelector` parameter, all of which must hold.
+    Return the requirements of a `labelSelector` parameter, all of which must hold.
 
-    Raises: StatusError 400 where the text follows no grammar, or a key or value breaks the label syntax.
+    Raises: StatusError 400 if the text or a key or value in it breaks the grammar.
     """
     tokens = _tokens(text)
     requirements: list[Requirement] = []
@@ -57,7 +57,7 @@ def _unparsable(why: str) -> Exception:
 
 
 def _requirement(tokens: Sequence[str], position: int) -> tuple[Requirement, int]:
-    """The requirement that starts at `position`, and the position has_backlog it."""
+    """Return the requirement that starts at `position`, and the position after it."""
     if tokens[position] == "!":
         if position + 1 == len(tokens) or tokens[position + 1] in _PUNCTUATION:
             found = tokens[position + 1] if position + 1 < len(tokens) else ""
@@ -80,7 +80,7 @@ def _requirement(tokens: Sequence[str], position: int) -> tuple[Requirement, int
 
 
 def _values_in_parentheses(tokens: Sequence[str], position: int) -> tuple[tuple[str, ...], int]:
-    """The values of `in (a,b)`, empty ones included, and the position has_backlog the parenthesis."""
+    """Return the values of `in (a,b)`, empty ones included, and the position after the parenthesis."""
     if position >= len(tokens) or tokens[position] != "(":
         found = tokens[position] if position < len(tokens) else ""
         raise _unparsable(f"found '{found}' expected: '('")
@@ -152,7 +152,7 @@ _NUMBERS: Final = frozenset({"status.replicas"})
 
 @dataclass(frozen=True, slots=True)
 class FieldRequirement:
-    """One condition `field = value` or, where `negated`, `field != value`."""
+    """One condition `field = value` or, if `negated`, `field != value`."""
 
     field: str
     path: tuple[str, ...]
@@ -160,7 +160,7 @@ class FieldRequirement:
     negated: bool
 
     def matches(self, obj: JsonObject) -> bool:
-        """Whether a stored object meets the condition; an absent field reads as its empty value."""
+        """Return whether a stored object meets the condition; an absent field reads as its empty value."""
         found: object = obj
         for step in self.path:
             found = found.get(step) if isinstance(found, dict) else None
@@ -168,7 +168,7 @@ class FieldRequirement:
 
 
 def _field_text(field: str, value: object) -> str:
-    """A field's value as selectors compare it: text."""
+    """Return a field's value as the text that selectors compare."""
     if field in _BOOLEANS:
         return "true" if value else "false"
     if field in _NUMBERS:
@@ -178,15 +178,15 @@ def _field_text(field: str, value: object) -> str:
 
 def parse_field_selector(text: str, kind: Kind) -> list[FieldRequirement]:
     """
-    The requirements of a `fieldSelector` parameter on objects of `kind`, all of which must hold.
+    Return the requirements of a `fieldSelector` parameter on objects of `kind`, all of which must hold.
 
-    Raises: StatusError 400 where the text follows no grammar or names a field that `kind` cannot be selected by.
+    Raises: StatusError 400 if the text breaks the grammar, or `kind` cannot be selected by a field in it.
     """
     return [_field_requirement(term, kind) for term in _split_unescaped(text) if term not in ("", "=", "==")]
 
 
 def _split_unescaped(text: str) -> list[str]:
-    """The comma-separated terms; a backslash keeps the character has_backlog it."""
+    """Return the comma-separated terms; a backslash escapes the character after it."""
     return re.split(r"(?<!\\),", text)
 
 
@@ -215,7 +215,7 @@ def _field_path(field: str, kind: Kind) -> tuple[str, ...]:
 
 def matcher(kind: Kind, label_selector: str | None, field_selector: str | None) -> Matches | None:
     """
-    The test for a request's two selectors together, or None where everything matches.
+    Return the test for a request's two selectors together, or None if everything matches.
 
     Raises: StatusError 400 as the two parsers do.
     """

@@ -10,12 +10,12 @@ from scheduler.devcluster.label_selectors import selector_text
 from scheduler.devcluster.storage.store import Store
 from scheduler.syntax import field_errors
 
-#: What errors on a Scale name.
+#: The kind that errors about a Scale name.
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", "scale")
 
 
 def scale_of(workload: JsonObject) -> JsonObject:
-    """The Scale of a Deployment, ReplicaSet, StatefulSet or ReplicationController."""
+    """Return the Scale of a Deployment, ReplicaSet, StatefulSet or ReplicationController."""
     metadata = workload["metadata"]
     shown = {
         key: metadata[key]
@@ -43,7 +43,7 @@ def set_scale(
     store: Store, kind: Kind, namespace: str, name: str, *, scale: JsonObject, dry_run: bool = False
 ) -> JsonObject:
     """
-    The workload has the Scale's replica count; the new Scale.
+    Give the workload the Scale's replica count, and return the new Scale.
 
     Raises: StatusError 404, 409 (a resourceVersion that is not the stored one), 422.
     """

@@ -1,5 +1,5 @@
 """
-Strategic merge patch: merge patch that knows which lists are sets with a key.
+Strategic merge patch: a merge patch in which some lists merge by a key.
 
 Source: apimachinery pkg/util/strategicpatch/patch.go, and the patchStrategy and patchMergeKey tags of
 api/core/v1, api/apps/v1 and api/meta/v1 (kubernetes 1.36).
@@ -11,7 +11,7 @@ from typing import Any, Final
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import bad_request
 
-#: Path of a list below a pod spec -> its merge key; "" = a list of plain values that merge as a set.
+#: Path of a list below a pod spec -> its merge key; "" for a list of plain values that merge as a set.
 _POD_SPEC: Final = {
     "containers": "name",
     "initContainers": "name",
@@ -62,7 +62,6 @@ _BY_STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": {"webhooks": "name"},
     "validatingwebhookconfigurations.admissionregistration.k8s.io": {"webhooks": "name"},
 }
-#: Objects whose keys are replaced as a whole when a patch names the ones to keep ($retainKeys).
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
 _ORDER: Final = "$setElementOrder/"
@@ -70,15 +69,15 @@ _DROP: Final = "$deleteFromPrimitiveList/"
 
 
 def merge_keys(kind: Kind) -> Mapping[str, str]:
-    """Path of every list of `kind` that merges -> the field that tells its elements apart ("": the value)."""
+    """Return the merge key of every list of `kind` that merges, by its path; "" is the value itself."""
     return {**_METADATA, **_BY_STORAGE.get(kind.storage, {})}
 
 
 def strategically_merged(obj: JsonObject, patch: JsonObject, kind: Kind) -> JsonObject:
     """
-    The object with the patch merged in.
+    Return the object with the patch merged in.
 
-    Raises: StatusError 400 where a directive is unknown or an element lacks its merge key.
+    Raises: StatusError 400 if a directive is unknown or an element lacks its merge key.
     """
     return _merged(obj, patch, "", merge_keys(kind))
 
@@ -119,7 +118,7 @@ def _merged(original: JsonObject, patch: JsonObject, path: str, keys: Mapping[st
 
 
 def _without_directives(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """A value of a patch as it is stored, directives left out."""
+    """Return a value of a patch as it is stored, without directives."""
     if isinstance(value, dict):
         return {
             k: _without_directives(v) for k, v in value.items() if not k.startswith("$") and v is not None
@@ -151,7 +150,7 @@ def _merged_list(original: list[Any], patch: list[Any], path: str, keys: Mapping
 
 
 def _order_lists(result: JsonObject, patch: JsonObject, path: str, keys: Mapping[str, str]) -> None:
-    """Lists stand in the order that $setElementOrder names; elements it doesn't name keep their neighbours."""
+    """Sort lists as $setElementOrder says; elements that it does not name keep their neighbours."""
     for directive, wanted in patch.items():
         if not directive.startswith(_ORDER):
             continue

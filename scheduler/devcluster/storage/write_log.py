@@ -1,4 +1,4 @@
-"""A bounded log of every accepted write, in order: the evidence by which a test judges what clients did."""
+"""A bounded log of every accepted write, in order: the evidence by which a test judges clients."""
 
 from collections import deque
 from contextvars import ContextVar
@@ -25,7 +25,7 @@ class Write:
     key: str
     uid: str
     summary: str
-    #: The User-Agent that asked for it; empty for writes from within the process.
+    #: The User-Agent of the writer; empty for writes from within the process.
     by: str = ""
 
 
@@ -54,7 +54,7 @@ class WriteLog:
 
 
 def _summary(obj: JsonObject, before: JsonObject | None) -> str:
-    """What a reader of the log wants to know of a write: node, phase and deletion where they changed."""
+    """Return node, phase, deletion, replicas and holder, where the write changed them."""
     parts = []
     for label, path in (
         ("node", ("spec", "nodeName")),

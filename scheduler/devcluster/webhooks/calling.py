@@ -1,5 +1,5 @@
 """
-One question to one webhook over HTTPS, and what its answer must look like. Bounded in time, size and number.
+One call of one webhook over HTTPS, and the checks of its answer. Bounded in time, size and number.
 
 Source: apiserver pkg/admission/plugin/webhook/request/admissionreview.go, client-go rest/request.go (kubernetes 1.36).
 """
@@ -24,7 +24,7 @@ from scheduler.devcluster.webhooks.matching import Webhook
 _API_VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
 _MAX_ANSWER_BYTES: Final = 3 << 20
-#: Questions under way at a time; the rest wait their turn.
+#: Calls at a time; the rest wait.
 _MAX_CALLS: Final = 32
 _CONTEXTS: Final = 16
 _SHOWN: Final = 256
@@ -40,7 +40,7 @@ _SENTENCES: Final = {
 
 
 class CallError(Exception):
-    """A webhook could not be asked, or its answer is none. The message is the API server's, without the name."""
+    """A webhook could not be called, or its answer is unusable. The message is the API server's, without the name."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -68,7 +68,7 @@ class _Review(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a webhook says. `refusal` is a Status where it does not allow the pod; `patch` is empty where none is."""
+    """The answer of a webhook. `refusal` is a Status if it does not allow the pod; `patch` may be empty."""
 
     is_allowed: bool
     refusal: _Status
@@ -77,18 +77,18 @@ class Answer:
 
 
 class WebhookClient:
-    """Asks webhooks. Close it when done."""
+    """Calls webhooks. Close it when done."""
 
     def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(_MAX_CALLS)
-        #: By the authorities they trust; those unused for longest are forgotten.
+        #: Trusted authorities -> context; the least recently used is dropped.
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
 
     async def close(self) -> None:
-        """Nobody is asked any more."""
+        """Close all connections."""
         if self._http is not None:
-            # TLS connections would otherwise wait for the webhook's goodbye.
+            # Without abort_ssl, TLS connections wait for the webhook to close them too.
             if self._http.connector is not None:
                 await self._http.connector.close(abort_ssl=True)
             await self._http.close()
@@ -97,7 +97,7 @@ class WebhookClient:
     async def ask(
         self, webhook: Webhook, pod: JsonObject, namespace: str, *, mutates: bool, dry_run: bool
     ) -> Answer:
-        """The webhook's answer on the pod. Raises: CallError."""
+        """Return the webhook's answer about the pod. Raises: CallError."""
         uid = str(uuid4())
         question = msgspec.json.encode(_review(uid, pod, namespace, dry_run=dry_run))
         async with self._slots:
@@ -109,7 +109,7 @@ class WebhookClient:
         return _verified(review, uid, mutates=mutates)
 
     async def _posted(self, webhook: Webhook, question: bytes) -> bytes:
-        """The body of a good answer. Raises: CallError."""
+        """Return the body of a successful answer. Raises: CallError."""
         client, timeout_s = webhook.spec["clientConfig"], webhook.spec["timeoutSeconds"]
         if client.get("url") is None:
             service = client["service"]
@@ -151,7 +151,7 @@ class WebhookClient:
 
 
 async def _limited(response: aiohttp.ClientResponse) -> bytes:
-    """The body. Raises: ValueError where it is too long."""
+    """Return the body. Raises: ValueError if it is too long."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -161,7 +161,7 @@ async def _limited(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _go_like(error: Exception) -> str:
-    """An error of the network in the words that operators know from the API server, where there are such."""
+    """Return a network error in the API server's words, if it has words for it."""
     match error:
         case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as why):
             return f"tls: failed to verify certificate: x509: {why.verify_message}"
@@ -207,7 +207,7 @@ def _review(uid: str, pod: JsonObject, namespace: str, *, dry_run: bool) -> Json
 
 
 def _verified(review: _Review, uid: str, *, mutates: bool) -> Answer:
-    """Raises: CallError where the answer is to another question, or no answer."""
+    """Return the answer in a review. Raises: CallError if the review answers something else, or nothing."""
     response = review.response
     if response is None:
         raise _unusable("webhook response was absent")

@@ -1,5 +1,5 @@
 """
-A new pod before all webhooks: mutating ones in turn, then the store's own rules, then validating ones at once.
+A new pod before all webhooks: mutating ones in turn, then the store's rules, then validating ones at once.
 
 Source: apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go, reinvocationcontext.go,
 webhook/errors/statuserror.go (kubernetes 1.36).
@@ -28,33 +28,33 @@ from scheduler.devcluster.webhooks.calling import Answer, CallError, WebhookClie
 from scheduler.devcluster.webhooks.matching import Webhook, pod_webhooks
 
 _LOG: Final = logging.getLogger(__name__)
-#: Characters of all warnings of an answer, and of each where that is exceeded.
+#: The most characters of all warnings together, and of each if that is exceeded.
 _MAX_WARNINGS: Final = 4096
 _MAX_WARNING: Final = 256
 
 
 class WebhookAdmission:
-    """Creates pods, once everybody who wants to be asked about them agrees. Close it when done."""
+    """Creates pods that all webhooks allow. Close it when done."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._client = WebhookClient()
 
     async def close(self) -> None:
-        """Nobody is asked any more."""
+        """Close all connections."""
         await self._client.close()
 
     def is_needed(self) -> bool:
-        """Whether there are webhooks at all for new pods; where there are none, the store alone will do."""
+        """Return whether any webhook is for new pods; without one the store creates pods alone."""
         return bool(self._webhooks(MUTATING_WEBHOOKS) or self._webhooks(VALIDATING_WEBHOOKS))
 
     async def create(
         self, namespace: str, pod: JsonObject, warnings: list[str], *, dry_run: bool = False
     ) -> JsonObject:
         """
-        The pod as stored. What webhooks warn of is added to `warnings`, also where the pod is refused.
+        Store a pod and return it. Warnings of webhooks are appended to `warnings`, even if the pod is refused.
 
-        Raises: StatusError as the store does, that of a webhook that refuses, or 500 where one can't be asked.
+        Raises: StatusError as the store does, that of a webhook that refuses, or 500 if one cannot be called.
         """
         self._store.check_namespace(POD, namespace, (pod.get("metadata") or {}).get("name", ""))
         seen = self._as_admitted(pod, namespace)
@@ -64,7 +64,7 @@ class WebhookAdmission:
         return self._store.commit(POD, new, dry_run=dry_run)
 
     def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
-        """The pod as mutating webhooks see it: with defaults, and what admission within the server adds."""
+        """Return the pod as mutating webhooks see it: with defaults, and what the server's own admission adds."""
         new = stored_form(POD, copied(pod))
         check_shape(POD, new)
         new.setdefault("metadata", {}).setdefault("namespace", namespace)
@@ -80,29 +80,29 @@ class WebhookAdmission:
     async def _mutated(
         self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool
     ) -> JsonObject:
-        """The pod as the mutating webhooks want it. Those that ask for it see once more what later ones did."""
-        asked: set[str] = set()
+        """Return the pod as mutating webhooks leave it. Those that ask for it see once more what later ones did."""
+        called: set[str] = set()
         again: set[str] = set()
         webhooks, labels = self._webhooks(MUTATING_WEBHOOKS), self._labels(namespace)
         for is_second in (False, True):
             for webhook in webhooks:
-                # Labels are those that the webhooks before it have left.
+                # Earlier webhooks may have changed the labels.
                 if (is_second and webhook.key not in again) or not webhook.matches(pod, labels):
                     continue
                 answer = await self._call(webhook, pod, namespace, warnings, mutates=True, dry_run=dry_run)
                 changed = self._patched(webhook, pod, namespace, answer)
                 if changed != pod:
-                    again |= asked
-                    asked = set()
+                    again |= called
+                    called = set()
                 if webhook.is_reinvoked:
-                    asked.add(webhook.key)
+                    called.add(webhook.key)
                 pod = changed
         return pod
 
     def _patched(
         self, webhook: Webhook, pod: JsonObject, namespace: str, answer: Answer | None
     ) -> JsonObject:
-        """The pod after a webhook's patch. Raises: StatusError 500 where the patch can't be applied."""
+        """Return the pod after a webhook's patch. Raises: StatusError 500 if the patch cannot be applied."""
         if answer is None or not answer.patch:
             return pod
         try:
@@ -113,7 +113,7 @@ class WebhookAdmission:
             raise internal(f'patch of webhook "{webhook.name}": {error.message}') from error
 
     async def _validate(self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool) -> None:
-        """Raises: StatusError, the first in the order of webhooks, where any refuses."""
+        """Raise the first StatusError, in the order of webhooks, if any refuses."""
         labels = self._labels(namespace)
         questions = [
             self._call(webhook, pod, namespace, warnings, mutates=False, dry_run=dry_run)
@@ -136,9 +136,9 @@ class WebhookAdmission:
         dry_run: bool,
     ) -> Answer | None:
         """
-        What an agreeing webhook says; None where it can't be asked and that is to be ignored.
+        Return the answer of a webhook that agrees; None if it cannot be called and fails open.
 
-        Raises: StatusError where it refuses, or can't be asked.
+        Raises: StatusError if it refuses, or cannot be called.
         """
         try:
             answer = await self._client.ask(webhook, pod, namespace, mutates=mutates, dry_run=dry_run)
@@ -155,17 +155,17 @@ class WebhookAdmission:
 
 
 def _refusal(webhook: Webhook, answer: Answer) -> StatusError:
-    """The Status that the webhook gave, with who it was in front."""
+    """Return the webhook's Status, with its name in front of the message."""
     said = answer.refusal
-    who = f'admission webhook "{webhook.name}" denied the request'
+    prefix = f'admission webhook "{webhook.name}" denied the request'
     why = said.message or said.reason
-    message = f"{who}: {why}" if why else f"{who} without explanation"
+    message = f"{prefix}: {why}" if why else f"{prefix} without explanation"
     return StatusError(max(said.code, 400), said.reason, message, details=said.details)
 
 
 def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
     """
-    The Warning headers of an answer: each text once, cut short where all of them are too much.
+    Return the Warning headers of an answer: each text once, cut short if all together are too long.
 
     Source: apiserver pkg/endpoints/filters/warning.go, apimachinery pkg/util/net/http.go (NewWarningHeader).
     """

@@ -1,5 +1,5 @@
 """
-Which webhooks a new pod matches.
+The webhooks that a new pod goes to.
 
 Source: apiserver pkg/admission/plugin/webhook/{predicates,generic} (kubernetes 1.36).
 """
@@ -13,28 +13,28 @@ from scheduler.devcluster.label_selectors import selects
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One webhook of one configuration. `key` is its own among all."""
+    """One webhook of one configuration. `key` is unique among all."""
 
     key: str
     spec: JsonObject
 
     @property
     def name(self) -> str:
-        """As messages give it."""
+        """Return its name, as messages give it."""
         return str(self.spec["name"])
 
     @property
     def fails_open(self) -> bool:
-        """Whether a pod is created without it where it can't be asked."""
+        """Return whether a pod is created without it if it cannot be called."""
         return bool(self.spec["failurePolicy"] == "Ignore")
 
     @property
     def is_reinvoked(self) -> bool:
-        """Whether it is asked a second time where later ones have changed the pod."""
+        """Return whether it is called again after later ones have changed the pod."""
         return self.spec.get("reinvocationPolicy") == "IfNeeded"
 
     def matches(self, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
-        """Whether it wants to be asked about this pod."""
+        """Return whether it wants to see this pod."""
         labels = (pod.get("metadata") or {}).get("labels") or {}
         return selects(self.spec["namespaceSelector"], namespace_labels) and selects(
             self.spec["objectSelector"], labels
@@ -42,7 +42,7 @@ class Webhook:
 
 
 def pod_webhooks(configurations: Iterable[JsonObject]) -> list[Webhook]:
-    """The webhooks with a rule for new pods, in the order in which they are asked: by configuration, then as listed."""
+    """Return the webhooks with a rule for new pods, in the order of calls: by configuration, then as listed."""
     return [
         Webhook(f"{configuration['metadata']['name']}/{index}", spec)
         for configuration in sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
