@@ -105,7 +105,8 @@ def _report(stage: Stage, decisions: Sample, took_s: float) -> None:
     )
     stage.show.good(
         f"{decisions.scheduled / took_s:,.0f} pods per second from `kubectl apply` to a node, with API server, "
-        f"controllers and this screen on the same machine; decisions alone would make {1 / decisions.mean_s:,.0f} per second"
+        f"controllers and this screen on the same machine; decisions alone would make "
+        f"{1 / decisions.mean_s:,.0f} per second"
     )
 
 

@@ -15,7 +15,7 @@ The OpenAPI v2 document is empty. kubectl up to 1.28 asks for it and stops if it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from scheduler.devcluster.http.discovery import GIT_VERSION
@@ -25,10 +25,29 @@ from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
 V2_DOCUMENT: Final = b"\x0a\x032.0"
 V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
-_STRING: Final[JsonObject] = {"type": "string"}
-_LABELS: Final[JsonObject] = {"type": "object", "additionalProperties": _STRING}
 _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_BODIES: Final[Mapping[str, Mapping[str, str]]] = {
+_METADATA: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            "creationTimestamp",
+            "deletionTimestamp",
+            "generateName",
+            "name",
+            "namespace",
+            "resourceVersion",
+            "uid",
+        ),
+        "string",
+    ),
+    "annotations": "labels",
+    "labels": "labels",
+    "finalizers": "array",
+    "ownerReferences": "array",
+    "generation": "integer",
+}
+_SPEC_AND_STATUS: Final[Mapping[str, str]] = {"spec": "object", "status": "object"}
+#: Kind -> its fields beside metadata; other kinds have spec and status.
+_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Event": {
         "note": "string",
         "reason": "string",
@@ -48,48 +67,34 @@ _BODIES: Final[Mapping[str, Mapping[str, str]]] = {
     "MutatingWebhookConfiguration": {"webhooks": "array"},
     "ValidatingWebhookConfiguration": {"webhooks": "array"},
     "Role": {"rules": "array"},
-    "ClusterRole": {"aggregationRule": "object", "rules": "array"},
+    "ClusterRole": {"rules": "array"},
     "RoleBinding": {"roleRef": "object", "subjects": "array"},
     "ClusterRoleBinding": {"roleRef": "object", "subjects": "array"},
     "ServiceAccount": {"automountServiceAccountToken": "boolean"},
     "Lease": {"spec": "object"},
     "Binding": {"target": "object"},
 }
-_SPEC_AND_STATUS: Final[Mapping[str, str]] = {"spec": "object", "status": "object"}
-_DESCRIPTIONS: Final[Mapping[str, str]] = {
-    "spec": "What is wanted.",
-    "status": "What is, as last observed. Read-only.",
-}
-_QUERY: Final[Mapping[str, str]] = {
-    "dryRun": "All: nothing is stored, the answer is what would have been.",
-    "fieldManager": "Who makes the change.",
-    "fieldValidation": "What to do with unknown and duplicate fields: Ignore, Warn or Strict.",
-    "force": "Take fields over from other managers; for apply requests only.",
-}
 
 
-def index(kinds: Sequence[Kind] = KINDS) -> JsonObject:
+def index() -> JsonObject:
     """Return the body of /openapi/v3: the address of each group's and version's document."""
-    paths = sorted({kind.path.removeprefix("/") for kind in kinds})
-    mark = hashlib.sha256(repr((GIT_VERSION, kinds)).encode()).hexdigest()[:32].upper()
-    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={mark}"} for path in paths}}
+    paths = sorted({kind.path.removeprefix("/") for kind in KINDS})
+    version = hashlib.sha256(repr((GIT_VERSION, KINDS)).encode()).hexdigest()[:32].upper()
+    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={version}"} for path in paths}}
 
 
-def document(path: str, kinds: Sequence[Kind] = KINDS) -> JsonObject | None:
+def document(path: str) -> JsonObject | None:
     """Return the body of /openapi/v3/<path>, such as `api/v1` or `apis/apps/v1`; None if nothing is there."""
-    members = [kind for kind in kinds if kind.path == f"/{path}"]
-    if not members:
+    kinds = [kind for kind in KINDS if kind.path == f"/{path}"]
+    if not kinds:
         return None
+    schemas = {_schema_name(kind): _schema(kind) for kind in kinds}
+    metadata = {"type": "object", "description": "Standard metadata.", "properties": _properties(_METADATA)}
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": GIT_VERSION},
-        "paths": {template: item for kind in members for template, item in _paths(kind).items()},
-        "components": {
-            "schemas": {
-                _OBJECT_META: _object_meta(),
-                **{_schema_name(kind): _schema(kind) for kind in members},
-            }
-        },
+        "paths": {_object_path(kind): {"patch": _patch_operation(kind)} for kind in kinds},
+        "components": {"schemas": {_OBJECT_META: metadata, **schemas}},
     }
 
 
@@ -97,99 +102,49 @@ def _schema_name(kind: Kind) -> str:
     return f"io.k8s.api.{kind.group.split('.')[0] or 'core'}.{kind.version}.{kind.kind}"
 
 
+def _object_path(kind: Kind) -> str:
+    scope = "/namespaces/{namespace}" if kind.namespaced else ""
+    return f"{kind.path}{scope}/{kind.plural}/{{name}}"
+
+
 def _gvk(kind: Kind) -> JsonObject:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
-def _paths(kind: Kind) -> JsonObject:
-    scope = "/namespaces/{namespace}" if kind.namespaced else ""
-    collection = f"{kind.path}{scope}/{kind.plural}"
-    paths: JsonObject = {
-        collection: {"get": _operation(kind, "list"), "post": _operation(kind, "post", _QUERY)},
-    }
-    if "get" in kind.verbs:
-        paths[f"{collection}/{{name}}"] = {
-            "get": _operation(kind, "get"),
-            "put": _operation(kind, "put", _QUERY),
-            "patch": _operation(kind, "patch", _QUERY),
-            "delete": _operation(kind, "delete", {"dryRun": _QUERY["dryRun"]}),
-        }
-    return paths
-
-
-def _operation(kind: Kind, action: str, query: Mapping[str, str] | None = None) -> JsonObject:
+def _patch_operation(kind: Kind) -> JsonObject:
     schema = {"$ref": f"#/components/schemas/{_schema_name(kind)}"}
+    names = ("dryRun", "fieldManager", "fieldValidation", "force")
     return {
-        "operationId": f"{action}{kind.group.title().replace('.', '')}{kind.version.title()}{kind.kind}",
-        "parameters": [
-            {
-                "name": name,
-                "in": "query",
-                "description": text,
-                "schema": {"type": "string", "uniqueItems": True},
-            }
-            for name, text in (query or {}).items()
-        ],
+        "operationId": f"patch{kind.group.title().replace('.', '')}{kind.version.title()}{kind.kind}",
+        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names],
         "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}},
-        "x-kubernetes-action": action,
+        "x-kubernetes-action": "patch",
         "x-kubernetes-group-version-kind": _gvk(kind),
     }
 
 
 def _schema(kind: Kind) -> JsonObject:
-    body = {
-        name: {"type": of_type, "description": _DESCRIPTIONS.get(name, f"The {name} of the {kind.kind}.")}
-        for name, of_type in _BODIES.get(kind.kind, _SPEC_AND_STATUS).items()
-    }
     metadata = {
         "description": "Standard object's metadata.",
         "allOf": [{"$ref": f"#/components/schemas/{_OBJECT_META}"}],
         "default": {},
     }
+    types = {"apiVersion": "string", "kind": "string", **_FIELDS.get(kind.kind, _SPEC_AND_STATUS)}
     return {
         "type": "object",
         "description": f"{kind.kind}, as the embedded cluster serves it.",
-        "properties": {
-            "apiVersion": {**_STRING, "description": "The versioned schema of this representation."},
-            "kind": {**_STRING, "description": "The REST resource this object represents."},
-            "metadata": metadata,
-            **body,
-        },
+        "properties": {**_properties(types), "metadata": metadata},
         "x-kubernetes-group-version-kind": [_gvk(kind)],
     }
 
 
-def _object_meta() -> JsonObject:
-    strings = (
-        "creationTimestamp",
-        "deletionTimestamp",
-        "generateName",
-        "name",
-        "namespace",
-        "resourceVersion",
-        "uid",
-    )
-    return {
-        "type": "object",
-        "description": "Metadata that every persisted object has.",
-        "properties": {
-            **{name: {**_STRING, "description": f"The {name} of the object."} for name in strings},
-            "annotations": {**_LABELS, "description": "Unstructured key value map for tools."},
-            "finalizers": {
-                "type": "array",
-                "items": _STRING,
-                "description": "What must happen before removal.",
-            },
-            "generation": {
-                "type": "integer",
-                "format": "int64",
-                "description": "Counts changes of the spec.",
-            },
-            "labels": {**_LABELS, "description": "Key value map by which objects are selected."},
-            "ownerReferences": {
-                "type": "array",
-                "items": {"type": "object"},
-                "description": "Objects this one depends on.",
-            },
-        },
-    }
+def _properties(types: Mapping[str, str]) -> JsonObject:
+    properties = {}
+    for name, of_type in types.items():
+        schema: JsonObject = {"type": of_type, "description": f"The {name} of the object."}
+        if of_type == "labels":
+            schema |= {"type": "object", "additionalProperties": {"type": "string"}}
+        elif of_type == "array":
+            schema["items"] = {"type": "object"}
+        properties[name] = schema
+    return properties
