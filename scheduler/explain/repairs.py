@@ -28,7 +28,6 @@ from scheduler.explain.explanation import (
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.node_requirements import unmet_requirements
 from scheduler.explain.what_if import CORDON_TAINT
-from scheduler.model.labels import Requirement, Selector
 from scheduler.model.pods import Pod
 from scheduler.model.requests import PODS, filter_request, on_node_request
 from scheduler.model.terms import HOSTNAME_KEY, NodeRequirement, Taint, usable
@@ -39,6 +38,7 @@ from scheduler.plugins.pod_topology_spread import plugin as pod_topology_spread
 from scheduler.state.arrays import Amounts
 from scheduler.state.cluster import host_ports
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
+from scheduler.syntax.selectors import Requirement, Selector
 
 #: The most pods that one suggestion may remove.
 MOST_REMOVED: Final = 50

@@ -15,13 +15,13 @@ from scheduler.explain.explanation import Skew
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.wording import selector_text
 from scheduler.framework.profile import Profile
-from scheduler.model.labels import NOTHING
 from scheduler.model.pods import Pod
 from scheduler.plugins.pod_topology_spread.constraints import Constraint
 from scheduler.plugins.pod_topology_spread.plugin import NAME, PodTopologySpread
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.syntax.selectors import NOTHING
 
 
 def hard_constraints(pod: Pod, profile: Profile) -> tuple[Constraint, ...]:

@@ -32,8 +32,8 @@ from scheduler.explain.explanation import (
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.repairs import Changes, Efforts, Repair, repair_of, satisfying
 from scheduler.explain.what_if import WhatIf
-from scheduler.model.labels import Selector
 from scheduler.model.terms import AffinityTerm, usable
+from scheduler.syntax.selectors import Selector
 
 _MAX_SUGGESTIONS: Final = 5
 #: Nodes to propose repairs for, and the most of them that are refused alike.

@@ -11,8 +11,8 @@ from scheduler.cli.asking.sentences import rule_text
 from scheduler.explain.explanation import Domain, Rule
 from scheduler.explain.wording import amount_text, namespaces_text, selector_text
 from scheduler.model.annotations import AFFINITY
-from scheduler.model.labels import EVERYTHING, NOTHING, parse_selector
 from scheduler.state.matching import NamespaceRule
+from scheduler.syntax.selectors import EVERYTHING, NOTHING, parse_selector
 from tests.explain.cluster import Cluster, alone_per_zone, web, zoned
 from tests.support import build
 
