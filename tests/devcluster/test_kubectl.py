@@ -141,7 +141,7 @@ def header(out):
 
 
 @pytest.mark.asyncio
-async def test_the_cluster_tells_what_it_is(tmp_path):
+async def test_version_and_resources_are_shown(tmp_path):
     async with devcluster(tmp_path) as kubectl:
         assert "Server Version: v1.36.0-devcluster" in await kubectl("version")
         assert "control plane" in await kubectl("cluster-info")
@@ -352,7 +352,7 @@ async def test_labels_and_annotations_are_put_on_and_taken_off(tmp_path):
     ],
 )
 @pytest.mark.asyncio
-async def test_describe_tells_the_whole_story(tmp_path, command, patterns):
+async def test_describe_shows_owners_conditions_and_events(tmp_path, command, patterns):
     async with devcluster(tmp_path) as kubectl:
         await kubectl.web()
         out = await kubectl(command)
@@ -381,7 +381,7 @@ async def test_watching_shows_changes_as_they_come(tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_deletion_takes_what_belongs_to_it(tmp_path):
+async def test_deletion_takes_the_dependents_along(tmp_path):
     async with devcluster(tmp_path) as kubectl:
         await kubectl.web()
         name = (await kubectl("get pods -o name")).split()[0]
@@ -461,7 +461,7 @@ async def test_small_commands_answer(tmp_path):
     ],
 )
 @pytest.mark.asyncio
-async def test_what_is_not_there_is_said_as_upstream_says_it(tmp_path, command, message):
+async def test_missing_things_are_reported_in_upstreams_words(tmp_path, command, message):
     async with devcluster(tmp_path) as kubectl:
         code, out = await kubectl.attempt(command)
         assert code == 1

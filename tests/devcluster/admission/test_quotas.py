@@ -110,7 +110,7 @@ def test_only_pods_in_every_scope_are_counted():
 
 
 @pytest.mark.parametrize("resource", ["services", "count/deployments.apps", "persistentvolumeclaims"])
-def test_a_quota_that_nobody_would_enforce_is_refused(resource):
+def test_a_quota_that_nothing_would_enforce_is_refused(resource):
     store = Store()
     populate(store, nodes=0, zones=1)
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {resource: "1"}}}

@@ -242,7 +242,7 @@ def test_an_orphan_with_the_right_labels_is_adopted():
     assert of(actions, Create) == []
 
 
-def test_planning_does_not_change_what_it_is_given():
+def test_a_plan_does_not_change_its_arguments():
     wanted = deployment(3, image="web:2")
     old = replica_set(wanted, "web:1", 3)
     before = repr((wanted, old))

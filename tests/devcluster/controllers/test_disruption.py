@@ -36,7 +36,9 @@ def counted(pdb, pods, size):
         pytest.param({"maxUnavailable": 9}, 3, 3, 0, 3, id="all may go"),
     ],
 )
-def test_a_budget_allows_what_is_healthy_beyond_need(spec, ready, size, desired, allowed):
+def test_a_budget_allows_as_many_evictions_as_there_are_spare_healthy_pods(
+    spec, ready, size, desired, allowed
+):
     pods = [pod(f"p{n}", node="n1", phase="Running", ready_for_s=9) for n in range(ready)]
     status = counted(budget(**spec), pods, size)
     assert (status["desiredHealthy"], status["disruptionsAllowed"]) == (desired, allowed)

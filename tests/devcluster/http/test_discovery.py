@@ -19,7 +19,7 @@ def test_the_version_is_one_that_kubectl_can_compare():
     assert (told["major"], told["minor"], told["gitVersion"]) == ("1", "36", "v1.36.0-devcluster")
 
 
-def test_the_core_group_is_told_with_its_address():
+def test_the_core_group_is_listed_with_its_address():
     told = discovery.api_versions("127.0.0.1:6443")
     assert told["versions"] == ["v1"]
     assert told["serverAddressByClientCIDRs"][0]["serverAddress"] == "127.0.0.1:6443"
@@ -41,7 +41,7 @@ def test_there_is_no_other_group(group):
 
 
 @pytest.mark.parametrize("kind", SERVED, ids=lambda kind: kind.qualified)
-def test_every_kind_is_told_in_both_forms(kind):
+def test_discovery_lists_every_kind_in_both_forms(kind):
     plain = discovery.api_resource_list(kind.group, kind.version)
     assert plain is not None
     assert plain["groupVersion"] == kind.api_version
@@ -66,7 +66,7 @@ def test_every_kind_is_told_in_both_forms(kind):
         ("apps", "deployments/status", {"kind": "Deployment"}),
     ],
 )
-def test_subresources_say_what_they_carry(group, name, kind):
+def test_subresources_name_the_kind_of_their_objects(group, name, kind):
     told = discovery.api_resource_list(group, "v1")
     assert told is not None
     (entry,) = [one for one in told["resources"] if one["name"] == name]
@@ -132,7 +132,7 @@ def test_reviews_have_paths_of_their_own(path, kind):
 
 
 @pytest.mark.parametrize("kind", REVIEWS, ids=lambda kind: kind.kind)
-def test_every_review_is_answered_with_what_was_asked(kind):
+def test_every_answer_repeats_its_review(kind):
     store = Store()
     spec = {"resourceAttributes": {"verb": "create"}, "user": "a", "groups": [MASTERS], "token": "t"}
     authenticator = Authenticator(store, "t")

@@ -162,7 +162,7 @@ def test_an_object_reads_as_its_json(raw, obj):
         ),
     ],
 )
-def test_what_cannot_be_read_whole_is_refused(raw, code):
+def test_protobuf_with_unknown_fields_is_refused(raw, code):
     with pytest.raises(StatusError) as refused:
         decoded(raw)
     assert refused.value.code == code

@@ -41,7 +41,7 @@ async def test_without_a_token_everybody_is_let_in():
 
 
 @pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic c2VjcmV0"])
-async def test_with_a_token_nobody_else_is_let_in(header):
+async def test_a_cluster_with_a_token_refuses_all_others(header):
     async with _cluster(token="secret") as (_, api):
         assert (await api.get("/api/v1/pods")).code == 200
         api.headers = {}
@@ -74,7 +74,7 @@ async def test_a_body_beyond_the_limit_is_refused():
 
 
 @pytest.mark.parametrize(("expected", "code"), [("100-continue", 201), ("tea", 417)])
-async def test_a_client_that_waits_before_its_body_is_told_to_go_on_and_one_that_expects_more_is_refused(
+async def test_a_client_that_expects_100_continue_gets_it_and_any_other_expectation_is_refused(
     expected, code
 ):
     body = {"metadata": {"name": "large"}}
@@ -143,7 +143,7 @@ async def test_a_bookmark_comes_before_the_end():
             assert await events.next() is None
 
 
-async def test_a_forgotten_version_is_told_inside_the_stream():
+async def test_a_watch_from_a_forgotten_version_gets_an_error_event():
     async with _cluster() as (cluster, api):
         cluster.store.create(CONFIG_MAP, "default", {"metadata": {"name": "a"}})
         cluster.store.history.compact()
@@ -156,7 +156,7 @@ async def test_a_forgotten_version_is_told_inside_the_stream():
     assert event["object"]["message"].startswith("too old resource version: 1 (")
 
 
-async def test_a_watch_that_falls_behind_is_told_so():
+async def test_a_watch_that_falls_too_far_behind_gets_an_error_event():
     async with _cluster(history_capacity=5) as (cluster, api):
         since = str(cluster.store.resource_version)
         cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="configmaps", delay_s=0.2))

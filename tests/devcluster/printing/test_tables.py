@@ -313,7 +313,7 @@ def test_selectors_are_written_as_arguments_of_minus_l(selector, text):
     assert selector_text(selector) == text
 
 
-def test_rows_carry_what_the_client_asked_for():
+def test_rows_carry_the_object_in_the_form_asked_for():
     obj = named("c", data={})
     rows = {
         include: table("ConfigMap", [obj], NOW_S, include_object=include)["rows"][0]["object"]

@@ -54,7 +54,7 @@ def test_resource_versions_grow_over_all_kinds(store):
     assert versions == [store.resource_version - 1, store.resource_version]
 
 
-def test_what_the_caller_holds_is_not_what_is_stored(store):
+def test_stored_objects_are_copies_of_the_callers(store):
     mine = {"metadata": {"name": "a"}, "data": {"k": "v"}}
     stored = store.create(CONFIG_MAP, "default", mine)
     mine["data"]["k"] = "changed"
@@ -71,7 +71,7 @@ def test_a_follower_gets_every_change_once_and_in_order(store):
         assert _taken(reader) == []
 
 
-def test_a_follower_that_sleeps_too_long_is_told_so(store):
+def test_a_reader_that_falls_too_far_behind_gets_an_error(store):
     reader = store.subscribe(CONFIG_MAP)
     for index in range(20):
         _map(store, f"m{index}")
@@ -133,7 +133,7 @@ def _workload(store: Store, kind: Kind, name: str, owner: JsonObject | None = No
     return store.create(kind, "default", {"metadata": metadata, "spec": spec})
 
 
-def test_what_a_deleted_object_owned_goes_too(store):
+def test_dependents_of_a_deleted_object_go_too(store):
     replica_set = _workload(store, REPLICA_SET, "rs", _workload(store, DEPLOYMENT, "d"))
     _pod(store, "loose", ownerReferences=[_owner(replica_set)])
     _pod(store, "bound", node="n", ownerReferences=[_owner(replica_set)])

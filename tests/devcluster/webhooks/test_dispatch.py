@@ -66,7 +66,7 @@ def _pods(store):
 
 
 @pytest.mark.asyncio
-async def test_webhooks_are_asked_about_the_pods_of_controllers_once_each(tmp_path):
+async def test_webhooks_see_each_pod_of_a_controller_once(tmp_path):
     async with _cluster(tmp_path) as (store, hooks):
         hooks.judges["m"] = lambda _: labelling("seen")
         store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
@@ -95,7 +95,7 @@ async def test_pods_are_no_longer_made_once_their_owner_is_gone(tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_what_changes_while_pods_are_made_is_not_overlooked(tmp_path):
+async def test_changes_while_pods_are_created_are_not_missed(tmp_path):
     async with _cluster(tmp_path) as (store, hooks):
         store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
         store.create(REPLICA_SET, "default", _workload(10))
@@ -110,7 +110,7 @@ async def test_what_changes_while_pods_are_made_is_not_overlooked(tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_a_refusal_is_told_on_the_owner_and_the_pods_come_once_it_is_lifted(tmp_path):
+async def test_a_refusal_is_recorded_on_the_owner_and_pods_come_once_it_is_lifted(tmp_path):
     async with _cluster(tmp_path) as (store, hooks):
         hooks.judges["v"] = lambda _: {"allowed": False, "status": {"message": "closed", "code": 403}}
         hook = _hook(hooks, "v")
@@ -130,7 +130,7 @@ async def test_a_refusal_is_told_on_the_owner_and_the_pods_come_once_it_is_lifte
 
 
 @pytest.mark.asyncio
-async def test_a_webhook_that_is_down_and_may_be_is_told_of_in_the_log(tmp_path, caplog):
+async def test_a_webhook_that_is_down_and_fails_open_is_logged(tmp_path, caplog):
     async with _cluster(tmp_path) as (store, hooks):
         client = {"url": "https://127.0.0.1:1/m", "caBundle": hooks.bundle}
         hook = _hook(hooks, failurePolicy="Ignore", clientConfig=client)
@@ -161,7 +161,7 @@ async def test_a_webhook_that_is_down_and_may_be_is_told_of_in_the_log(tmp_path,
         ),
     ],
 )
-def test_what_could_not_be_carried_out_is_refused(fields, told):
+def test_a_configuration_that_cannot_be_used_is_refused(fields, told):
     hook = {
         "name": "m.hooks.test",
         "admissionReviewVersions": ["v1"],
