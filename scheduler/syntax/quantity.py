@@ -2,8 +2,8 @@
 Amounts of a resource ("100m", "1.5Gi", 2) as exact numbers, rounded and overflowing as Kubernetes does.
 
 Source: apimachinery/pkg/api/resource/{quantity,amount,suffix,math,scale_int}.go (kubernetes 1.36).
-Difference: text longer than `MAX_TEXT` is refused and exponents are clamped (see `_MAX_SCALE`), so that no
-object can make the scheduler work with numbers of a billion digits.
+Difference: text longer than `MAX_TEXT` is refused and exponents are clamped (see `_MAX_SCALE`), so that no object
+makes the scheduler compute with numbers of a billion digits.
 """
 
 import re
@@ -71,16 +71,16 @@ class Quantity:
 
     def value(self) -> int:
         """
-        Whole units, rounded away from zero.
+        Return whole units, rounded away from zero.
 
-        Outside int64: the low 64 bits, or 0 where upstream's int64 arithmetic gives up. Cost: O(1).
+        Outside int64 it is the low 64 bits, or 0 if upstream's int64 arithmetic gives up. Cost: O(1).
         Source: quantity.go Value (kubernetes 1.36).
         """
         return self._scaled(0)
 
     def milli_value(self) -> int:
         """
-        Thousandths of a unit, rounded away from zero; overflow as in `value`. Cost: O(1).
+        Return thousandths of a unit, rounded away from zero; overflow as in `value`. Cost: O(1).
 
         Source: quantity.go MilliValue (kubernetes 1.36).
         """
@@ -101,7 +101,7 @@ ZERO: Final = Quantity(0)
 
 def parse_quantity(value: str | int | float) -> Quantity:
     """
-    The exact amount that a JSON string or number states; anything finer than 10^-9 is rounded away from zero.
+    Return the exact amount that a JSON string or number states; finer than 10^-9 it is rounded away from zero.
 
     Surrounding blanks are ignored. A float counts as its shortest decimal text, as it stood in the JSON.
     Binary-suffixed amounts are capped at 2^63-1. Cost: O(length); recently seen texts are remembered.
@@ -122,10 +122,10 @@ def parse_quantity(value: str | int | float) -> Quantity:
 
 def non_negative_quantity(value: str | int | float | None) -> Quantity:
     """
-    As `parse_quantity`, for amounts of resources: null counts as 0, and there is no less than nothing.
+    Parse the amount of a resource like `parse_quantity`; null counts as 0, and a negative amount is refused.
 
     Raises:
-        QuantityError: as `parse_quantity`, and for an amount below 0, which no API server stores.
+        QuantityError: as `parse_quantity`, and for a negative amount, which no API server stores.
     """
     quantity = parse_quantity(0 if value is None else value)
     if quantity.nano < 0:
@@ -160,12 +160,12 @@ class _Number:
 
     @property
     def significant(self) -> str:
-        """Digits before the dot as upstream counts them: without leading zeros, "0" if none are left."""
+        """Return the digits before the dot as upstream counts them: without leading zeros, at least "0"."""
         return self.digits.lstrip("0") or "0"
 
     def unscaled(self) -> int:
         """
-        All digits as one integer.
+        Return all digits as one integer.
 
         Raises:
             QuantityError: there is no digit at all, which upstream notices only outside its int64 path.
@@ -204,7 +204,7 @@ def _binary(number: _Number, exponent: int) -> Quantity:
 
 
 def _nano(unscaled: int, scale: int) -> int:
-    """`unscaled` * 10^`scale` in billionths, rounded up; `unscaled` >= 0. Cost: bounded by `MAX_TEXT`."""
+    """Return `unscaled` * 10^`scale` in billionths, rounded up; `unscaled` >= 0. Cost: bounded by `MAX_TEXT`."""
     shift = min(scale, _MAX_SCALE) + _NANO_EXPONENT
     if shift >= 0:
         return unscaled * _power_of_ten(shift)

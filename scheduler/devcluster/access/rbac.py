@@ -173,5 +173,5 @@ def _covers(rule: JsonObject, attributes: Attributes) -> bool:
     )
 
 
-def _contains(wanted: str, given: list[str] | None) -> bool:
-    return "*" in (given or []) or wanted in (given or [])
+def _contains(wanted: str, values: list[str] | None) -> bool:
+    return "*" in (values or []) or wanted in (values or [])

@@ -63,17 +63,17 @@ def answer_review(
     spec = review.get("spec") or {}
     match kind.kind:
         case "SelfSubjectReview":
-            said: JsonObject = {"userInfo": caller.to_object()}
+            answer: JsonObject = {"userInfo": caller.to_object()}
         case "TokenReview":
-            said = _token_status(spec, authenticator)
+            answer = _token_status(spec, authenticator)
         case "SelfSubjectRulesReview":
-            said = _rules(store, caller, spec.get("namespace") or "")
+            answer = _rules(store, caller, spec.get("namespace") or "")
         case "SelfSubjectAccessReview":
-            said = _access_status(store, caller, spec)
+            answer = _access_status(store, caller, spec)
         case _:
             user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
-            said = _access_status(store, user, spec, is_named=True)
-    return {**review, "kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}, "status": said}
+            answer = _access_status(store, user, spec, is_named=True)
+    return {**review, "kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}, "status": answer}
 
 
 def _token_status(spec: JsonObject, authenticator: Authenticator) -> JsonObject:
@@ -92,8 +92,8 @@ def _access_status(store: Store, user: User, spec: JsonObject, *, is_named: bool
     errors: list[FieldError] = []
     if wanted is not None and path is not None:
         detail = "cannot be specified in combination with resourceAttributes"
-        shown = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
-        errors.append(field_errors.invalid("spec.nonResourceAttributes", shown, detail))
+        attributes_text = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
+        errors.append(field_errors.invalid("spec.nonResourceAttributes", attributes_text, detail))
     if wanted is None and path is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         errors.append(field_errors.invalid("spec.resourceAttributes", None, detail))

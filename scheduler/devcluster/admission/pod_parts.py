@@ -82,13 +82,13 @@ def _request_errors(name: str, amount: object, limits: JsonObject, path: str) ->
             detail = "Limit must be set for non overcommitable resources"
             yield field_errors.required(f"{path}.limits", detail)
         return
-    asked, limit = quantity(amount), quantity(limits[name])
-    if asked is None or limit is None:
+    requested, limit = quantity(amount), quantity(limits[name])
+    if requested is None or limit is None:
         return
-    if is_exact and asked != limit:
+    if is_exact and requested != limit:
         detail = f"must be equal to {name} limit of {limits[name]}"
         yield field_errors.invalid(f"{path}.requests", amount, detail)
-    elif asked > limit:
+    elif requested > limit:
         detail = f"must be less than or equal to {name} limit of {limits[name]}"
         yield field_errors.invalid(f"{path}.requests", amount, detail)
 

@@ -37,7 +37,7 @@ def condition(condition_type: str, status: str, reason: str, message: str, *, no
     }
 
 
-def noted(conditions: Conditions, new: JsonObject, *, refresh: bool = False) -> Conditions:
+def with_condition(conditions: Conditions, new: JsonObject, *, refresh: bool = False) -> Conditions:
     """
     Return `conditions` with `new` in place of the one of its type.
 

@@ -23,8 +23,7 @@ from scheduler.devcluster.controllers.actions import (
     Update,
     UpdateStatus,
 )
-from scheduler.devcluster.controllers.conditions import condition, condition_of
-from scheduler.devcluster.controllers.conditions import noted as with_condition
+from scheduler.devcluster.controllers.conditions import condition, condition_of, with_condition
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import claim_dependents, controller_uid, uid
 from scheduler.devcluster.controllers.pods import is_terminal
@@ -152,7 +151,9 @@ class _Sync:
         conditions = self._conditions()
         if deadline_s(self.deployment) is not None and condition_of(conditions, "Progressing") is None:
             text = f'Found new replica set "{self.new["metadata"]["name"]}"'
-            self._note(condition("Progressing", "True", "FoundNewReplicaSet", text, now_s=self.now_s))
+            self._add_condition(
+                condition("Progressing", "True", "FoundNewReplicaSet", text, now_s=self.now_s)
+            )
 
     def note_pause(self) -> None:
         """Set Progressing to Unknown while paused, and again once resumed: a pause must not count as a stall."""
@@ -163,9 +164,9 @@ class _Sync:
         paused = bool(self.deployment["spec"].get("paused"))
         if paused == (reason == "DeploymentPaused"):
             return
-        word, text = ("DeploymentPaused", "paused") if paused else ("DeploymentResumed", "resumed")
-        mark = condition("Progressing", "Unknown", word, f"Deployment is {text}", now_s=self.now_s)
-        self._note(mark)
+        state, text = ("DeploymentPaused", "paused") if paused else ("DeploymentResumed", "resumed")
+        added = condition("Progressing", "Unknown", state, f"Deployment is {text}", now_s=self.now_s)
+        self._add_condition(added)
 
     def drop_history(self) -> None:
         """Delete the oldest empty replica sets beyond `revisionHistoryLimit`."""
@@ -191,8 +192,8 @@ class _Sync:
     def _conditions(self) -> list[JsonObject]:
         return list((self.deployment.get("status") or {}).get("conditions") or ())
 
-    def _note(self, mark: JsonObject) -> None:
-        conditions = with_condition(self._conditions(), mark)
+    def _add_condition(self, added: JsonObject) -> None:
+        conditions = with_condition(self._conditions(), added)
         self.deployment = replaced(self.deployment, ("status", "conditions"), conditions)
 
     def _show_revision(self, replica_set: JsonObject) -> None:
@@ -223,7 +224,9 @@ class _Sync:
         self._show_revision(draft)
         if deadline_s(self.deployment) is not None:
             text = f'Created new replica set "{name}"'
-            self._note(condition("Progressing", "True", "NewReplicaSetCreated", text, now_s=self.now_s))
+            self._add_condition(
+                condition("Progressing", "True", "NewReplicaSetCreated", text, now_s=self.now_s)
+            )
         return draft
 
     def _resize(self, replica_set: JsonObject, size: int) -> bool:

@@ -93,14 +93,14 @@ def _still_awaited(budget: JsonObject, pods: Sequence[JsonObject], now_s: float)
 def _conditions(budget: JsonObject, *, is_allowed: bool, now_s: float) -> list[JsonObject]:
     old = list((budget.get("status") or {}).get("conditions") or ())
     current = condition_of(old, "DisruptionAllowed") or {}
-    word = "True" if is_allowed else "False"
-    since = current.get("lastTransitionTime") if current.get("status") == word else None
-    mark = {
+    state = "True" if is_allowed else "False"
+    since = current.get("lastTransitionTime") if current.get("status") == state else None
+    added = {
         "type": "DisruptionAllowed",
-        "status": word,
+        "status": state,
         "reason": "SufficientPods" if is_allowed else "InsufficientPods",
         "message": "",
         "lastTransitionTime": since or rfc3339(now_s),
         "observedGeneration": budget["metadata"].get("generation", 0),
     }
-    return [*without_condition(old, "DisruptionAllowed"), mark]
+    return [*without_condition(old, "DisruptionAllowed"), added]

@@ -44,17 +44,17 @@ def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
     for name in own:
         conditions = without_condition(conditions, name)
     for name in own[:4]:
-        mark: JsonObject = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+        added: JsonObject = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
         if name == "Ready" and unmet:
-            words = "; ".join(
+            unmet_text = "; ".join(
                 f'corresponding condition of pod readiness gate "{g}" does not exist.' for g in unmet
             )
-            mark |= {"status": "False", "reason": "ReadinessGatesNotReady", "message": words}
-        conditions.append(mark)
+            added |= {"status": "False", "reason": "ReadinessGatesNotReady", "message": unmet_text}
+        conditions.append(added)
     if scheduled is not None and scheduled.get("status") == "True":
         return [*conditions, scheduled]
-    mark = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    return [*conditions, mark]
+    added = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    return [*conditions, added]
 
 
 def _container_status(container: JsonObject, state: JsonObject) -> JsonObject:

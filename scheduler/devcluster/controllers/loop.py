@@ -146,12 +146,12 @@ class ControllerLoop:
     def _schedule(self, key: str, item: _WorkItem, after_s: float) -> None:
         """Plan the object no later than `after_s` from now, as far as its pace allows."""
         item.due_s = max(time.monotonic() + after_s, self._not_before_s.get(key, 0.0))
-        known = self._items.get(key)
-        if known is not None:
-            known.with_orphans |= item.with_orphans
-            if known.due_s <= item.due_s:
+        queued = self._items.get(key)
+        if queued is not None:
+            queued.with_orphans |= item.with_orphans
+            if queued.due_s <= item.due_s:
                 return
-            item.with_orphans = known.with_orphans
+            item.with_orphans = queued.with_orphans
         self._items[key] = item
         heapq.heappush(self._order, (item.due_s, key))
         self._woken.set()
@@ -220,8 +220,8 @@ class ControllerLoop:
             ]
         refused, revisit_s = self._executors[item.kind].execute(actions)
         if pods and refused is None and self._admission is not None:
-            making = self._create_pods(key, item, pods, self._admission, revisit_s)
-            self._creating[key] = asyncio.create_task(making, name=f"pods of {item.name}")
+            creating = self._create_pods(key, item, pods, self._admission, revisit_s)
+            self._creating[key] = asyncio.create_task(creating, name=f"pods of {item.name}")
             self._creating[key].add_done_callback(_log_failure)
             return
         self._finish(key, item, refused, revisit_s, is_held=is_held)
@@ -272,7 +272,7 @@ class ControllerLoop:
             self._schedule(key, replace(item, with_orphans=False), revisit_s)
 
 
-def _log_failure(making: asyncio.Task[None]) -> None:
+def _log_failure(creating: asyncio.Task[None]) -> None:
     """Log why creating pods failed, unless it was cancelled."""
-    if not making.cancelled() and (error := making.exception()) is not None:
-        _LOG.error("%s: %s", making.get_name(), error, exc_info=error)
+    if not creating.cancelled() and (error := creating.exception()) is not None:
+        _LOG.error("%s: %s", creating.get_name(), error, exc_info=error)

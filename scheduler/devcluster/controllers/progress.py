@@ -13,7 +13,7 @@ from scheduler.devcluster.controllers.conditions import (
     Conditions,
     condition,
     condition_of,
-    noted,
+    with_condition,
     without_condition,
 )
 from scheduler.devcluster.controllers.rollout import fenceposts, replicas, status_count, wanted_total
@@ -48,15 +48,15 @@ def counted_status(
     status["terminatingReplicas"] = sum(count or 0 for count in terminating)
     _, max_unavailable = fenceposts(deployment)
     if available >= replicas(deployment) - max_unavailable:
-        word, reason, text = "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
+        state, reason, text = "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
     else:
-        word, reason, text = (
+        state, reason, text = (
             "False",
             "MinimumReplicasUnavailable",
             "Deployment does not have minimum availability.",
         )
-    mark = condition("Available", word, reason, text, now_s=now_s)
-    return {**status, "conditions": noted(list(old.get("conditions") or ()), mark)}
+    added = condition("Available", state, reason, text, now_s=now_s)
+    return {**status, "conditions": with_condition(list(old.get("conditions") or ()), added)}
 
 
 def is_complete(deployment: JsonObject, status: JsonObject) -> bool:
@@ -75,7 +75,9 @@ def rollout_status(
     status = counted_status(deployment, replica_sets, new, now_s=now_s)
     conditions = _progressing(deployment, status, new, now_s=now_s)
     failure = _failure(replica_sets, new)
-    conditions = noted(conditions, failure) if failure else without_condition(conditions, "ReplicaFailure")
+    conditions = (
+        with_condition(conditions, failure) if failure else without_condition(conditions, "ReplicaFailure")
+    )
     return {**status, "conditions": conditions}
 
 
@@ -107,16 +109,16 @@ def _progressing(
     subject = f'ReplicaSet "{new["metadata"]["name"]}"' if new else f'Deployment "{_name(deployment)}"'
     if is_complete(deployment, status):
         text = f"{subject} has successfully progressed."
-        mark = condition("Progressing", "True", "NewReplicaSetAvailable", text, now_s=now_s)
-        return noted(conditions, mark)
+        added = condition("Progressing", "True", "NewReplicaSetAvailable", text, now_s=now_s)
+        return with_condition(conditions, added)
     if _has_advanced(old_status, status):
         text = f"{subject} is progressing."
-        mark = condition("Progressing", "True", "ReplicaSetUpdated", text, now_s=now_s)
-        return noted(conditions, mark, refresh=True)
+        added = condition("Progressing", "True", "ReplicaSetUpdated", text, now_s=now_s)
+        return with_condition(conditions, added, refresh=True)
     if _has_timed_out(conditions, limit_s, now_s):
         text = f"{subject} has timed out progressing."
-        mark = condition("Progressing", "False", "ProgressDeadlineExceeded", text, now_s=now_s)
-        return noted(conditions, mark)
+        added = condition("Progressing", "False", "ProgressDeadlineExceeded", text, now_s=now_s)
+        return with_condition(conditions, added)
     return conditions
 
 

@@ -39,10 +39,10 @@ class Recorder:
         now_s = self._store.now_s()
         namespace = emit.about["metadata"].get("namespace", "default")
         text = (uid(emit.about), emit.reason, emit.message)
-        known = self._store.find(CORE_EVENT, namespace, self._names.get(text, ""))
+        earlier = self._store.find(CORE_EVENT, namespace, self._names.get(text, ""))
         try:
-            if known is not None:
-                counted = {**known, "count": known.get("count", 1) + 1, "lastTimestamp": rfc3339(now_s)}
+            if earlier is not None:
+                counted = {**earlier, "count": earlier.get("count", 1) + 1, "lastTimestamp": rfc3339(now_s)}
                 self._store.update(CORE_EVENT, counted)
             else:
                 stored = self._store.create(CORE_EVENT, namespace, self._event(emit, now_s))
@@ -57,9 +57,9 @@ class Recorder:
     def _event(self, emit: Emit, now_s: float) -> JsonObject:
         metadata, now = emit.about["metadata"], rfc3339(now_s)
         # Upstream names an event by nanoseconds; the count makes names of one moment differ.
-        mark = int(now_s * 1e9) + next(self._written)
+        unique = int(now_s * 1e9) + next(self._written)
         return {
-            "metadata": {"name": f"{metadata['name'][:200].rstrip('-.')}.{mark:x}"},
+            "metadata": {"name": f"{metadata['name'][:200].rstrip('-.')}.{unique:x}"},
             "involvedObject": {
                 "apiVersion": emit.about["apiVersion"],
                 "kind": emit.about["kind"],

@@ -104,6 +104,6 @@ def _status(
         conditions = without_condition(conditions, "ReplicaFailure")
     elif condition_of(conditions, "ReplicaFailure") is None:
         reason = "FailedCreate" if len(active) < replicas(replica_set) else "FailedDelete"
-        mark = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure}
-        conditions.append({**mark, "lastTransitionTime": rfc3339(now_s)})
+        added = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure}
+        conditions.append({**added, "lastTransitionTime": rfc3339(now_s)})
     return {**status, "conditions": conditions} if conditions else status

@@ -40,25 +40,25 @@ def min_ready_s(obj: JsonObject) -> int:
 def new_replica_set(deployment: JsonObject) -> JsonObject:
     """Return an empty replica set for the deployment's template, named and labelled by the template's hash."""
     spec, metadata = deployment["spec"], deployment["metadata"]
-    mark = template_hash(spec["template"])
-    labels = {**((spec["template"].get("metadata") or {}).get("labels") or {}), HASH_LABEL: mark}
-    wanted: JsonObject = {
+    hash_text = template_hash(spec["template"])
+    labels = {**((spec["template"].get("metadata") or {}).get("labels") or {}), HASH_LABEL: hash_text}
+    set_spec: JsonObject = {
         "replicas": 0,
-        "selector": replaced(spec["selector"], ("matchLabels", HASH_LABEL), mark),
+        "selector": replaced(spec["selector"], ("matchLabels", HASH_LABEL), hash_text),
         "template": replaced(spec["template"], ("metadata", "labels"), labels),
     }
     if min_ready_s(deployment):
-        wanted["minReadySeconds"] = min_ready_s(deployment)
+        set_spec["minReadySeconds"] = min_ready_s(deployment)
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {
-            "name": f"{metadata['name'][: _NAME_LENGTH - 1 - len(mark)]}-{mark}",
+            "name": f"{metadata['name'][: _NAME_LENGTH - 1 - len(hash_text)]}-{hash_text}",
             "namespace": metadata["namespace"],
             "labels": labels,
             "ownerReferences": [controller_ref(deployment)],
         },
-        "spec": wanted,
+        "spec": set_spec,
     }
 
 

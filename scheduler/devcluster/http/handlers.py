@@ -67,12 +67,12 @@ class Call:
         api_version, name = (str(obj.get(key) or "") for key in ("apiVersion", "kind"))
         api_version, name = api_version or kind.api_version, name or kind.kind
         if (api_version, name) != (kind.api_version, kind.kind):
-            why = f'no kind "{name}" is registered for version "{api_version}"'
+            problem = f'no kind "{name}" is registered for version "{api_version}"'
             if kind_of(api_version, name) is not None:
-                why = f"converting ({api_version}.{name}) to ({kind.kind}): unknown conversion"
+                problem = f"converting ({api_version}.{name}) to ({kind.kind}): unknown conversion"
             version = api_version.rpartition("/")[2]
             raise status.bad_request(
-                f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}'
+                f'{name} in version "{version}" cannot be handled as a {kind.kind}: {problem}'
             )
         metadata = obj.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
@@ -98,8 +98,8 @@ class Handlers:
 
     async def handle(self, call: Call) -> web.Response:
         """Answer any verb but watch; only webhooks make it wait. Raises: StatusError."""
-        if self._makes_pod(call) and self._admission.is_needed():
-            return await self._create_asking(call)
+        if self._creates_pod(call) and self._admission.is_needed():
+            return await self._create_through_webhooks(call)
         handler = {
             "get": self._get,
             "list": self._list,
@@ -168,7 +168,7 @@ class Handlers:
         answer = self._authenticator.issue(target.scope, target.name or "", request)
         return _answer(answer, call.form, code=201)
 
-    def _makes_pod(self, call: Call) -> bool:
+    def _creates_pod(self, call: Call) -> bool:
         target = call.target
         if target.kind is not POD or target.subresource:
             return False
@@ -177,7 +177,7 @@ class Handlers:
             is_applied and self._store.find(POD, target.scope, target.name or "") is None
         )
 
-    async def _create_asking(self, call: Call) -> web.Response:
+    async def _create_through_webhooks(self, call: Call) -> web.Response:
         """Create the pod as webhooks change it, or refuse it; their warnings go with either answer."""
         pod, namespace = call.object(POD), call.target.scope
         _check_namespace(pod, call.target)

@@ -53,17 +53,19 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
         raise status.bad_request(f"unrecognized includeObject value: {include!r}")
     for offer in accept.split(",") if accept else ["*/*"]:
         media_type, *parameters = (part.strip() for part in offer.split(";"))
-        given = dict(part.partition("=")[::2] for part in parameters)
+        parameter_values = dict(part.partition("=")[::2] for part in parameters)
         if media_type in ("*/*", "application/*"):
             media_type = JSON
         if media_type not in _BODY_TYPES:
             continue
-        if "as" not in given:
+        if "as" not in parameter_values:
             return AnswerForm(media_type=media_type)
-        if given.get("g") == "meta.k8s.io" and given.get("v") in _META_VERSIONS:
-            form = given["as"]
+        if parameter_values.get("g") == "meta.k8s.io" and parameter_values.get("v") in _META_VERSIONS:
+            form = parameter_values["as"]
             if form in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
-                return AnswerForm(cast("Form", form), given["v"], media_type, cast("IncludeObject", include))
+                return AnswerForm(
+                    cast("Form", form), parameter_values["v"], media_type, cast("IncludeObject", include)
+                )
     raise status.not_acceptable(_BODY_TYPES)
 
 
@@ -111,10 +113,10 @@ def decoded_object(body: bytes, content_type: str, kind_name: str) -> JsonObject
     return value
 
 
-def _unrecognized(kind_name: str, why: str) -> status.StatusError:
+def _unrecognized(kind_name: str, problem: str) -> status.StatusError:
     return status.bad_request(
         f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json "
-        f"parse error: {why}"
+        f"parse error: {problem}"
     )
 
 

@@ -164,12 +164,12 @@ class Watch:
     def _start(self) -> tuple[list[bytes], int]:
         """Return the first lines, and the version after which changes follow."""
         options = self._scope.options
-        asked = options.resource_version or 0
-        wants_state = options.initial_events if options.initial_events is not None else asked == 0
+        requested = options.resource_version or 0
+        wants_state = options.initial_events if options.initial_events is not None else requested == 0
         if not wants_state:
-            return [], asked or self._store.resource_version
-        if asked > self._store.resource_version:
-            raise status.too_large_resource_version(asked, self._store.resource_version)
+            return [], requested or self._store.resource_version
+        if requested > self._store.resource_version:
+            raise status.too_large_resource_version(requested, self._store.resource_version)
         snapshot = self._store.history.snapshot(self._scope.kind, self._scope.namespace)
         lines = list(self._lines.initial(snapshot.revisions))
         # Upstream treats a watch from "" or 0 like one with sendInitialEvents.
@@ -223,7 +223,7 @@ class Watch:
         ends_at = loop.time() + lasts_s
         last_bookmark_at = ends_at - min(_BOOKMARK_BEFORE_END_S, lasts_s / 2)
         bookmark_at = min(loop.time() + self._bookmark_interval_s, last_bookmark_at)
-        seen = since
+        sent_version = since
         while (now := loop.time()) < ends_at:
             due_at = min(bookmark_at, ends_at) if options.bookmarks else ends_at
             if await reader.ready(max(due_at - now, 0.0)):
@@ -234,12 +234,12 @@ class Watch:
                     return
                 lines = [line for line in map(self._lines.of, changes) if line is not None]
                 if changes:
-                    seen = changes[-1].revision.resource_version
+                    sent_version = changes[-1].revision.resource_version
                 await self._apply_idle_fault(request, response, lines)
                 await self._send(request, response, lines)
             if options.bookmarks and loop.time() >= bookmark_at:
-                seen = max(seen, self._caught_up(reader))
-                await response.write(self._lines.bookmark(seen))
+                sent_version = max(sent_version, self._caught_up(reader))
+                await response.write(self._lines.bookmark(sent_version))
                 follows_at = loop.time() + self._bookmark_interval_s
                 bookmark_at = last_bookmark_at if loop.time() < last_bookmark_at < follows_at else follows_at
 

@@ -88,8 +88,8 @@ class Revision:
         """Return the JSON of the object without apiVersion and kind, as lists carry it. Encoded once per version."""
         body = self._bodies.get(kind.group)
         if body is None:
-            shown = self.as_kind(kind)
-            body = _ENCODER.encode({k: v for k, v in shown.items() if k not in ("apiVersion", "kind")})
+            document = self.as_kind(kind)
+            body = _ENCODER.encode({k: v for k, v in document.items() if k not in ("apiVersion", "kind")})
             self._bodies[kind.group] = body
         return body
 

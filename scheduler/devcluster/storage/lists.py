@@ -160,7 +160,7 @@ def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOpti
         snapshot, after = _continued(store, kind, namespace, options)
     else:
         snapshot, after = _first(store, kind, namespace, options), ""
-    wanted = [
+    selected = [
         one
         for one in snapshot.revisions
         if one.key > after and (options.matches is None or options.matches(one.obj))
@@ -168,27 +168,27 @@ def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOpti
     metadata: JsonObject = {"resourceVersion": str(snapshot.resource_version)}
     # A list from cache (resource version 0) has no pages.
     limited = options.limit and (options.resource_version != 0 or options.continue_token)
-    if limited and len(wanted) > options.limit:
-        rest = len(wanted) - options.limit
-        wanted = wanted[: options.limit]
-        metadata["continue"] = _token(snapshot.resource_version, wanted[-1].key)
+    if limited and len(selected) > options.limit:
+        rest = len(selected) - options.limit
+        selected = selected[: options.limit]
+        metadata["continue"] = _token(snapshot.resource_version, selected[-1].key)
         if options.matches is None:
             metadata["remainingItemCount"] = rest
-    return Page(wanted, metadata)
+    return Page(selected, metadata)
 
 
 def _first(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Snapshot:
     """Return the snapshot that a list without continue token shows."""
-    asked, current = options.resource_version, store.resource_version
-    if asked is not None and asked > current:
-        raise status.too_large_resource_version(asked, current)
-    exact = options.match == "Exact" or (not options.match and options.limit and asked)
-    if not exact or not asked:
+    requested, current = options.resource_version, store.resource_version
+    if requested is not None and requested > current:
+        raise status.too_large_resource_version(requested, current)
+    exact = options.match == "Exact" or (not options.match and options.limit and requested)
+    if not exact or not requested:
         return store.history.snapshot(kind, namespace)
-    snapshot = store.history.snapshot_at(kind, asked, namespace)
+    snapshot = store.history.snapshot_at(kind, requested, namespace)
     if snapshot is None:
         raise status.expired(
-            f"The resourceVersion for the provided list is too old: {asked}",
+            f"The resourceVersion for the provided list is too old: {requested}",
         )
     return snapshot
 
@@ -216,7 +216,7 @@ def _parsed_token(token: str) -> tuple[int, str]:
         found = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         if found["v"] == _CONTINUE_FORMAT:
             return int(found["rv"]), str(found["start"]).rstrip("\x00")
-        why = f'unrecognized value "{found["v"]}" for "v"'
+        problem = f'unrecognized value "{found["v"]}" for "v"'
     except (binascii.Error, ValueError, TypeError, KeyError) as error:
-        why = str(error)
-    raise status.bad_request(f"invalid continue token: continue key is not valid: {why}")
+        problem = str(error)
+    raise status.bad_request(f"invalid continue token: continue key is not valid: {problem}")

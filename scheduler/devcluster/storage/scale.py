@@ -17,7 +17,7 @@ SCALE = Kind("autoscaling", "v1", "Scale", "scales", "scale")
 def scale_of(workload: JsonObject) -> JsonObject:
     """Return the Scale of a Deployment, ReplicaSet, StatefulSet or ReplicationController."""
     metadata = workload["metadata"]
-    shown = {
+    shown_metadata = {
         key: metadata[key]
         for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         if key in metadata
@@ -25,7 +25,7 @@ def scale_of(workload: JsonObject) -> JsonObject:
     return {
         "kind": "Scale",
         "apiVersion": SCALE.api_version,
-        "metadata": shown,
+        "metadata": shown_metadata,
         "spec": {"replicas": workload["spec"].get("replicas", 0)},
         "status": {
             "replicas": (workload.get("status") or {}).get("replicas", 0),
