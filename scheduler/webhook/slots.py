@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.model.match_label_keys import merged_affinity, merged_spread
-from scheduler.webhook.field_errors import FieldError, Json
+from scheduler.syntax.affinity_rules import constraint_errors, term_errors, weighted_term_errors
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.json_fields import listed, mapped
+from scheduler.webhook.refusals import Json
 from scheduler.webhook.reviews import ReviewedPod
-from scheduler.webhook.shapes import Constraint, Shape, Term, WeightedTerm, listed, mapped
-from scheduler.webhook.term_rules import constraint_errors, term_errors, weighted_term_errors
+from scheduler.webhook.shapes import Constraint, Shape, Term, WeightedTerm
 
 Labels = Mapping[str, str]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.admission import merged_affinity as embedded_affinity
-from scheduler.devcluster.admission import merged_constraints as embedded_constraints
+from scheduler.devcluster.admission.affinity import merged_affinity as embedded_affinity
+from scheduler.devcluster.admission.affinity import merged_constraints as embedded_constraints
 from scheduler.model.match_label_keys import merged_affinity, merged_spread
 from tests.support import build
 
