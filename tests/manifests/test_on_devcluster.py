@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from scheduler.devcluster.http.faults import FAULTS_PATH, Action
-from tests.devcluster.contract.client import Api
 from tests.enforcing.driver import REQUIRED, rules
 from tests.enforcing.process import enforcing, shop
 from tests.integration.conftest import embedded
 from tests.support import build
+from tests.support.api_client import Api
 from tests.support.daemon import running
 from tests.support.waiting import until
 

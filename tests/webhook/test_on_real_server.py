@@ -20,10 +20,10 @@ from scheduler.kube.requests import Request
 from scheduler.observe.logs import configure
 from scheduler.webhook.keeping import SecretKeeper
 from scheduler.webhook.storing import ClusterStore
-from tests.devcluster.contract.client import Answer, Api
 from tests.manifests.files import MANIFESTS
 from tests.manifests.kubectl import Kubectl
 from tests.support import build
+from tests.support.api_client import Answer, Api
 from tests.support.apiserver import Address
 from tests.support.build import Json
 from tests.support.cluster import kubeconfig_text
