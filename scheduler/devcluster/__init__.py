@@ -1,5 +1,5 @@
 """
-The embedded cluster: an in-memory Kubernetes API for trying, for demos and for tests.
+The embedded cluster: a Kubernetes API in memory, for trying the scheduler, for the demo and for tests.
 
-It is not the product and imports nothing of it.
+It is not the product; of the product it imports `scheduler.syntax` and `scheduler.errors` alone. See README.md.
 """

@@ -18,10 +18,9 @@ _NO_COLLECTION_DELETE: Final = ("create", "delete", "get", "list", "patch", "upd
 @dataclass(frozen=True, slots=True)
 class Kind:
     """
-    What discovery says of one resource: its names, its scope and what can be done with it.
+    One resource as discovery describes it: its names, its scope and its verbs.
 
-    Two kinds with the same `storage` show the same stored objects in two API versions (core and
-    events.k8s.io Events).
+    Two kinds with the same `storage` show the same stored objects in two API versions (core and events.k8s.io Events).
     """
 
     group: str
@@ -37,27 +36,27 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """The `apiVersion` that objects of this kind carry: `v1`, `apps/v1`."""
+        """Return the `apiVersion` that objects of this kind carry: `v1`, `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def list_kind(self) -> str:
-        """The `kind` of a list of these."""
+        """Return the `kind` of a list of these."""
         return f"{self.kind}List"
 
     @property
     def qualified(self) -> str:
-        """The resource name as error messages print it: `pods`, `deployments.apps`."""
+        """Return the resource name as error messages print it: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def storage(self) -> str:
-        """The name under which objects are kept; equal for kinds that share their objects."""
+        """Return the name under which objects are kept; equal for kinds that share their objects."""
         return "events" if self.plural == "events" else self.qualified
 
     @property
     def path(self) -> str:
-        """The URL path of the group and version, without a trailing slash."""
+        """Return the URL path of the group and version, without a trailing slash."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
 
@@ -130,10 +129,10 @@ _BY_KIND: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k fo
 
 
 def kind_at(group: str, version: str, plural: str) -> Kind | None:
-    """The kind served at /apis/<group>/<version>/<plural> (group "" = /api), or None if there is none."""
+    """Return the kind served at /apis/<group>/<version>/<plural> (group "" = /api), or None if there is none."""
     return _BY_PATH.get((group, version, plural))
 
 
 def kind_of(api_version: str, kind: str) -> Kind | None:
-    """The kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
+    """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
     return _BY_KIND.get((api_version, kind))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.framework.feature_gates import FeatureGates
-from scheduler.model.labels import Selector
 from scheduler.model.pods import Pod
+from scheduler.syntax.selectors import Selector
 
 
 def _no_selector(_pod: Pod) -> Selector | None:

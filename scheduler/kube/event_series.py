@@ -10,7 +10,6 @@ Source: client-go tools/events/event_broadcaster.go (1.36). Difference: the tabl
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Final
 import msgspec
 
 from scheduler.kube.requests import Request, create_event, micro_time, patch_event
+from scheduler.syntax.names import subdomain_faults
 
 #: Seconds between refreshes of open series, and until an idle series is finished (event_broadcaster.go).
 REFRESH_S: Final = 1800.0
@@ -31,7 +31,6 @@ NOTE_LIMIT: Final = 1024
 FIELD_LIMIT: Final = 128
 
 _ELLIPSIS: Final = b" ..."
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
@@ -175,7 +174,7 @@ def bounded_text(text: str, limit_bytes: int) -> str:
 def _event_name(regarding: ObjectReference, stamp_ns: int) -> str:
     """Return `<object>.<hex nanoseconds>`, or a UUID if that is no DNS subdomain (event_recorder.go, makeEvent)."""
     name = f"{regarding.name}.{stamp_ns:x}"
-    if len(name) <= 253 and _SUBDOMAIN.fullmatch(name):
+    if not subdomain_faults(name):
         return name
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{regarding.uid}/{name}"))
 

@@ -11,14 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from scheduler.model import wire
-from scheduler.model.labels import (
-    NOTHING,
-    Selector,
-    SelectorError,
-    label_value_problem,
-    parse_selector,
-    qualified_name_problem,
-)
 from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -30,6 +22,13 @@ from scheduler.model.terms import (
     RequiredNodeAffinity,
     SpreadConstraint,
     TermList,
+)
+from scheduler.syntax.names import label_key_faults, label_value_faults
+from scheduler.syntax.selectors import (
+    NOTHING,
+    Selector,
+    SelectorError,
+    parse_selector,
 )
 
 _W = TypeVar("_W")
@@ -142,8 +141,8 @@ def parse_node_term(raw: wire.NodeTerm) -> NodeTerm:
 
 def _expression_problem(raw: wire.Expression) -> str | None:
     values = raw.values or ()
-    if key_problem := qualified_name_problem(raw.key):
-        return f'key: Invalid value: "{raw.key}": {key_problem}'
+    if key_faults := label_key_faults(raw.key):
+        return f'key: Invalid value: "{raw.key}": {"; ".join(key_faults)}'
     match raw.operator:
         case "In" | "NotIn":
             if not values:
@@ -159,8 +158,8 @@ def _expression_problem(raw: wire.Expression) -> str | None:
         case other:
             return f'operator: Unsupported value: "{other}"'
     for index, value in enumerate(values):
-        if value_problem := label_value_problem(value):
-            return f'values[{index}][{raw.key}]: Invalid value: "{value}": {value_problem}'
+        if value_faults := label_value_faults(value):
+            return f'values[{index}][{raw.key}]: Invalid value: "{value}": {"; ".join(value_faults)}'
     return None
 
 

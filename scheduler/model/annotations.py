@@ -21,15 +21,6 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
-from scheduler.model.labels import (
-    NOTHING,
-    Requirement,
-    Selector,
-    SelectorError,
-    escaped,
-    parse_selector,
-    qualified_name_problem,
-)
 from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -39,6 +30,15 @@ from scheduler.model.terms import (
     Problem,
     RequiredNodeAffinity,
     TermList,
+)
+from scheduler.syntax.names import label_key_faults
+from scheduler.syntax.selectors import (
+    NOTHING,
+    Requirement,
+    Selector,
+    SelectorError,
+    escaped,
+    parse_selector,
 )
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"
@@ -305,8 +305,8 @@ class _TermParser:
     ) -> AffinityTerm:
         if not raw.topology_key:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
-        if problem := qualified_name_problem(raw.topology_key):
-            raise _MalformedError(f"{path}.topologyKey: {problem}")
+        if faults := label_key_faults(raw.topology_key):
+            raise _MalformedError(f"{path}.topologyKey: {'; '.join(faults)}")
         return AffinityTerm(
             selector=self._selector(path, raw),
             namespaces=self._namespaces(raw),

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from scheduler.model.labels import Selector
 from scheduler.model.pods import Container, PodSpec
 from scheduler.model.terms import ANY_NODE, NodeTerm, PodAffinity, SpreadConstraint, usable
+from scheduler.syntax.selectors import Selector
 
 #: Terms of pod affinity and anti-affinity together, those of the annotation included.
 MAX_TERMS: Final = 128

@@ -9,10 +9,10 @@ import msgspec
 
 from scheduler.model import nesting, wire
 from scheduler.model.affinity import label_selector
-from scheduler.model.labels import Selector, SelectorError, parse_selector
-from scheduler.model.quantity import QuantityError, non_negative_quantity
 from scheduler.model.terms import Taint
 from scheduler.model.wire import MalformedObjectError
+from scheduler.syntax.quantity import QuantityError, non_negative_quantity
+from scheduler.syntax.selectors import Selector, SelectorError, parse_selector
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,9 @@ from scheduler.model.pods import (
     Requests,
     Resize,
 )
-from scheduler.model.quantity import QuantityError, non_negative_quantity
 from scheduler.model.terms import Problem, Toleration
 from scheduler.model.wire import MalformedObjectError
+from scheduler.syntax.quantity import QuantityError, non_negative_quantity
 
 _NO_REQUESTS: Final[Requests] = {}
 

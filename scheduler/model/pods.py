@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.model.quantity import Quantity
 from scheduler.model.terms import (
     PodAffinity,
     PreferredNodeTerm,
@@ -19,6 +18,7 @@ from scheduler.model.terms import (
     SpreadConstraint,
     Toleration,
 )
+from scheduler.syntax.quantity import Quantity
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from scheduler.model.labels import qualified_name_problem
 from scheduler.model.pods import Container, Pod, PodSpec, Requests, Resize
-from scheduler.model.quantity import ZERO, Quantity, parse_quantity
+from scheduler.syntax.names import label_key_faults
+from scheduler.syntax.quantity import ZERO, Quantity, parse_quantity
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -114,7 +114,7 @@ def is_extended(name: str) -> bool:
     """
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
-    return qualified_name_problem(f"requests.{name}") is None  # upstream validates its quota name
+    return not label_key_faults(f"requests.{name}")  # upstream validates its quota name
 
 
 def _in_scheduler_units(requests: Requests) -> dict[str, int]:

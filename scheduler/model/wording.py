@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from scheduler.model.labels import Requirement, Selector
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.model.terms import NodeRequirement
+from scheduler.syntax.selectors import Requirement, Selector
 
 _BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
 _BINARY: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))

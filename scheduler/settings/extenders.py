@@ -6,9 +6,9 @@ Source: apis/config/validation/validation.go, validateExtenders (kubernetes 1.36
 
 from dataclasses import dataclass
 
-from scheduler.model.labels import qualified_name_problem
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.problems import Problems, shown
+from scheduler.syntax.names import label_key_faults
 
 _VERBS = ("filterVerb", "preemptVerb", "prioritizeVerb", "bindVerb")
 
@@ -71,10 +71,10 @@ def _check_managed(reader: ObjectReader, managed: set[str]) -> None:
 
 
 def _check_extended_resource(path: str, name: str, problems: Problems) -> None:
-    if (problem := qualified_name_problem(name)) is not None:
-        problems.invalid(path, name, problem)
+    if faults := label_key_faults(name):
+        problems.invalid(path, name, "; ".join(faults))
         return
     # Source: pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName (kubernetes 1.36).
     is_native = "/" not in name or "kubernetes.io/" in name
-    if is_native or name.startswith("requests.") or qualified_name_problem(f"requests.{name}") is not None:
+    if is_native or name.startswith("requests.") or label_key_faults(f"requests.{name}"):
         problems.invalid(path, name, "is an invalid extended resource name")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
-from scheduler.model.labels import qualified_name_problem
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import (
@@ -32,6 +31,7 @@ from scheduler.plugins.registry import IN_TREE, args_type
 from scheduler.settings.added_affinity import read_added_affinity
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.problems import Problems
+from scheduler.syntax.names import label_key_faults
 
 _T = TypeVar("_T")
 
@@ -210,8 +210,8 @@ def _one_of(supported: tuple[_T, ...], value: str, otherwise: _T) -> _T:
 
 
 def _check_label_name(path: str, name: str, problems: Problems) -> None:
-    if (problem := qualified_name_problem(name)) is not None:
-        problems.invalid(path, name, problem)
+    if faults := label_key_faults(name):
+        problems.invalid(path, name, "; ".join(faults))
 
 
 def check_default_preemption(reader: ObjectReader) -> None:

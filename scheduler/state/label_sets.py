@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from scheduler.model.labels import Requirement
 from scheduler.state.arrays import Mask
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.syntax.selectors import Requirement
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V", bound=Hashable)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
 from scheduler.model.terms import AffinityTerm
+from scheduler.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.model.labels import Selector
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
@@ -28,6 +27,7 @@ from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
 from scheduler.state.node_masks import HARD_EFFECTS
 from scheduler.state.node_table import NodeTable
+from scheduler.syntax.selectors import Selector
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.model.labels import EVERYTHING, Selector, merge_requirements
 from scheduler.model.nodes import Workload
 from scheduler.model.pods import Owner
+from scheduler.syntax.selectors import EVERYTHING, Selector, merge_requirements
 
 SERVICE: Final = "Service"
 

@@ -16,11 +16,12 @@ import msgspec
 from scheduler.model.annotations import AFFINITY, GRACE, MODE, parse_affinity_annotation, parse_grace_period
 from scheduler.model.match_label_keys import merged_affinity
 from scheduler.model.terms import Problem
-from scheduler.webhook.field_errors import FieldError, Json, annotation_error
+from scheduler.syntax.affinity_rules import term_errors, weighted_term_errors
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.json_fields import list_field, object_field
+from scheduler.webhook.refusals import Json, annotation_error
 from scheduler.webhook.reviews import ReviewedPod
-from scheduler.webhook.term_json import list_field, object_field
 from scheduler.webhook.term_lists import KEY_LISTS, PREFERRED, REQUIRED, Labels
-from scheduler.webhook.term_rules import term_errors, weighted_term_errors
 
 ENFORCED: Final = "requiredDuringSchedulingRequiredDuringExecution"
 SIDES: Final = ("podAffinity", "podAntiAffinity")

@@ -22,8 +22,9 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY
+from scheduler.syntax.field_errors import FieldError
 from scheduler.webhook.affinity_annotation import merge_annotation
-from scheduler.webhook.field_errors import FieldError, Json, annotation_error, invalid_pod
+from scheduler.webhook.refusals import Json, annotation_error, invalid_pod
 from scheduler.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
 from scheduler.webhook.term_json import DECODE_ERRORS, ParsedTerms, ParseProblem, normalized, parse_terms
 from scheduler.webhook.term_lists import TERM_LISTS, Labels, TermList

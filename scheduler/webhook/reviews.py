@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from scheduler.model import nesting
-from scheduler.webhook.field_errors import Json
+from scheduler.webhook.refusals import Json
 from scheduler.webhook.term_json import DECODE_ERRORS, with_json_path
 
 API_VERSION: Final = "admission.k8s.io/v1"

@@ -7,13 +7,13 @@ term in the field again, after the API server has decoded and encoded it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from scheduler.webhook.field_errors import Json
+from scheduler.webhook.refusals import Json
 
 #: A longer annotation is refused. All annotations of an object together may have 256 KiB.
 MAX_ANNOTATION_BYTES: Final = 64 * 1024
@@ -129,24 +129,6 @@ def with_json_path(error: Exception) -> str:
 def normalized(item: object) -> object:
     """Return the item as the API server would encode it, for comparison with parsed terms."""
     return _without_empty(dict(item)) if isinstance(item, Mapping) else item
-
-
-def list_field(item: object, name: str) -> Sequence[object]:
-    """Return the list in a field of an object; empty if there is none."""
-    value = item.get(name) if isinstance(item, Mapping) else None
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def object_field(item: object, name: str) -> Mapping[str, object]:
-    """Return the object in a field of an object; empty if there is none."""
-    value = item.get(name) if isinstance(item, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def string_field(item: object, name: str) -> str:
-    """Return the string in a field of an object; empty if there is none."""
-    value = item.get(name) if isinstance(item, Mapping) else None
-    return value if isinstance(value, str) else ""
 
 
 def _without_empty(item: Mapping[str, object]) -> Json:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.model.match_label_keys import merged_affinity, merged_spread
-from scheduler.webhook.field_errors import FieldError, Json
+from scheduler.syntax.affinity_rules import constraint_errors, term_errors, weighted_term_errors
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.json_fields import list_field, object_field
+from scheduler.webhook.refusals import Json
 from scheduler.webhook.reviews import ReviewedPod
-from scheduler.webhook.term_json import Constraint, Term, TermType, WeightedTerm, list_field, object_field
-from scheduler.webhook.term_rules import constraint_errors, term_errors, weighted_term_errors
+from scheduler.webhook.term_json import Constraint, Term, TermType, WeightedTerm
 
 Labels = Mapping[str, str]
 
@@ -68,7 +70,7 @@ class TermList:
         return [key for name in KEY_LISTS for key in list_field(term, name) if isinstance(key, str)]
 
     def without_keys(self, item: object, found_in: Labels | None = None) -> object:
-        """Return the item without its key lists, or without the listed keys that `found_in` has."""
+        """Return the item without its key lists, or without the list_field keys that `found_in` has."""
         if not isinstance(item, Mapping):
             return item
         if self.kind == PREFERRED:

@@ -15,11 +15,12 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY, GRACE, MODE
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.json_fields import list_field, object_field, string_field
 from scheduler.webhook.affinity_annotation import affinity_error, grace_error, required_terms
-from scheduler.webhook.field_errors import FieldError, forbidden_pod, invalid_pod
 from scheduler.webhook.mutating import IGNORE, kep_3633_terms, merged_labels
+from scheduler.webhook.refusals import forbidden_pod, invalid_pod
 from scheduler.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
-from scheduler.webhook.term_json import list_field, object_field, string_field
 from scheduler.webhook.term_lists import TERM_LISTS
 
 _HOSTNAME: Final = "kubernetes.io/hostname"

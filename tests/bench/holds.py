@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.devcluster.faults import FAULTS_PATH
+from scheduler.devcluster.http.faults import FAULTS_PATH
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.held import Hold
 from tests.bench.measuring import cpu_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.http.faults import Action, Fault
 from tests.chaos.happenings import Cut, Freeze, Kill, Leap, Misfortune, Terminate, WallClock
 from tests.chaos.instance import KILL_POINTS
 

@@ -14,8 +14,8 @@ from aiohttp import web
 from yarl import URL
 
 from scheduler.devcluster import status
-from scheduler.devcluster.faults import Action, Fault, Faults
-from scheduler.devcluster.routes import is_watch, target_of, verb_of
+from scheduler.devcluster.http.faults import Action, Fault, Faults
+from scheduler.devcluster.http.routes import is_watch, target_of, verb_of
 from scheduler.devcluster.status import StatusError
 
 #: Longest line of a watch, and longest body, in bytes.

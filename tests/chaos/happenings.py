@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from scheduler.devcluster.faults import Fault
+from scheduler.devcluster.http.faults import Fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from scheduler.devcluster.history import Change
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject, Kind
-from scheduler.devcluster.store import Store
-from scheduler.devcluster.writelog import caller
+from scheduler.devcluster.storage.history import Change
+from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.storage.write_log import user_agent
 
 #: The kinds of objects that decisions depend on.
 WATCHED = {kind.kind: kind for kind in (POD, NODE, NAMESPACE)}
@@ -111,7 +111,7 @@ class Journal:
         meta = obj["metadata"]
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         shown = None if gone else obj
-        self.add(Written(version, self.now_s(), kind.kind, key, shown, before, caller.get()))
+        self.add(Written(version, self.now_s(), kind.kind, key, shown, before, user_agent.get()))
 
 
 class SeenVersions:

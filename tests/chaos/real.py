@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.devcluster.faults import Faults
+from scheduler.devcluster.http.faults import Faults
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.status import StatusError
 from scheduler.shell.leader_election import ElectionSettings
@@ -20,7 +20,7 @@ from tests.chaos.instance import Instance
 from tests.chaos.journal import WATCHED, Journal, Written
 from tests.chaos.stage import split
 from tests.chaos.venue import Opened, Pace, Setting
-from tests.devcluster.contract.client import Answer, Api
+from tests.support.api_client import Answer, Api
 from tests.support.apiserver import Address
 
 _ELECTION = ElectionSettings("kube-system", "chaos", 4.0, 3.0, 0.5)

@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 from uuid import UUID
 
-from scheduler.devcluster import store as store_module
+from scheduler.devcluster.storage import store as store_module
 from tests.chaos.caches import POLL_S, FinalState, miscounts
 from tests.chaos.faulting import FaultGenerator
 from tests.chaos.happenings import Happening, Script, literal

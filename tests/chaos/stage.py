@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol, assert_never
 
-from scheduler.devcluster.binding import bind
-from scheduler.devcluster.faults import Fault, Faults
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Fault, Faults
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.server import DevCluster
 from scheduler.devcluster.status import StatusError
+from scheduler.devcluster.storage.binding import bind
 from tests.chaos.happenings import (
     AddNamespace,
     AddNode,

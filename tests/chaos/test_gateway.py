@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from scheduler.devcluster.faults import Action, Fault, Faults
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault, Faults
 from scheduler.devcluster.kinds import NODE
-from scheduler.devcluster.server import DevCluster
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.real import RealVenue
 from tests.chaos.run import Outcome, Shape, repeatable, run_at
 from tests.chaos.virtual import run_virtually
-from tests.devcluster.contract.client import Api
 from tests.support import build
+from tests.support.api_client import Api
 
 _NODES = "/api/v1/nodes"
 

@@ -8,9 +8,9 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.kube.changes import Key
 from scheduler.kube.store import Version
 from scheduler.model.nodes import decode_node

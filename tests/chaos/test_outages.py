@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.shell.app import Scheduler
 from scheduler.shell.concurrency_limit import MIN_LIMIT
 from tests.chaos.instance import Instance

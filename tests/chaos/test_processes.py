@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.faults import Faults
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Faults
 from scheduler.devcluster.kinds import LEASE
-from scheduler.devcluster.server import DevCluster
 from tests.chaos.caches import left_over
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod

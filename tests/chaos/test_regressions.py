@@ -10,9 +10,9 @@ from unittest import mock
 
 import pytest
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.kube import store
 from scheduler.shell import cache_comparison
 from scheduler.state.cluster import ClusterState

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.observe.logs import Logger

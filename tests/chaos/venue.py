@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import LEASE, POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.shell.leader_election import ElectionSettings
 from tests.chaos.instance import ELECTION, Instance
 from tests.chaos.journal import Journal

@@ -21,8 +21,8 @@ from scheduler.cli.main import main
 from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.simulate import simulate_manifest
 from scheduler.core.machine import Machine
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.explain.manifests import parse_manifest
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import Credentials, Endpoint, Identity

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, read_record
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.server import DevCluster
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.daemon import running

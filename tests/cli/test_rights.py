@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.access.rbac import Wish
+from scheduler.devcluster.access.rbac import Attributes
 from tests.cli.test_commands import DEPLOYMENT, called, served
 from tests.support import accounts
 from tests.support.cluster import kubeconfig_text
@@ -21,7 +21,7 @@ async def test_the_role_has_exactly_the_rights_that_the_commands_use(
     record, manifest = accounts.Record(), tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
     async with served(tmp_path) as (cluster, _):
-        cluster.judgements.append(record.told)
+        cluster.decision_listeners.append(record.told)
         kubeconfig = tmp_path / "person"
         token = accounts.other(cluster, "person", accounts.EXPLAIN_READER)
         kubeconfig.write_text(kubeconfig_text(cluster.url, token=token))
@@ -41,5 +41,5 @@ async def test_the_role_has_exactly_the_rights_that_the_commands_use(
     assert {_right(wish) for wish in record.granted[user]} == {tuple(each)[:3] for each in granted([role])}
 
 
-def _right(wish: Wish) -> tuple[str, str, str]:
+def _right(wish: Attributes) -> tuple[str, str, str]:
     return wish.group, wish.full_resource, wish.verb

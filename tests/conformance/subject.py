@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from scheduler.devcluster.admission import Admitted, admit_pod
+from scheduler.devcluster.admission.shapes import check_shape
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.shapes import check_shape
 from tests.conformance.product import ProductSubject
 from tests.conformance.traces import Json
 from tests.reference.cluster import Cluster
+from tests.support.recorded_admission import admission_answer
 
 
 class Subject(Protocol):
@@ -85,19 +85,4 @@ def admit(pod: Json) -> Json:
     Raises: StatusError for what is no pod.
     """
     check_shape(POD, pod)
-    answer = admit_pod(pod)
-    if isinstance(answer, Admitted):
-        return {
-            "stored": {
-                "affinity": answer.affinity,
-                "topologySpreadConstraints": answer.topology_spread_constraints,
-            }
-        }
-    return {
-        "refused": {
-            "code": answer.code,
-            "reason": answer.reason,
-            "message": answer.message,
-            "causes": answer.causes,
-        }
-    }
+    return admission_answer(pod)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.demo import STORIES, playable, summary
+from scheduler.demo.command import STORIES, playable, summary
 from scheduler.errors import SettingsError
 
 COMMAND = (sys.executable, "-m", "scheduler", "demo")
@@ -59,7 +59,7 @@ def children_of(pid: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize("number", range(1, len(STORIES) + 1))
-async def test_a_story_comes_out_as_told_and_breaks_no_rule(number: int, tmp_path: Path) -> None:
+async def test_a_story_plays_to_its_end_and_breaks_no_rule(number: int, tmp_path: Path) -> None:
     async with demo("--story", str(number), folder=tmp_path) as process:
         out, errors = await process.communicate()
     text = out.decode()
@@ -119,7 +119,7 @@ async def test_a_process_that_dies_fails_the_demo_at_once_and_leaves_its_logs(
 
 @pytest.mark.slow
 @pytest.mark.asyncio
-async def test_a_reader_who_leaves_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
+async def test_a_closed_pipe_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
     """As in `affinity-scheduler demo | head`."""
     reader, writer = os.pipe()
     process = await asyncio.create_subprocess_exec(

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from scheduler.cli.stories.display import Display, Group, Row, columns, progress_bar
+from scheduler.demo.display import Display, Group, Row, columns, progress_bar
 
 BLUE, GREEN = Group("B", "blue"), Group("G", "green")
 TERMINAL = {"TERM": "xterm"}

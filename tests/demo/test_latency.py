@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scheduler.cli.stories.latency import Sample, sampled
+from scheduler.demo.latency import Sample, parse_sample
 
 TEXT = """\
 # TYPE scheduler_scheduling_algorithm_duration_seconds histogram
@@ -23,7 +23,7 @@ scheduler_schedule_attempts_total{profile="affinity-scheduler",result="unschedul
 
 
 def test_a_scrape_has_buckets_sum_and_pods_of_all_profiles() -> None:
-    sample = sampled(TEXT)
+    sample = parse_sample(TEXT)
     assert sample.at_most == {0.001: 80.0, 0.002: 100.0, math.inf: 100.0}
     assert (sample.decisions, sample.scheduled) == (100.0, 95.0)
     assert sample.mean_s == pytest.approx(0.0007)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.demo import STORIES
-from scheduler.cli.stories.api import collection_of
-from scheduler.cli.stories.manifests import documents, folder
+from scheduler.demo.api import collection_of
+from scheduler.demo.command import STORIES
+from scheduler.demo.examples import documents, folder
 from scheduler.errors import SettingsError
 
 NAMES = sorted(path.name for path in folder().glob("[0-9]*.yaml"))
@@ -73,4 +73,4 @@ def test_the_wheel_takes_the_manifests_along() -> None:
 
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {"manifests/examples": "scheduler/cli/stories/manifests"}
+    assert wheel["force-include"] == {"manifests/examples": "scheduler/demo/manifests"}

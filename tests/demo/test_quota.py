@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from scheduler.cli.stories.api import ApiSession, Refused
-from scheduler.cli.stories.manifests import documents, folder
+from scheduler.demo.api import ApiSession, Refused
+from scheduler.demo.examples import documents, folder
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import CORE_EVENT, DEPLOYMENT, POD, RESOURCE_QUOTA
-from scheduler.devcluster.server import DevCluster
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
 
 pytestmark = pytest.mark.asyncio
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.cli.stories.rules import broken_rules, selects
-from scheduler.cli.stories.seen import Pod
-from tests.demo.build import HOST, ZONE, Requirement, Selector, Spread, Term, app, namespace, node, pod
+from scheduler.demo.objects import Pod
+from scheduler.demo.rule_check import broken_rules, selects
+from tests.demo.objects import HOST, ZONE, Requirement, Selector, Spread, Term, app, namespace, node, pod
 
 NODES = [node("n1", "zone-a", rack="r1"), node("n2", "zone-a", rack="r1"), node("n3", "zone-b")]
 NAMESPACES = [namespace("default"), namespace("acme", customer="true"), namespace("trial")]
@@ -119,7 +119,7 @@ def test_broken_rules_are_found_where_pods_are(pods: list[Pod], n_broken: int) -
     assert len(broken_rules(pods, NODES, NAMESPACES)) == n_broken
 
 
-def test_a_broken_rule_is_told_with_pod_and_domain() -> None:
+def test_a_broken_rule_is_named_with_pod_and_domain() -> None:
     pods = [pod("a", "n1", away_from=PER_HOST), pod("b", "n1")]
     assert broken_rules(pods, NODES, NAMESPACES) == [
         "default/a shares kubernetes.io/hostname=n1 with 1 pods that it must keep away from"
@@ -148,6 +148,6 @@ def test_selectors_select_as_documented(
     assert selects(selector, labels) == is_selected
 
 
-def test_an_operator_nobody_knows_is_not_passed_over() -> None:
+def test_an_unknown_operator_is_an_error() -> None:
     with pytest.raises(ValueError, match="Near"):
         selects(Selector(match_expressions=[Requirement("k", "Near")]), {})

@@ -1,144 +1,531 @@
-"""The real kubectl where it leans on the server's own rules: paging, apply, validation, namespaces."""
+"""
+Real kubectl against the embedded cluster, command by command.
+
+`KUBECTL` names another binary than the one on PATH, to try other versions.
+"""
 
 import asyncio
+import json
+import os
+import re
 import shutil
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
+import textwrap
+from contextlib import asynccontextmanager
 
 import pytest
-import pytest_asyncio
 
-from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
+from tests.support.round_robin_binder import N_NODES, dealt_out
 
-pytestmark = [
-    pytest.mark.asyncio,
-    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH"),
-]
+KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
 
-_TIMEOUT_S = 30.0
-
-_WEB = """
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: web
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
+DEADLINE_S = 30.0
+WEB = """
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web, labels: {app: web}}
     spec:
-      nodeName: node-0001
-      containers: [{name: c, image: "registry.test/web:1"}]
+      replicas: 3
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec:
+          containers:
+          - {name: c, image: "web:1", ports: [{containerPort: 80}], resources: {requests: {cpu: 100m}}}
 """
 
+OTHERS = """
+    apiVersion: v1
+    kind: List
+    items:
+    - {apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 80}]}}
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: b}}
+    - {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l}, spec: {holderIdentity: me}}
+    - apiVersion: v1
+      kind: ReplicationController
+      metadata: {name: r}
+      spec:
+        replicas: 0
+        selector: {app: r}
+        template: {metadata: {labels: {app: r}}, spec: {containers: [{name: c, image: i}]}}
+    - apiVersion: apps/v1
+      kind: StatefulSet
+      metadata: {name: db}
+      spec:
+        replicas: 0
+        serviceName: db
+        selector: {matchLabels: {app: db}}
+        template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: i}]}}
+"""
+COLUMNS = {
+    "get pods": "NAME READY STATUS RESTARTS AGE",
+    "get pods -A": "NAMESPACE NAME READY STATUS RESTARTS AGE",
+    "get pods --show-labels": "NAME READY STATUS RESTARTS AGE LABELS",
+    "get nodes": "NAME STATUS ROLES AGE VERSION",
+    "get deployments": "NAME READY UP-TO-DATE AVAILABLE AGE",
+    "get deploy -o wide": "NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR",
+    "get rs": "NAME DESIRED CURRENT READY AGE",
+    "get sts": "NAME READY AGE",
+    "get rc": "NAME DESIRED CURRENT READY AGE",
+    "get svc": "NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE",
+    "get ns": "NAME STATUS AGE",
+    "get leases": "NAME HOLDER AGE",
+    "get cm": "NAME DATA AGE",
+    "get sa": "NAME AGE",
+    "get deploy web --subresource=scale": "NAME DESIRED AVAILABLE AGE",
+}
 
-@dataclass(frozen=True, slots=True)
+
 class Kubectl:
-    """A kubectl whose only cluster is the one under test."""
+    """Runs kubectl on one cluster."""
 
-    cluster: DevCluster
-    kubeconfig: Path
-
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        """kubectl runs, its input and output at hand."""
-        pipe = asyncio.subprocess.PIPE
-        home = str(self.kubeconfig.parent)
-        environment = {
-            "KUBECONFIG": str(self.kubeconfig),
-            "HOME": home,
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
+    def __init__(self, home, kubeconfig):
+        self._env = {
+            "HOME": str(home),
+            "KUBECONFIG": str(kubeconfig),
+            "PATH": os.environ["PATH"],
+            "TZ": "UTC",
         }
-        kubectl = shutil.which("kubectl") or "kubectl"
+
+    async def start(self, *args):
+        """kubectl as a process, its output merged."""
         return await asyncio.create_subprocess_exec(
-            kubectl, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+            KUBECTL or "kubectl",
+            *args,
+            env=self._env,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
 
-    async def run(self, *arguments: str, stdin: str = "") -> tuple[int, str]:
-        """The exit code, and both outputs together."""
-        process = await self.start(*arguments)
-        async with asyncio.timeout(_TIMEOUT_S):
-            out, err = await process.communicate(stdin.encode())
-        assert process.returncode is not None
-        return process.returncode, out.decode() + err.decode()
+    async def attempt(self, command, stdin=""):
+        """(exit code, output) of `kubectl <command>`."""
+        process = await self.start(*command.split())
+        async with asyncio.timeout(DEADLINE_S):
+            out, _ = await process.communicate(textwrap.dedent(stdin).encode())
+        return process.returncode, out.decode()
 
-    async def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """The output of a run that must succeed."""
-        code, text = await self.run(*arguments, stdin=stdin)
-        assert code == 0, text
-        return text
+    async def __call__(self, command, stdin=""):
+        """The output of `kubectl <command>`, which succeeds."""
+        code, out = await self.attempt(command, stdin)
+        assert code == 0, f"kubectl {command}: {out}"
+        return out
 
-
-@pytest_asyncio.fixture
-async def kubectl(tmp_path) -> AsyncIterator[Kubectl]:
-    async with DevCluster(nodes=2, zones=2, controllers=True) as cluster:
-        path = tmp_path / "kubeconfig"
-        cluster.write_kubeconfig(path)
-        yield Kubectl(cluster, path)
+    async def web(self):
+        """The deployment of WEB is there and rolled out."""
+        await self("apply -f -", WEB)
+        await self("rollout status deployment/web")
 
 
-async def test_a_namespace_is_created_and_deleted(kubectl):
-    assert await kubectl("create", "namespace", "team") == "namespace/team created\n"
-    assert "Active" in await kubectl("get", "namespace", "team")
-    assert await kubectl("delete", "namespace", "team", "--timeout=20s") == 'namespace "team" deleted\n'
+@asynccontextmanager
+async def devcluster(tmp_path):
+    async with DevCluster(nodes=N_NODES, zones=3, controllers=True) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        binder = asyncio.create_task(dealt_out(cluster.store))
+        try:
+            yield Kubectl(tmp_path, tmp_path / "kubeconfig")
+            assert not binder.done()
+        finally:
+            binder.cancel()
+            await asyncio.gather(binder, return_exceptions=True)
 
 
-async def test_an_invalid_object_is_refused_with_the_servers_words(kubectl):
-    code, text = await kubectl.run("run", "Bad_Name", "--image=i")
-    assert code == 1
-    assert "metadata.name: Invalid value" in text
+def rows(out):
+    """The lines of a table as lists of cells, header first."""
+    return [re.split(r" {2,}", line.strip()) for line in out.strip().splitlines() if line.strip()]
 
 
-async def test_a_server_side_apply_creates_and_merges(kubectl):
-    for _ in range(2):
-        applied = await kubectl("apply", "--server-side", "-f", "-", stdin=_WEB)
-        assert applied == "deployment.apps/web serverside-applied\n"
+def header(out):
+    return rows(out)[0]
 
 
-async def test_long_lists_are_paged(kubectl):
-    for index in range(5):
-        spec = {"containers": [{"name": "c", "image": "i"}]}
-        kubectl.cluster.store.create(POD, "default", {"metadata": {"name": f"p{index}"}, "spec": spec})
-    assert len((await kubectl("get", "pods", "--chunk-size=2", "--no-headers")).splitlines()) == 5
+@pytest.mark.asyncio
+async def test_version_and_resources_are_shown(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        assert "Server Version: v1.36.0-devcluster" in await kubectl("version")
+        assert "control plane" in await kubectl("cluster-info")
+        resources = {row[0]: row[1:] for row in rows(await kubectl("api-resources"))}
+        assert resources["deployments"] == ["deploy", "apps/v1", "true", "Deployment"]
+        assert resources["nodes"] == ["no", "v1", "false", "Node"]
+        assert "policy/v1" in await kubectl("api-versions")
+        assert await kubectl("get --raw /readyz") == "ok"
 
 
-_QUOTA = """
-apiVersion: v1
-kind: ResourceQuota
-metadata: {name: small}
-spec: {hard: {pods: "1", limits.cpu: "2", requests.cpu: 1500m}}
+@pytest.mark.asyncio
+async def test_tables_have_the_usual_columns(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("apply -f -", WEB)
+        await kubectl("apply -f -", OTHERS)
+        shown = {command: " ".join(header(await kubectl(command))) for command in COLUMNS}
+        assert shown == COLUMNS
+
+
+@pytest.mark.asyncio
+async def test_columns_of_two_words(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl.web()
+        await kubectl("create pdb b --selector=app=web --min-available=2")
+        await kubectl("create priorityclass high --value=1000")
+        wide = ["IP", "NODE", "NOMINATED NODE", "READINESS GATES"]
+        assert header(await kubectl("get pods -o wide")) == [
+            "NAME",
+            "READY",
+            "STATUS",
+            "RESTARTS",
+            "AGE",
+            *wide,
+        ]
+        assert header(await kubectl("get events")) == ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+        assert header(await kubectl("get events.events.k8s.io"))[0] == "LAST SEEN"
+        budgets = rows(await kubectl("get pdb"))
+        assert budgets[0] == ["NAME", "MIN AVAILABLE", "MAX UNAVAILABLE", "ALLOWED DISRUPTIONS", "AGE"]
+        assert budgets[1][:4] == ["b", "2", "N/A", "1"]
+        classes = rows(await kubectl("get pc"))
+        assert classes[0] == ["NAME", "VALUE", "GLOBAL-DEFAULT", "AGE", "PREEMPTIONPOLICY"]
+
+
+@pytest.mark.asyncio
+async def test_get_all_shows_a_deployment_from_top_to_bottom(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl.web()
+        out = await kubectl("get all")
+        assert re.findall(r"^(\w+[.\w]*)/web", out, re.MULTILINE) == [
+            *["pod"] * 3,
+            "deployment.apps",
+            "replicaset.apps",
+        ]
+        assert out.count("1/1     Running   0") == 3
+        assert "deployment.apps/web   3/3     3            3" in out
+
+
+@pytest.mark.asyncio
+async def test_apply_creates_changes_and_leaves_alone(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        assert await kubectl("apply -f -", WEB) == "deployment.apps/web created\n"
+        assert await kubectl("apply -f -", WEB) == "deployment.apps/web unchanged\n"
+        assert (
+            await kubectl("apply -f -", WEB.replace("web:1", "web:2")) == "deployment.apps/web configured\n"
+        )
+        code, out = await kubectl.attempt("diff -f -", WEB)
+        assert code == 1
+        assert "-      - image: web:2" in out
+        assert "+      - image: web:1" in out
+        sidecar = '- {name: side, image: "side:1"}'
+        await kubectl("apply -f -", f"{WEB.rstrip()}\n          {sidecar}\n")
+        images = await kubectl("get deploy web -o jsonpath={.spec.template.spec.containers[*].image}")
+        assert images == "web:1 side:1"
+        assert (
+            await kubectl("apply --server-side --force-conflicts -f -", WEB)
+            == "deployment.apps/web serverside-applied\n"
+        )
+
+
+@pytest.mark.asyncio
+async def test_create_makes_objects_of_every_kind_it_can_make_up(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        for command in (
+            "create namespace team",
+            "create deployment other --image=other:1 --replicas=2 --port=80",
+            "create configmap c --from-literal=a=b",
+            "create serviceaccount bot",
+            "create service clusterip s --tcp=80:8080",
+            "create service nodeport n --tcp=80",
+            "create pdb b --selector=app=web --max-unavailable=50%",
+            "create priorityclass high --value=1000",
+            "run one --image=one:1",
+            "expose deployment other --port=80 --name=front",
+        ):
+            assert re.search(r"(created|exposed)$", await kubectl(command))
+        await kubectl("rollout status deployment/other")
+        assert await kubectl("get cm c -o jsonpath={.data.a}") == "b"
+        assert await kubectl("get pdb b -o jsonpath={.spec.maxUnavailable}") == "50%"
+        assert await kubectl("get svc s -o jsonpath={.spec.ports[0].targetPort}") == "8080"
+        assert await kubectl("get pc high -o jsonpath={.value}") == "1000"
+        dry = await kubectl("create deployment dry --image=i --dry-run=server -o name")
+        assert dry == "deployment.apps/dry\n"
+        code, out = await kubectl.attempt("get deployment dry")
+        assert code == 1
+        assert 'deployments.apps "dry" not found' in out
+
+
+@pytest.mark.asyncio
+async def test_a_rollout_can_be_followed_undone_and_restarted(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl.web()
+        await kubectl("set image deployment/web c=web:2")
+        out = await kubectl("rollout status deployment/web")
+        assert out.endswith('deployment "web" successfully rolled out\n')
+        assert [row[0] for row in rows(await kubectl("rollout history deployment/web"))[2:]] == ["1", "2"]
+        assert "Image:	web:1" in await kubectl("rollout history deployment/web --revision=1")
+        undone = await kubectl("rollout undo deployment/web")
+        # kubectl 1.36 warns that `apply` has managed the deployment.
+        assert undone.endswith("deployment.apps/web rolled back\n")
+        await kubectl("rollout status deployment/web")
+        assert [row[0] for row in rows(await kubectl("rollout history deployment/web"))[2:]] == ["2", "3"]
+        assert set((await kubectl("get pods -o jsonpath={..image}")).split()) == {"web:1"}
+        assert await kubectl("rollout restart deployment/web") == "deployment.apps/web restarted\n"
+        await kubectl("rollout status deployment/web")
+        assert len(rows(await kubectl("get rs"))) == 4
+        assert await kubectl("rollout pause deployment/web") == "deployment.apps/web paused\n"
+        assert await kubectl("rollout resume deployment/web") == "deployment.apps/web resumed\n"
+
+
+@pytest.mark.asyncio
+async def test_scaling_ends_at_the_size_wanted(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl.web()
+        assert await kubectl("scale deployment web --replicas=5") == "deployment.apps/web scaled\n"
+        await kubectl("rollout status deployment/web")
+        assert await kubectl("get deploy web -o jsonpath={.status.readyReplicas}") == "5"
+        await kubectl("scale deployment web --replicas=0")
+        await kubectl("wait --for=delete pod -l app=web --timeout=20s")
+        assert "No resources found" in await kubectl("get pods")
+
+
+@pytest.mark.asyncio
+async def test_a_stateful_set_rolls(tmp_path):
+    manifest = """
+        apiVersion: apps/v1
+        kind: StatefulSet
+        metadata: {name: db}
+        spec:
+          serviceName: db
+          replicas: 2
+          selector: {matchLabels: {app: db}}
+          template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: "db:1"}]}}
+    """
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("apply -f -", manifest)
+        assert "2 new pods have been updated" in await kubectl("rollout status sts/db")
+        await kubectl("set image sts/db c=db:2")
+        await kubectl("rollout status sts/db")
+        assert await kubectl("get pods -o jsonpath={..image}") == "db:2 db:2 db:2 db:2"
+
+
+@pytest.mark.asyncio
+async def test_labels_and_annotations_are_put_on_and_taken_off(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("run one --image=i")
+        assert await kubectl("label pod one tier=front") == "pod/one labeled\n"
+        assert await kubectl("annotate pod one note=hello") == "pod/one annotated\n"
+        assert await kubectl("get pods -l tier=front -L tier -o name") == "pod/one\n"
+        code, out = await kubectl.attempt("label pod one tier=back")
+        assert code == 1
+        assert "already has a value (front)" in out
+        assert await kubectl("label pod one tier-") == "pod/one unlabeled\n"
+        assert await kubectl("label node node-0001 disk=ssd --overwrite") == "node/node-0001 labeled\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "patterns"),
+    [
+        pytest.param(
+            "describe pod -l app=web",
+            [r"Controlled By: +ReplicaSet/web-", r"Ready +True", r"cpu: +100m", r"Node: +node-000\d/"],
+            id="pod",
+        ),
+        pytest.param(
+            "describe node node-0001",
+            [
+                r"Unschedulable: +false",
+                r"Ready +True",
+                r"Non-terminated Pods: +\(1 in total\)",
+                r"cpu +100m \(2%\)",
+            ],
+            id="node",
+        ),
+        pytest.param(
+            "describe deployment web",
+            [
+                r"Replicas: +3 desired \| 3 updated \| 3 total \| 3 available \| 0 unavailable",
+                r"Available +True +MinimumReplicasAvailable",
+                r"Progressing +True +NewReplicaSetAvailable",
+                r"NewReplicaSet: +web-\w+ \(3/3 replicas created\)",
+                r"ScalingReplicaSet .*deployment-controller +Scaled up replica set web-\w+ from 0 to 3",
+            ],
+            id="deployment",
+        ),
+        pytest.param(
+            "describe rs", [r"Controlled By: +Deployment/web", r"Created pod: web-"], id="replica set"
+        ),
+    ],
+)
+@pytest.mark.asyncio
+async def test_describe_shows_owners_conditions_and_events(tmp_path, command, patterns):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl.web()
+        out = await kubectl(command)
+        for pattern in patterns:
+            assert re.search(pattern, out), f"{pattern} in:\n{out}"
+
+
+@pytest.mark.asyncio
+async def test_watching_shows_changes_as_they_come(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("create deployment web --image=i")
+        await kubectl("rollout status deployment/web")
+        watch = await kubectl.start("get", "deployment", "web", "-w")
+        assert watch.stdout is not None
+        lines = []
+        async with asyncio.timeout(DEADLINE_S):
+            lines += [await watch.stdout.readline(), await watch.stdout.readline()]
+            await kubectl("scale deployment web --replicas=2")
+            while b"2/2" not in lines[-1]:
+                lines.append(await watch.stdout.readline())
+            watch.terminate()
+            await watch.communicate()
+        assert lines[0].split()[:2] == [b"NAME", b"READY"]
+        assert lines[1].split()[:2] == [b"web", b"1/1"]
+        assert [line for line in lines if line.startswith(b"NAME")] == lines[:1]
+
+
+@pytest.mark.asyncio
+async def test_deletion_takes_the_dependents_along(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl.web()
+        name = (await kubectl("get pods -o name")).split()[0]
+        assert "deleted" in await kubectl(f"delete {name}")
+        await kubectl("rollout status deployment/web")
+        assert "deleted" in await kubectl("delete -f -", WEB)
+        await kubectl("wait --for=delete pod -l app=web --timeout=20s")
+        assert "No resources found" in await kubectl("get all")
+        await kubectl("create namespace team")
+        await kubectl("run one --image=i -n team")
+        assert "deleted" in await kubectl("delete namespace team")
+        code, out = await kubectl.attempt("get namespace team")
+        assert (code, "NotFound" in out) == (1, True)
+
+
+@pytest.mark.asyncio
+async def test_foreground_deletion_waits_and_orphans_stay(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl.web()
+        await kubectl("delete deployment web --cascade=orphan")
+        assert len(rows(await kubectl("get rs"))) == 2
+        await kubectl("apply -f -", WEB)
+        await kubectl("rollout status deployment/web")
+        assert len(rows(await kubectl("get rs"))) == 2, "the orphan is adopted, not doubled"
+        await kubectl("delete deployment web --cascade=foreground")
+        assert "No resources found" in await kubectl("get rs")
+
+
+@pytest.mark.asyncio
+async def test_a_drained_node_is_empty_as_far_as_budgets_allow(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl.web()
+        await kubectl("create pdb b --selector=app=web --min-available=3")
+        name = (await kubectl("get pods -o jsonpath={.items[0].metadata.name}")).strip()
+        eviction = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}})
+        path = f"/api/v1/namespaces/default/pods/{name}/eviction"
+        code, out = await kubectl.attempt(f"create --raw {path} -f -", eviction)
+        assert code == 1
+        assert "Cannot evict pod as it would violate the pod's disruption budget" in out
+        await kubectl("delete pdb b")
+        assert "drained" in await kubectl("drain node-0001")
+        assert "Ready,SchedulingDisabled" in await kubectl("get node node-0001")
+        assert await kubectl("uncordon node-0001") == "node/node-0001 uncordoned\n"
+        assert await kubectl("taint node node-0001 a=b:NoSchedule") == "node/node-0001 tainted\n"
+
+
+@pytest.mark.asyncio
+async def test_small_commands_answer(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        assert await kubectl("auth can-i create pods") == "yes\n"
+        assert "*.*" in await kubectl("auth can-i --list")
+        assert "devcluster-admin" in await kubectl("auth whoami")
+        assert re.search(r"spec\s+<Object>", await kubectl("explain deployment"))
+        assert "FIELD: labels <map[string]string>" in await kubectl("explain pod.metadata.labels")
+        await kubectl("run one --image=i")
+        assert await kubectl("wait --for=condition=Ready pod/one") == "pod/one condition met\n"
+        assert "No events found" in await kubectl("events --for pod/one")
+        patched = await kubectl('patch pod one -p {"metadata":{"labels":{"a":"b"}}}')
+        assert patched == "pod/one patched\n"
+        yaml = await kubectl("get pod one -o yaml")
+        assert (await kubectl("replace -f -", yaml)) == "pod/one replaced\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("get unicorns", 'the server doesn\'t have a resource type "unicorns"'),
+        ("get pod nope", 'Error from server (NotFound): pods "nope" not found'),
+        ("run one --image=i -n nope", 'Error from server (NotFound): namespaces "nope" not found'),
+        (
+            "create namespace default",
+            'Error from server (AlreadyExists): namespaces "default" already exists',
+        ),
+        ("label pod nope a=b", 'pods "nope" not found'),
+        ("top pods", "Metrics API not available"),
+        ("create job j --image=i", "the server could not find the requested resource"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_missing_things_are_reported_in_upstreams_words(tmp_path, command, message):
+    async with devcluster(tmp_path) as kubectl:
+        code, out = await kubectl.attempt(command)
+        assert code == 1
+        assert message in out
+
+
+@pytest.mark.asyncio
+async def test_an_invalid_object_is_refused_with_the_servers_words(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        code, out = await kubectl.attempt("run Bad_Name --image=i")
+        assert code == 1
+        assert "metadata.name: Invalid value" in out
+
+
+@pytest.mark.asyncio
+async def test_a_server_side_apply_creates_and_merges(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        for _ in range(2):
+            applied = await kubectl("apply --server-side -f -", WEB)
+            assert applied == "deployment.apps/web serverside-applied\n"
+
+
+@pytest.mark.asyncio
+async def test_long_lists_are_paged(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        for index in range(5):
+            await kubectl(f"create configmap c{index}")
+        assert len((await kubectl("get configmaps --chunk-size=2 --no-headers")).splitlines()) == 5
+
+
+QUOTA = """
+    apiVersion: v1
+    kind: ResourceQuota
+    metadata: {name: small}
+    spec: {hard: {pods: "1", limits.cpu: "2", requests.cpu: 1500m}}
 """
+LIMITED = (
+    '--overrides={"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"500m"}}}]}}'
+)
 
 
-async def test_a_quota_is_counted_and_shown(kubectl):
-    assert await kubectl("apply", "-f", "-", stdin=_QUOTA) == "resourcequota/small created\n"
-    limits = '{"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"500m"}}}]}}'
-    for _ in range(100):
-        shown = await kubectl("get", "quota", "--no-headers")
-        if "pods: 0/1" in shown:
-            break
-    await kubectl("run", "one", "--image=i", f"--overrides={limits}")
-    name, request, limit = (await kubectl("get", "quota", "--no-headers")).split("   ")[:3]
-    assert (name, request, limit.strip()) == (
-        "small",
-        "pods: 1/1, requests.cpu: 500m/1500m",
-        "limits.cpu: 500m/2",
-    )
-    code, text = await kubectl.run("run", "two", "--image=i", f"--overrides={limits}")
-    assert code == 1
-    assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in text
-    described = await kubectl("describe", "quota", "small")
-    assert ["pods", "1", "1"] in [line.split() for line in described.splitlines()]
-    await kubectl("delete", "pod", "one", "--now")
-    for _ in range(100):
-        if "pods: 0/1" in (shown := await kubectl("get", "quota", "--no-headers")):
-            break
-    assert "pods: 0/1, requests.cpu: 0/1500m" in shown
+@pytest.mark.asyncio
+async def test_a_quota_is_counted_and_shown(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("apply -f -", QUOTA)
+        await kubectl("wait --for=jsonpath={.status.used.pods}=0 quota/small --timeout=20s")
+        await kubectl(f"run one --image=i {LIMITED}")
+        assert rows(await kubectl("get quota"))[1][:3] == [
+            "small",
+            "pods: 1/1, requests.cpu: 500m/1500m",
+            "limits.cpu: 500m/2",
+        ]
+        code, out = await kubectl.attempt(f"run two --image=i {LIMITED}")
+        assert code == 1
+        assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in out
+        assert ["pods", "1", "1"] in [
+            line.split() for line in (await kubectl("describe quota small")).splitlines()
+        ]
+        await kubectl("delete pod one --now")
+        await kubectl("wait --for=jsonpath={.status.used.pods}=0 quota/small --timeout=20s")
 
 
-async def test_a_quota_made_on_the_command_line_has_its_limits_and_scopes(kubectl):
-    await kubectl("create", "quota", "across", "--hard=pods=0", "--scopes=CrossNamespacePodAffinity")
-    described = await kubectl("describe", "quota", "across")
-    assert "CrossNamespacePodAffinity" in described
+@pytest.mark.asyncio
+async def test_a_quota_made_on_the_command_line_has_its_limits_and_scopes(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("create quota across --hard=pods=0 --scopes=CrossNamespacePodAffinity")
+        assert "CrossNamespacePodAffinity" in await kubectl("describe quota across")

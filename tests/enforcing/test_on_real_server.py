@@ -18,8 +18,9 @@ from scheduler.kube.requests import JSON, Request
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.shell.evictor import evict
-from tests.devcluster.contract.client import Api
+from tests.support.api_client import Api
 from tests.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE, all_requests
+from tests.support.api_client import Api
 from tests.support.apiserver import Address
 from tests.support.build import ZONE, Json, selector, term
 from tests.support.cluster import kubeconfig_text

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.explain.manifests import ManifestError, parse_manifest
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from tests.support import build

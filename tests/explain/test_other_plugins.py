@@ -14,7 +14,7 @@ from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered,
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import unschedulable
 from scheduler.model.changes import LabelNode, RemovePod
-from scheduler.model.labels import NOTHING, parse_selector
+from scheduler.syntax.selectors import NOTHING, parse_selector
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.arrays import Rows
 from scheduler.state.columns import ABSENT

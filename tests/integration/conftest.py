@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from scheduler.devcluster.server import DevCluster
-from tests.devcluster.contract.client import Api
+from scheduler.devcluster.cluster import DevCluster
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
+from tests.support.api_client import Api
 from tests.support.apiserver import Address
 from tests.support.cluster import NAME, Cluster, kubeconfig_text
 from tests.support.daemon import Daemon, plugin_config, profiles, running

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.http.faults import Action, Fault
 from tests.integration.conftest import embedded
 from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import Daemon, running, started

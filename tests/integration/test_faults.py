@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from scheduler.devcluster.faults import Action, Fault
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.cluster import Cluster

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, SERVICE, JsonObject, Kind
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
 from tests.integration.conftest import PROFILES, SPREADING, embedded
 from tests.support import build
 from tests.support.cluster import NAME, Cluster

@@ -11,8 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from scheduler.cli.main import main
-from scheduler.devcluster.faults import Action, Fault
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import refused

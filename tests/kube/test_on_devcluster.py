@@ -6,9 +6,9 @@ from contextlib import aclosing, asynccontextmanager
 import msgspec
 import pytest
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import EVENT, POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.errors import Conflict, NotFound, Unauthorized
 from scheduler.kube import requests
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted

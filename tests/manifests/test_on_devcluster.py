@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.faults import FAULTS_PATH, Action
-from tests.devcluster.contract.client import Api
+from scheduler.devcluster.http.faults import FAULTS_PATH, Action
+from tests.support.api_client import Api
 from tests.integration.conftest import embedded
 from tests.support import build
+from tests.support.api_client import Api
 from tests.support.daemon import running
 from tests.support.enforcer_driver import REQUIRED, rules
 from tests.support.enforcer_process import enforcing, shop

@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from scheduler.devcluster.access.identities import User
-from scheduler.devcluster.access.rbac import Wish
+from scheduler.devcluster.access.authentication import User
+from scheduler.devcluster.access.rbac import Attributes
 from tests.support.accounts import COMPONENTS, RECORD, Component, Record
 from tests.support.rights import Right, granted
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.last
 UNUSED: dict[str, set[Right]] = {}
 
 
-def superfluous(component: Component, used: set[Wish]) -> list[Right]:
+def superfluous(component: Component, used: set[Attributes]) -> list[Right]:
     """Return the rights in the component's roles that allowed no request."""
     roles = [each for each in component.objects() if each["kind"] in ("Role", "ClusterRole")]
     return [right for right in granted(roles) if not any(_serves(right, wish) for wish in used)]
 
 
-def _serves(right: Right, wish: Wish) -> bool:
+def _serves(right: Right, wish: Attributes) -> bool:
     what = (wish.group, wish.full_resource, wish.verb)
     return what == (right.group, right.resource, right.verb) and right.name in ("", wish.name)
 
@@ -49,32 +49,34 @@ def test_every_granted_right_was_used(name: str) -> None:
 def test_a_right_counts_as_used_only_by_its_own_verb_resource_and_name() -> None:
     """Other verbs, subresources and names do not count."""
     scheduler = COMPONENTS["scheduler"]
-    lease = Wish("update", group="coordination.k8s.io", resource="leases", namespace="kube-system", name="x")
-    own = Wish("update", group="coordination.k8s.io", resource="leases", name="affinity-scheduler")
+    lease = Attributes(
+        "update", group="coordination.k8s.io", resource="leases", namespace="kube-system", name="x"
+    )
+    own = Attributes("update", group="coordination.k8s.io", resource="leases", name="affinity-scheduler")
     right = Right("coordination.k8s.io", "leases", "update", "affinity-scheduler")
     assert right in superfluous(scheduler, {lease})
     assert right not in superfluous(scheduler, {own})
     pods = Right("", "pods", "get")
-    assert pods in superfluous(scheduler, {Wish("get", resource="pods", subresource="status")})
-    assert pods in superfluous(scheduler, {Wish("list", resource="pods")})
-    assert pods not in superfluous(scheduler, {Wish("get", resource="pods", name="any")})
+    assert pods in superfluous(scheduler, {Attributes("get", resource="pods", subresource="status")})
+    assert pods in superfluous(scheduler, {Attributes("list", resource="pods")})
+    assert pods not in superfluous(scheduler, {Attributes("get", resource="pods", name="any")})
 
 
 def test_a_record_separates_refused_from_granted_requests() -> None:
     record, user = Record(), User("a", ())
-    record.told(user, Wish("get", resource="pods"), True)
-    record.told(user, Wish("delete", resource="pods"), False)
-    assert record.granted == {"a": {Wish("get", resource="pods")}}
-    assert record.refused == {"a": {Wish("delete", resource="pods")}}
+    record.told(user, Attributes("get", resource="pods"), True)
+    record.told(user, Attributes("delete", resource="pods"), False)
+    assert record.granted == {"a": {Attributes("get", resource="pods")}}
+    assert record.refused == {"a": {Attributes("delete", resource="pods")}}
 
 
 def test_a_record_can_be_sent_to_another_process() -> None:
     """As plain types, merged into the record there."""
     here, there, user = Record(), Record(), User("a", ())
-    named = Wish("get", group="g", resource="pods", subresource="status", namespace="n", name="x")
+    named = Attributes("get", group="g", resource="pods", subresource="status", namespace="n", name="x")
     here.told(user, named, True)
-    here.told(user, Wish("get", path="/healthz"), False)
+    here.told(user, Attributes("get", path="/healthz"), False)
     there.told(User("b", ()), named, True)
     there.read(json.loads(json.dumps(here.written())))
     assert there.granted == {"a": {named}, "b": {named}}
-    assert there.refused == {"a": {Wish("get", path="/healthz")}}
+    assert there.refused == {"a": {Attributes("get", path="/healthz")}}

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.quantity import parse_quantity
 from scheduler.model.requests import (
     NON_ZERO_DEFAULTS,
     balanced_request,
@@ -22,6 +21,7 @@ from scheduler.model.requests import (
     on_node_request,
     pod_requests,
 )
+from scheduler.syntax.quantity import parse_quantity
 
 Amounts = dict[str, str]
 Json = dict[str, object]

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, JsonObject
 from tests.integration.conftest import embedded
 from tests.monitoring.queries import ALERTS, RULES, Query, of_alerts, of_dashboard, without_thresholds

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import SERVICE_ACCOUNT
-from scheduler.devcluster.server import DevCluster
 from scheduler.serving.certificates import issue
 from tests.support import accounts
 from tests.support import daemon as scheduling

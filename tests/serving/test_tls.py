@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.observe.logs import Logger
 from scheduler.serving.certificates import LIFETIME_S, RENEW_BEFORE_S, expires_s, issue
 from scheduler.serving.serving_certificate import SELF_SIGNED_HOSTS, SelfSignedCertificate

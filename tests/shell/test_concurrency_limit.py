@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.server import DevCluster
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.shell.binder import Binder, Bound

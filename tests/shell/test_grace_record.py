@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import CONFIG_MAP
-from scheduler.devcluster.server import DevCluster
 from scheduler.errors import ApiError
 from scheduler.kube.client import KubeClient
 from scheduler.observe.logs import Logger, configure

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import pytest
 import pytest_asyncio
 
-from scheduler.devcluster.faults import Action, Fault
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import kind_of
-from scheduler.devcluster.server import DevCluster
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from scheduler.model.labels import EVERYTHING, Requirement, Selector
 from scheduler.model.stimuli import SweepDue
 from scheduler.state.audit import Audit, differences
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.syntax.selectors import EVERYTHING, Requirement, Selector
 from tests.support import build
 from tests.support.driving import Driver, bind_of
 

@@ -13,8 +13,9 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.devcluster.access.identities import User
-from scheduler.devcluster.access.rbac import Wish
+from scheduler.devcluster.access.authentication import User
+from scheduler.devcluster.access.rbac import Attributes
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -22,7 +23,7 @@ from scheduler.devcluster.kinds import (
     SERVICE_ACCOUNT,
     kind_of,
 )
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from tests.support.build import Json
 from tests.support.cluster import kubeconfig_text
 from tests.support.manifest_files import MANIFESTS, documents, resources
@@ -59,7 +60,7 @@ COMPONENTS = {
     "webhook": Component(MANIFESTS / "webhook", "affinity-scheduler-webhook", "affinity-scheduler-webhook"),
 }
 
-#: Somebody's name, whether it was allowed, and the fields of the wish.
+#: Somebody's name, whether it was allowed, and the fields of the attributes.
 Told = tuple[str, bool, tuple[str, ...]]
 
 
@@ -67,29 +68,29 @@ Told = tuple[str, bool, tuple[str, ...]]
 class Record:
     """What was asked in whose name, and what of it was refused."""
 
-    granted: defaultdict[str, set[Wish]] = field(default_factory=lambda: defaultdict(set))
-    refused: defaultdict[str, set[Wish]] = field(default_factory=lambda: defaultdict(set))
+    granted: defaultdict[str, set[Attributes]] = field(default_factory=lambda: defaultdict(set))
+    refused: defaultdict[str, set[Attributes]] = field(default_factory=lambda: defaultdict(set))
     #: Other processes of the same run whose records are not in this one.
     unheard: set[str] = field(default_factory=set)
 
-    def told(self, user: User, wish: Wish, allowed: bool) -> None:
-        """As `DevCluster.judgements` wants it. Only names that RBAC knows are kept: objects come and go."""
-        (self.granted if allowed else self.refused)[user.name].add(wish)
+    def told(self, user: User, attributes: Attributes, allowed: bool) -> None:
+        """As `DevCluster.decision_listeners` wants it. Only names that RBAC knows are kept: objects come and go."""
+        (self.granted if allowed else self.refused)[user.name].add(attributes)
 
     def written(self) -> list[Told]:
         """All of it, for another process to read."""
         both = ((True, self.granted), (False, self.refused))
         return [
-            (name, allowed, astuple(wish))
+            (name, allowed, astuple(attributes))
             for allowed, wishes_by_name in both
             for name, wishes in wishes_by_name.items()
-            for wish in wishes
+            for attributes in wishes
         ]
 
     def read(self, written: Iterable[Told]) -> None:
         """What another process recorded is in this record as well."""
-        for name, allowed, wish in written:
-            (self.granted if allowed else self.refused)[name].add(Wish(*wish))
+        for name, allowed, attributes in written:
+            (self.granted if allowed else self.refused)[name].add(Attributes(*attributes))
 
 
 RECORD = Record()
@@ -105,8 +106,8 @@ def install(cluster: DevCluster, component: str, record: Record = RECORD) -> str
         cluster.store.create(NAMESPACE, "", {"metadata": {"name": where.namespace}})
     for each in where.objects():
         create(cluster, each)
-    if record.told not in cluster.judgements:
-        cluster.judgements.append(record.told)
+    if record.told not in cluster.decision_listeners:
+        cluster.decision_listeners.append(record.told)
     return cluster.token_of(where.namespace, where.account)
 
 

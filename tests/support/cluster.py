@@ -4,10 +4,10 @@ from typing import Any
 
 import yaml
 
-from scheduler.devcluster.server import DevCluster
-from tests.devcluster.contract.client import Api
+from scheduler.devcluster.cluster import DevCluster
 from tests.reference.cluster import Cluster as Reference
 from tests.support import build
+from tests.support.api_client import Api
 from tests.support.build import Json
 from tests.support.waiting import TIMEOUT_S, until
 

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from scheduler.devcluster.server import DevCluster
+from scheduler.devcluster.cluster import DevCluster
 from scheduler.model.annotations import AFFINITY, GRACE
-from tests.devcluster.contract.client import Api
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
+from tests.support.api_client import Api
 from tests.support.build import ZONE, Json
 from tests.support.daemon import EXIT_TIMEOUT_S, Daemon, attended
 from tests.support.ports import free_port

@@ -137,7 +137,7 @@ class Cluster:
 
 
 def _sum(first: str, second: str, resource: str) -> str:
-    from scheduler.model.quantity import parse_quantity
+    from scheduler.syntax.quantity import parse_quantity
 
     total = parse_quantity(first) + parse_quantity(second)
     return f"{total.milli_value()}m" if resource == "cpu" else str(total.value())

@@ -20,8 +20,9 @@ from scheduler.kube.requests import Request
 from scheduler.observe.logs import configure
 from scheduler.webhook.certificate_rotation import CertificateRotation
 from scheduler.webhook.certificate_store import SecretStore
-from tests.devcluster.contract.client import Answer, Api
+from tests.support.api_client import Answer, Api
 from tests.support import build
+from tests.support.api_client import Answer, Api
 from tests.support.apiserver import Address
 from tests.support.build import Json
 from tests.support.cluster import kubeconfig_text

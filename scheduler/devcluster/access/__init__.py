@@ -1,11 +1,10 @@
 """
-Who asks, and what they may.
+Who sends a request, and what they may do.
 
-    identities  tokens, and whose they are: the administrator's, and those of ServiceAccounts
-    rbac        whether roles and bindings let somebody do something
-    guarding    every request is judged
-    rules       which roles and bindings may be stored
+    authentication  tokens, and the users they belong to: the administrator and ServiceAccounts
+    rbac            what roles and bindings allow a user
+    reviews         the same questions, asked through the API
 
-`reviews`, beside this folder, answers the same questions over the API. Whoever brings no token is the administrator,
-unless the cluster was given a token of its own.
+A request without a token is the administrator's, unless the cluster was given a token of its own. `http.authorization`
+asks `rbac` about every request; `admission.role_rules` says which roles and bindings may be stored.
 """

@@ -1,5 +1,5 @@
 """
-Role-based access control: whether somebody may do something, by the roles and bindings that are stored.
+Role-based access control: what the stored roles and bindings allow a user.
 
 Source: plugin/pkg/auth/authorizer/rbac/rbac.go, pkg/registry/rbac/validation/rule.go,
 rbac/bootstrappolicy/policy.go (kubernetes 1.36).
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.devcluster import status
-from scheduler.devcluster.access.identities import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
-from scheduler.devcluster.fields import shown
+from scheduler.devcluster.access.authentication import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 from scheduler.devcluster.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -22,12 +21,13 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
+from scheduler.syntax.field_errors import go_text
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What somebody wants to do: `path` to what is no resource, or else the rest."""
+class Attributes:
+    """What a request does (upstream's authorizer.Attributes): to a `path` without a resource, or to a resource."""
 
     verb: str
     path: str = ""
@@ -39,19 +39,19 @@ class Wish:
 
     @property
     def full_resource(self) -> str:
-        """With its subresource."""
+        """Return the resource with its subresource."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-class Verdict(NamedTuple):
-    """Whether it is allowed, and by what."""
+class Decision(NamedTuple):
+    """Whether the request is allowed, and which binding allows it."""
 
     allowed: bool
     reason: str = ""
 
 
-class _Built(NamedTuple):
-    """A role that every cluster has, bound under its own name."""
+class _DefaultRole(NamedTuple):
+    """A role that every cluster has, with a binding of the same name."""
 
     name: str
     groups: tuple[str, ...]
@@ -61,10 +61,12 @@ class _Built(NamedTuple):
 _ALL: Final = (AUTHENTICATED, UNAUTHENTICATED)
 _ROOTS: Final = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]
 _HEALTH: Final = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
-_BUILT_IN: Final = (
-    _Built("system:public-info-viewer", _ALL, {"verbs": ["get"], "nonResourceURLs": _HEALTH}),
-    _Built("system:discovery", (AUTHENTICATED,), {"verbs": ["get"], "nonResourceURLs": [*_HEALTH, *_ROOTS]}),
-    _Built(
+_DEFAULT_ROLES: Final = (
+    _DefaultRole("system:public-info-viewer", _ALL, {"verbs": ["get"], "nonResourceURLs": _HEALTH}),
+    _DefaultRole(
+        "system:discovery", (AUTHENTICATED,), {"verbs": ["get"], "nonResourceURLs": [*_HEALTH, *_ROOTS]}
+    ),
+    _DefaultRole(
         "system:basic-user",
         (AUTHENTICATED,),
         {
@@ -76,19 +78,19 @@ _BUILT_IN: Final = (
 )
 
 
-def judged(store: Store, user: User, wish: Wish) -> Verdict:
-    """Whether the user may. Cost: one look at every binding there is."""
+def authorize(store: Store, user: User, attributes: Attributes) -> Decision:
+    """Return whether the user may do it. Cost: O(bindings)."""
     if MASTERS in user.groups:
-        return Verdict(True)
-    for reason, rule in granted(store, user, wish.namespace):
-        if _covers(rule, wish):
-            return Verdict(True, f"RBAC: allowed by {reason}")
-    return Verdict(False)
+        return Decision(True)
+    for reason, rule in rules_for(store, user, attributes.namespace):
+        if _covers(rule, attributes):
+            return Decision(True, f"RBAC: allowed by {reason}")
+    return Decision(False)
 
 
-def granted(store: Store, user: User, namespace: str) -> Iterator[tuple[str, JsonObject]]:
-    """Every rule that holds for the user, in the namespace if there is one, and what it is granted by."""
-    for built in _BUILT_IN:
+def rules_for(store: Store, user: User, namespace: str) -> Iterator[tuple[str, JsonObject]]:
+    """Yield every rule that holds for the user in the namespace, and the text that names its binding."""
+    for built in _DEFAULT_ROLES:
         for group in built.groups:
             if group in user.groups:
                 yield (
@@ -97,30 +99,38 @@ def granted(store: Store, user: User, namespace: str) -> Iterator[tuple[str, Jso
                 )
     for binding in store.list(CLUSTER_ROLE_BINDING)[0]:
         name = binding["metadata"]["name"]
-        yield from _bound(store, user, binding, f"ClusterRoleBinding {shown(name)}")
+        yield from _rules_of_binding(store, user, binding, f"ClusterRoleBinding {go_text(name)}")
     if not namespace:
         return
     for binding in store.list(ROLE_BINDING, namespace)[0]:
         name = f"{binding['metadata']['name']}/{namespace}"
-        yield from _bound(store, user, binding, f"RoleBinding {shown(name)}")
+        yield from _rules_of_binding(store, user, binding, f"RoleBinding {go_text(name)}")
 
 
-def refusal(user: User, wish: Wish, kind: Kind | None) -> status.StatusError:
-    """403, as the API server says it; `kind` is None for what is no resource."""
+def forbidden_error(user: User, attributes: Attributes, kind: Kind | None) -> status.StatusError:
+    """Return the Status 403 for a refused request; `kind` is None for a path without a resource."""
     if kind is None:
-        message = f'forbidden: User {shown(user.name)} cannot {wish.verb} path "{wish.path}"'
+        message = f'forbidden: User {go_text(user.name)} cannot {attributes.verb} path "{attributes.path}"'
         return status.StatusError(403, "Forbidden", message, details={})
-    where = f"in the namespace {shown(wish.namespace)}" if wish.namespace else "at the cluster scope"
-    why = (
-        f"User {shown(user.name)} cannot {wish.verb} resource {shown(wish.full_resource)} "
-        f"in API group {shown(wish.group)} {where}"
+    where = (
+        f"in the namespace {go_text(attributes.namespace)}"
+        if attributes.namespace
+        else "at the cluster scope"
     )
-    return status.forbidden(kind, wish.name, why)
+    why = (
+        f"User {go_text(user.name)} cannot {attributes.verb} resource {go_text(attributes.full_resource)} "
+        f"in API group {go_text(attributes.group)} {where}"
+    )
+    return status.forbidden(kind, attributes.name, why)
 
 
-def _bound(store: Store, user: User, binding: JsonObject, what: str) -> Iterator[tuple[str, JsonObject]]:
+def _rules_of_binding(
+    store: Store, user: User, binding: JsonObject, what: str
+) -> Iterator[tuple[str, JsonObject]]:
     namespace = binding["metadata"].get("namespace", "")
-    subject = next((each for each in binding.get("subjects") or [] if _is(user, each, namespace)), None)
+    subject = next(
+        (each for each in binding.get("subjects") or [] if _is_subject(user, each, namespace)), None
+    )
     if subject is None:
         return
     reference = binding["roleRef"]
@@ -129,12 +139,12 @@ def _bound(store: Store, user: User, binding: JsonObject, what: str) -> Iterator
     name = subject["name"]
     if subject["kind"] == "ServiceAccount":
         name = f"{name}/{subject.get('namespace') or namespace}"
-    to = f"{subject['kind']} {shown(name)}"
+    to = f"{subject['kind']} {go_text(name)}"
     for rule in (role or {}).get("rules") or []:
-        yield f"{what} of {reference['kind']} {shown(reference['name'])} to {to}", rule
+        yield f"{what} of {reference['kind']} {go_text(reference['name'])} to {to}", rule
 
 
-def _is(user: User, subject: JsonObject, namespace: str) -> bool:
+def _is_subject(user: User, subject: JsonObject, namespace: str) -> bool:
     match subject["kind"]:
         case "User":
             return bool(user.name == subject["name"])
@@ -146,22 +156,22 @@ def _is(user: User, subject: JsonObject, namespace: str) -> bool:
     return False
 
 
-def _covers(rule: JsonObject, wish: Wish) -> bool:
-    if not _among(wish.verb, rule.get("verbs")):
+def _covers(rule: JsonObject, attributes: Attributes) -> bool:
+    if not _contains(attributes.verb, rule.get("verbs")):
         return False
-    if wish.path:
+    if attributes.path:
         return any(
-            url in ("*", wish.path) or (url.endswith("*") and wish.path.startswith(url[:-1]))
+            url in ("*", attributes.path) or (url.endswith("*") and attributes.path.startswith(url[:-1]))
             for url in rule.get("nonResourceURLs") or []
         )
     resources = rule.get("resources") or []
     names = rule.get("resourceNames") or []
     return (
-        _among(wish.group, rule.get("apiGroups"))
-        and (_among(wish.full_resource, resources) or f"*/{wish.subresource}" in resources)
-        and (not names or wish.name in names)
+        _contains(attributes.group, rule.get("apiGroups"))
+        and (_contains(attributes.full_resource, resources) or f"*/{attributes.subresource}" in resources)
+        and (not names or attributes.name in names)
     )
 
 
-def _among(wanted: str, given: list[str] | None) -> bool:
-    return "*" in (given or []) or wanted in (given or [])
+def _contains(wanted: str, values: list[str] | None) -> bool:
+    return "*" in (values or []) or wanted in (values or [])

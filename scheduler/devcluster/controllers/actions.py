@@ -1,4 +1,4 @@
-"""What a controller may order: values that `loop.py` carries out on the store."""
+"""What a plan may order; `execution` carries it out on the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.devcluster.kinds import JsonObject, Kind
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """`obj` exists. An event on `owner` tells of it where `owner` is given."""
+    """Create `obj`, and record that on `owner` if there is one."""
 
     kind: Kind
     obj: JsonObject
@@ -19,7 +19,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Spec and metadata of the stored object are those of `obj`; nothing happens where the uid is another."""
+    """Write spec and metadata of `obj`, unless the stored object has another uid."""
 
     kind: Kind
     obj: JsonObject
@@ -27,7 +27,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStatus:
-    """The status of the stored object is that of `obj`; nothing happens where the uid is another."""
+    """Write the status of `obj`, unless the stored object has another uid."""
 
     kind: Kind
     obj: JsonObject
@@ -35,7 +35,7 @@ class UpdateStatus:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The object with this name and uid is deleted. An event on `owner`, where given, tells of it."""
+    """Delete the object with this name and uid, and record that on `owner` if there is one."""
 
     kind: Kind
     obj: JsonObject
@@ -45,7 +45,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """An Event about `about` is recorded."""
+    """Record an Event about `about`."""
 
     about: JsonObject
     reason: str
@@ -55,7 +55,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Revisit:
-    """The same object is planned again `after_s` seconds from now, whatever happens until then."""
+    """Plan the same object again in `after_s` seconds, even if nothing happens until then."""
 
     after_s: float
 

@@ -1,5 +1,5 @@
 """
-Conditions of deployments and replica sets: lists of records of which each type occurs once.
+Conditions of deployments and replica sets: lists in which each type occurs once.
 
 Source: pkg/controller/deployment/util/deployment_util.go, SetDeploymentCondition (kubernetes 1.36).
 """
@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.timestamps import rfc3339
 
 Conditions = list[JsonObject]
 
 
 def condition_of(conditions: Iterable[JsonObject], condition_type: str) -> JsonObject | None:
-    """The condition of this type; None where there is none."""
+    """Return the condition of this type; None if there is none."""
     return next((one for one in conditions if one.get("type") == condition_type), None)
 
 
-def cleared(conditions: Iterable[JsonObject], condition_type: str) -> Conditions:
-    """`conditions` without the one of this type."""
+def without_condition(conditions: Iterable[JsonObject], condition_type: str) -> Conditions:
+    """Return `conditions` without the one of this type."""
     return [one for one in conditions if one.get("type") != condition_type]
 
 
 def condition(condition_type: str, status: str, reason: str, message: str, *, now_s: float) -> JsonObject:
-    """A condition of a deployment that begins at `now_s`."""
+    """Return a condition of a deployment that begins at `now_s`."""
     now = rfc3339(now_s)
     return {
         "type": condition_type,
@@ -37,9 +37,9 @@ def condition(condition_type: str, status: str, reason: str, message: str, *, no
     }
 
 
-def noted(conditions: Conditions, new: JsonObject, *, refresh: bool = False) -> Conditions:
+def with_condition(conditions: Conditions, new: JsonObject, *, refresh: bool = False) -> Conditions:
     """
-    `conditions` with `new` in place of the one of its type.
+    Return `conditions` with `new` in place of the one of its type.
 
     Same status and reason leave the old one, unless `refresh`; same status keeps its transition time.
     """
@@ -48,4 +48,4 @@ def noted(conditions: Conditions, new: JsonObject, *, refresh: bool = False) -> 
         if current.get("reason") == new["reason"] and not refresh:
             return conditions
         new = {**new, "lastTransitionTime": current.get("lastTransitionTime", new["lastTransitionTime"])}
-    return [*cleared(conditions, new["type"]), new]
+    return [*without_condition(conditions, new["type"]), new]

@@ -1,10 +1,11 @@
 """
-The Deployment controller: which replica sets there should be, how large, and what the status says.
+The Deployment controller: which replica sets there should be, how large, and the status.
 
-Level-triggered: every plan is one step from what is now; the changes it orders cause the next.
+Level-triggered: every plan is one step from the present state; the changes that it orders cause the next plan.
 
 Source: pkg/controller/deployment: deployment_controller.go syncDeployment, rolling.go, recreate.go, sync.go
-(kubernetes 1.36). Difference: a plan goes on where upstream waits for its cache to show a write.
+(kubernetes 1.36). Differences: a plan does not wait for a cache to show its writes; scaling amid a rollout continues
+the rollout instead of keeping proportions; a replica set's name that is taken is not replaced by another one.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from scheduler.devcluster.controllers.actions import (
     Update,
     UpdateStatus,
 )
-from scheduler.devcluster.controllers.conditions import condition, condition_of
-from scheduler.devcluster.controllers.conditions import noted as noted_condition
-from scheduler.devcluster.controllers.edits import replaced
-from scheduler.devcluster.controllers.ownership import claimed, controller_uid, uid
+from scheduler.devcluster.controllers.conditions import condition, condition_of, with_condition
+from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.ownership import claim_dependents, controller_uid, uid
 from scheduler.devcluster.controllers.pods import is_terminal
 from scheduler.devcluster.controllers.progress import (
     counted_status,
@@ -37,23 +37,18 @@ from scheduler.devcluster.controllers.progress import (
 from scheduler.devcluster.controllers.revisions import (
     REVISION,
     age_order,
-    drafted,
     min_ready_s,
+    new_replica_set,
     revision,
     with_revision,
 )
 from scheduler.devcluster.controllers.rollout import (
-    DESIRED,
     fenceposts,
     is_rolling,
-    is_saturated,
     new_size,
-    noted,
-    proportional_sizes,
     replicas,
     status_count,
     wanted_total,
-    with_size,
 )
 from scheduler.devcluster.controllers.templates import same_template
 from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET, JsonObject
@@ -65,17 +60,17 @@ def plan(
     deployment: JsonObject, replica_sets: Iterable[JsonObject], pods: Iterable[JsonObject], now_s: float
 ) -> list[Action]:
     """
-    The next step towards `deployment`.
+    Return the next step towards `deployment`.
 
     Args:
         deployment: as stored.
-        replica_sets: those it controls, and the orphans of its namespace.
-        pods: those that its replica sets control; read by the Recreate strategy only.
+        replica_sets: those that it controls, and the orphans of its namespace.
+        pods: those that its replica sets control; only the Recreate strategy reads them.
         now_s: seconds since 1970.
     """
     if not deployment["spec"].get("selector"):
         return [Emit(deployment, "SelectingAll", "This deployment is selecting all pods.", "Warning")]
-    claim = claimed(deployment, REPLICA_SET, replica_sets)
+    claim = claim_dependents(deployment, REPLICA_SET, replica_sets)
     ordered = sorted(claim.owned, key=age_order)
     template = deployment["spec"].get("template")
     new = next((one for one in ordered if same_template(one["spec"].get("template"), template)), None)
@@ -85,11 +80,10 @@ def plan(
         sync.finish(counted_status(deployment, sync.all, new, now_s=now_s))
         return sync.actions
     sync.note_pause()
-    if deployment["spec"].get("paused") or sync.was_scaled():
+    if deployment["spec"].get("paused"):
         sync.settle_revision()
-        sync.scale()
-        if deployment["spec"].get("paused"):
-            sync.drop_history()
+        sync.resize_only()
+        sync.drop_history()
         sync.finish(counted_status(sync.deployment, sync.all, sync.new, now_s=now_s))
     else:
         if is_rolling(deployment):
@@ -102,7 +96,7 @@ def plan(
 
 @dataclass(slots=True)
 class _Sync:
-    """One plan in the making: objects as they will be once `actions` are carried out."""
+    """One plan in the making: the objects as they will be once `actions` are executed."""
 
     deployment: JsonObject
     new: JsonObject | None
@@ -113,11 +107,11 @@ class _Sync:
 
     @property
     def all(self) -> list[JsonObject]:
-        """Every replica set, the newest template's last."""
+        """Return every replica set, the newest template's last."""
         return [*self.old, *([self.new] if self.new else ())]
 
     def roll(self) -> None:
-        """One step of RollingUpdate: up if there is room, else down, else done."""
+        """Take one step of RollingUpdate: up if there is room, else down, else done."""
         new = self._new_or_created()
         size = min(new_size(self.deployment, self.all, new), replicas(self.deployment))
         if self._resize(new, size) or self._shrink_old():
@@ -126,7 +120,7 @@ class _Sync:
             self.drop_history()
 
     def recreate(self, pods: list[JsonObject]) -> None:
-        """One step of Recreate: all old pods go before the first new one comes."""
+        """Take one step of Recreate: all old pods go before the first new one comes."""
         self.settle_revision()
         shrunk = [self._resize(one, 0) for one in _active(self.old)]
         new_uid = uid(self.new) if self.new else None
@@ -137,28 +131,14 @@ class _Sync:
         if is_complete(self.deployment, self.deployment.get("status") or {}):
             self.drop_history()
 
-    def scale(self) -> None:
-        """Sizes follow a changed `spec.replicas`, in proportion where a rollout is under way."""
-        active = _active(self.all)
-        if len(active) <= 1:
-            newest = [self.new] if self.new else sorted(self.old, key=age_order)[-1:]
-            for only in active or newest:
-                self._resize(only, replicas(self.deployment))
-        elif is_saturated(self.deployment, self.new):
-            for one in _active(self.old):
-                self._resize(one, 0)
-        elif is_rolling(self.deployment):
-            sizes = proportional_sizes(self.deployment, active)
-            for one in active:
-                self._resize(one, sizes[one["metadata"]["name"]], also_notes=True)
-
-    def was_scaled(self) -> bool:
-        """Whether `spec.replicas` is another than the active replica sets were sized for."""
-        sizes = (noted(one, DESIRED) for one in _active(self.all))
-        return any(size is not None and size != replicas(self.deployment) for size in sizes)
+    def resize_only(self) -> None:
+        """Give `spec.replicas` to the only active replica set of a paused deployment, or to its newest one."""
+        candidates = _active(self.all) or self.all[-1:]
+        if len(candidates) == 1:
+            self._resize(candidates[0], replicas(self.deployment))
 
     def settle_revision(self) -> None:
-        """The newest template's replica set has the highest revision, and the deployment shows it."""
+        """Give the newest template's replica set the highest revision, and show it on the deployment."""
         if self.new is None:
             return
         revised = with_revision(self.new, self.deployment, self._next_revision())
@@ -171,10 +151,12 @@ class _Sync:
         conditions = self._conditions()
         if deadline_s(self.deployment) is not None and condition_of(conditions, "Progressing") is None:
             text = f'Found new replica set "{self.new["metadata"]["name"]}"'
-            self._note(condition("Progressing", "True", "FoundNewReplicaSet", text, now_s=self.now_s))
+            self._add_condition(
+                condition("Progressing", "True", "FoundNewReplicaSet", text, now_s=self.now_s)
+            )
 
     def note_pause(self) -> None:
-        """Progressing is Unknown while paused, and again once resumed: a pause must not count as a stall."""
+        """Set Progressing to Unknown while paused, and again once resumed: a pause must not count as a stall."""
         current = condition_of(self._conditions(), "Progressing")
         reason = current["reason"] if current else ""
         if deadline_s(self.deployment) is None or reason == "ProgressDeadlineExceeded":
@@ -182,12 +164,12 @@ class _Sync:
         paused = bool(self.deployment["spec"].get("paused"))
         if paused == (reason == "DeploymentPaused"):
             return
-        word, text = ("DeploymentPaused", "paused") if paused else ("DeploymentResumed", "resumed")
-        mark = condition("Progressing", "Unknown", word, f"Deployment is {text}", now_s=self.now_s)
-        self._note(mark)
+        state, text = ("DeploymentPaused", "paused") if paused else ("DeploymentResumed", "resumed")
+        added = condition("Progressing", "Unknown", state, f"Deployment is {text}", now_s=self.now_s)
+        self._add_condition(added)
 
     def drop_history(self) -> None:
-        """At most `revisionHistoryLimit` old, empty replica sets are kept, the latest ones."""
+        """Delete the oldest empty replica sets beyond `revisionHistoryLimit`."""
         limit = self.deployment["spec"].get("revisionHistoryLimit")
         if limit is None or limit == _UNLIMITED_HISTORY:
             return
@@ -198,7 +180,7 @@ class _Sync:
                 self.actions.append(Delete(REPLICA_SET, one))
 
     def finish(self, status: JsonObject) -> None:
-        """The deployment's annotations and status are written, where they changed."""
+        """Write the deployment's annotations and status if they changed."""
         self.deployment = replaced(self.deployment, ("status",), status)
         if self.deployment["metadata"] != self.stored["metadata"]:
             self.actions.append(Update(DEPLOYMENT, self.deployment))
@@ -210,8 +192,8 @@ class _Sync:
     def _conditions(self) -> list[JsonObject]:
         return list((self.deployment.get("status") or {}).get("conditions") or ())
 
-    def _note(self, mark: JsonObject) -> None:
-        conditions = noted_condition(self._conditions(), mark)
+    def _add_condition(self, added: JsonObject) -> None:
+        conditions = with_condition(self._conditions(), added)
         self.deployment = replaced(self.deployment, ("status", "conditions"), conditions)
 
     def _show_revision(self, replica_set: JsonObject) -> None:
@@ -229,9 +211,11 @@ class _Sync:
         return self.new
 
     def _create(self) -> JsonObject:
-        draft = drafted(self.deployment)
+        draft = new_replica_set(self.deployment)
         size = new_size(self.deployment, [*self.old, draft], draft)
-        draft = with_revision(with_size(draft, size, self.deployment), self.deployment, self._next_revision())
+        draft = with_revision(
+            replaced(draft, ("spec", "replicas"), size), self.deployment, self._next_revision()
+        )
         name = draft["metadata"]["name"]
         self.actions.append(Create(REPLICA_SET, draft))
         if size:
@@ -240,21 +224,21 @@ class _Sync:
         self._show_revision(draft)
         if deadline_s(self.deployment) is not None:
             text = f'Created new replica set "{name}"'
-            self._note(condition("Progressing", "True", "NewReplicaSetCreated", text, now_s=self.now_s))
+            self._add_condition(
+                condition("Progressing", "True", "NewReplicaSetCreated", text, now_s=self.now_s)
+            )
         return draft
 
-    def _resize(self, replica_set: JsonObject, size: int, *, also_notes: bool = False) -> bool:
-        """Whether the size changed; `also_notes` writes changed size annotations even where it did not."""
+    def _resize(self, replica_set: JsonObject, size: int) -> bool:
+        """Order another size and return True; return False if the replica set has that size."""
         before = replicas(replica_set)
-        resized = with_size(replica_set, size, self.deployment)
-        if before == size and (not also_notes or resized == replica_set):
-            return False
-        self.actions.append(Update(REPLICA_SET, resized))
-        self._put(replica_set, resized)
         if before == size:
             return False
-        way, name = ("up" if size > before else "down"), resized["metadata"]["name"]
-        text = f"Scaled {way} replica set {name} from {before} to {size}"
+        resized = replaced(replica_set, ("spec", "replicas"), size)
+        self.actions.append(Update(REPLICA_SET, resized))
+        self._put(replica_set, resized)
+        direction, name = ("up" if size > before else "down"), resized["metadata"]["name"]
+        text = f"Scaled {direction} replica set {name} from {before} to {size}"
         self.actions.append(Emit(self.stored, "ScalingReplicaSet", text))
         return True
 
@@ -264,7 +248,11 @@ class _Sync:
         self.old = [after if one is before else one for one in self.old]
 
     def _shrink_old(self) -> bool:
-        """Whether old replica sets shrank: by pods not available anyway, then as availability allows."""
+        """
+        Shrink old replica sets: first by unavailable pods, then as availability allows.
+
+        Returns: whether any shrank.
+        """
         if self.new is None or not _active(self.old):
             return False
         _, max_unavailable = fenceposts(self.deployment)
@@ -278,7 +266,7 @@ class _Sync:
         return self._shrink(available - floor, replicas) + dropped > 0
 
     def _shrink(self, at_most: int, spare: Callable[[JsonObject], int]) -> int:
-        """How many pods fewer old replica sets want: of each at most its `spare`, oldest first."""
+        """Shrink old replica sets, oldest first and each by at most its `spare`; return by how many pods."""
         total = 0
         for one in sorted(_active(self.old), key=age_order):
             step = min(at_most - total, spare(one), replicas(one))

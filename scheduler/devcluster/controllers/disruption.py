@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.ages import epoch_s, rfc3339
 from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.conditions import cleared, condition_of
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.conditions import condition_of, without_condition
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminating, ready_since_s
 from scheduler.devcluster.controllers.rollout import replicas, scaled
 from scheduler.devcluster.kinds import POD_DISRUPTION_BUDGET, JsonObject
+from scheduler.devcluster.timestamps import epoch_s, rfc3339
 
-#: An eviction that led to no deletion within this time no longer counts.
+#: A granted eviction without a deletion within this time no longer counts.
 _EVICTION_TIMEOUT_S: Final = 120.0
 
-#: The workload whose size says how many pods there should be; None for a pod that nobody scales.
+#: The workload whose size says how many pods there should be; None for a pod without one.
 ScalerOf = Callable[[JsonObject], JsonObject | None]
 
 
 def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, now_s: float) -> list[Action]:
     """
-    The budget's status is brought up to date.
+    Return the write that brings the budget's status up to date.
 
     Args:
         budget: as stored.
@@ -62,7 +62,7 @@ def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, no
 
 
 def _sizes(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf) -> tuple[int, int]:
-    """(pods there should be, pods that must stay healthy)."""
+    """Return (pods that there should be, pods that must stay healthy)."""
     spec = budget.get("spec") or {}
     if (at_most := spec.get("maxUnavailable")) is not None:
         expected = _expected(pods, scaler_of)
@@ -80,7 +80,7 @@ def _expected(pods: Iterable[JsonObject], scaler_of: ScalerOf) -> int:
 
 
 def _still_awaited(budget: JsonObject, pods: Sequence[JsonObject], now_s: float) -> dict[str, str]:
-    """Evictions granted whose pods are not yet being deleted."""
+    """Return the granted evictions whose pods are not being deleted yet."""
     living = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
     granted = (budget.get("status") or {}).get("disruptedPods") or {}
     return {
@@ -93,14 +93,14 @@ def _still_awaited(budget: JsonObject, pods: Sequence[JsonObject], now_s: float)
 def _conditions(budget: JsonObject, *, is_allowed: bool, now_s: float) -> list[JsonObject]:
     old = list((budget.get("status") or {}).get("conditions") or ())
     current = condition_of(old, "DisruptionAllowed") or {}
-    word = "True" if is_allowed else "False"
-    since = current.get("lastTransitionTime") if current.get("status") == word else None
-    mark = {
+    state = "True" if is_allowed else "False"
+    since = current.get("lastTransitionTime") if current.get("status") == state else None
+    added = {
         "type": "DisruptionAllowed",
-        "status": word,
+        "status": state,
         "reason": "SufficientPods" if is_allowed else "InsufficientPods",
         "message": "",
         "lastTransitionTime": since or rfc3339(now_s),
         "observedGeneration": budget["metadata"].get("generation", 0),
     }
-    return [*cleared(old, "DisruptionAllowed"), mark]
+    return [*without_condition(old, "DisruptionAllowed"), added]

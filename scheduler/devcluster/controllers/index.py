@@ -1,7 +1,7 @@
 """
-What the controllers know without asking: who owns what, kept up to date by every write to the store.
+Owners and their dependents, kept up to date by every write to the store.
 
-Cost per write: O(1) for owned objects; O(owners in the namespace) for an orphan whose labels are new.
+Cost per write: O(1) for owned objects; O(owners in the namespace) for an orphan with new labels.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
-from scheduler.devcluster.history import Change
+from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
     POD,
@@ -23,11 +22,12 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.history import Change
+from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 
-#: Which kinds may adopt orphans of a kind.
+#: Kind -> the kinds that may adopt its orphans.
 OWNER_KINDS: Final = {POD: (REPLICA_SET, STATEFUL_SET), REPLICA_SET: (DEPLOYMENT,)}
 _INDEXED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA, POD)
 
@@ -35,23 +35,23 @@ Objects = dict[tuple[str, str], JsonObject]
 
 
 class OnDirty(Protocol):
-    """Told of an owner that changed, or whose dependents did."""
+    """Called for an owner that changed, or whose dependents changed."""
 
     def __call__(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None:
-        """`obj` has to be planned; `with_orphans` where it may adopt some that it did not know."""
+        """Plan `obj` again; `with_orphans` if it may adopt orphans that it has not seen."""
 
 
 class OwnerIndex:
-    """Owners and what they own. Objects are those of the store: shared, never changed."""
+    """Owners and their dependents. The objects are the store's: shared, never changed."""
 
     def __init__(self, store: Store, on_dirty: OnDirty) -> None:
         self._store = store
         self._on_dirty = on_dirty
-        #: Owner uid -> dependents, and "" + namespace -> orphans, per kind of dependent.
+        #: Kind of dependent -> owner uid, or "/" + namespace for orphans -> dependents.
         self._dependents: dict[Kind, defaultdict[str, Objects]] = {
             kind: defaultdict(dict) for kind in OWNER_KINDS
         }
-        #: What is planned, budgets included: by namespace, then by key.
+        #: Kind -> namespace -> the objects that are planned.
         self._owners: dict[Kind, defaultdict[str, Objects]] = {
             kind: defaultdict(dict) for kind in _INDEXED if kind is not POD
         }
@@ -62,36 +62,36 @@ class OwnerIndex:
         store.history.listeners.append(self.follow)
 
     def close(self) -> None:
-        """The index follows the store no longer."""
+        """Stop following the store."""
         self._store.history.listeners.remove(self.follow)
 
     def owned(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
-        """The objects of `kind` that `owner` controls."""
+        """Return the objects of `kind` that `owner` controls."""
         return list(self._dependents[kind].get(uid(owner), {}).values())
 
     def orphans(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
-        """The objects of `kind` in the owner's namespace that nobody controls. Cost: O(orphans there)."""
-        return list(self._dependents[kind].get(_orphanage(owner), {}).values())
+        """Return the objects of `kind` in the owner's namespace that nothing controls. Cost: O(orphans there)."""
+        return list(self._dependents[kind].get(_orphan_key(owner), {}).values())
 
     def owner(self, owner_uid: str | None) -> JsonObject | None:
-        """The deployment, replica set or stateful set with this uid."""
+        """Return the deployment, replica set or stateful set with this uid."""
         found = self._owner_by_uid.get(owner_uid or "")
         return found[1] if found else None
 
     def scaler(self, pod: JsonObject) -> JsonObject | None:
-        """The workload whose `spec.replicas` says how many pods like this there should be."""
+        """Return the workload whose `spec.replicas` says how many pods like this there should be."""
         owner = self.owner(controller_uid(pod))
         return (self.owner(controller_uid(owner)) or owner) if owner else None
 
     def follow(self, kind: Kind, change: Change) -> None:
-        """The index is as the store after `change`; whoever has to act on it is named to `on_dirty`."""
+        """Apply a change of the store, and call `on_dirty` for every owner that it concerns."""
         try:
             if kind in self._owners:
                 self._follow_owner(kind, change)
             if kind in self._dependents:
                 self._follow_dependent(kind, change)
         except (AttributeError, KeyError, TypeError) as malformed:
-            # Writers of other objects must not suffer: this runs within their write.
+            # This runs within a write, which must not fail because of it.
             _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
 
     def _follow_owner(self, kind: Kind, change: Change) -> None:
@@ -109,47 +109,47 @@ class OwnerIndex:
 
     def _follow_dependent(self, kind: Kind, change: Change) -> None:
         obj, previous = change.revision.obj, change.previous
-        places = {_place(obj)}
+        places = {_owner_key(obj)}
         if previous is not None:
-            places.add(_place(previous.obj))
-            self._take_out(kind, previous.obj)
+            places.add(_owner_key(previous.obj))
+            self._remove_dependent(kind, previous.obj)
         if change.type != "DELETED":
-            self._dependents[kind][_place(obj)][_key(obj)] = obj
+            self._dependents[kind][_owner_key(obj)][_key(obj)] = obj
         for place in places:
             if owner := self._owner_by_uid.get(place):
                 self._on_dirty(*owner, with_orphans=False)
         if change.type != "DELETED" and controller_uid(obj) is None:
-            self._offer(kind, obj, previous.obj if previous else None)
+            self._notify_adopters(kind, obj, previous.obj if previous else None)
         if kind is POD:
-            self._tell_budgets([obj] if previous is None else [obj, previous.obj])
+            self._notify_budgets([obj] if previous is None else [obj, previous.obj])
             if change.type != "MODIFIED" or previous is None or _ending(obj) != _ending(previous.obj):
-                self._tell_quotas(obj)
+                self._notify_quotas(obj)
 
-    def _tell_budgets(self, pods: list[JsonObject]) -> None:
+    def _notify_budgets(self, pods: list[JsonObject]) -> None:
         namespace = pods[0]["metadata"].get("namespace", "")
         for budget in self._owners[POD_DISRUPTION_BUDGET].get(namespace, {}).values():
-            if any(selects(budget, pod) for pod in pods):
+            if any(owner_selects(budget, pod) for pod in pods):
                 self._on_dirty(POD_DISRUPTION_BUDGET, budget, with_orphans=False)
 
-    def _tell_quotas(self, pod: JsonObject) -> None:
+    def _notify_quotas(self, pod: JsonObject) -> None:
         for quota in self._owners[RESOURCE_QUOTA].get(pod["metadata"].get("namespace", ""), {}).values():
             self._on_dirty(RESOURCE_QUOTA, quota, with_orphans=False)
 
-    def _take_out(self, kind: Kind, obj: JsonObject) -> None:
-        objects = self._dependents[kind].get(_place(obj))
+    def _remove_dependent(self, kind: Kind, obj: JsonObject) -> None:
+        objects = self._dependents[kind].get(_owner_key(obj))
         if objects is not None:
             objects.pop(_key(obj), None)
             if not objects:
-                del self._dependents[kind][_place(obj)]
+                del self._dependents[kind][_owner_key(obj)]
 
-    def _offer(self, kind: Kind, orphan: JsonObject, previous: JsonObject | None) -> None:
+    def _notify_adopters(self, kind: Kind, orphan: JsonObject, previous: JsonObject | None) -> None:
         labels = orphan["metadata"].get("labels") or {}
         is_known = previous is not None and controller_uid(previous) is None
         if is_known and previous is not None and (previous["metadata"].get("labels") or {}) == labels:
             return
         for owner_kind in OWNER_KINDS[kind]:
             for owner in self._owners[owner_kind].get(orphan["metadata"].get("namespace", ""), {}).values():
-                if selects(owner, orphan):
+                if owner_selects(owner, orphan):
                     self._on_dirty(owner_kind, owner, with_orphans=True)
 
 
@@ -158,14 +158,14 @@ def _key(obj: JsonObject) -> tuple[str, str]:
 
 
 def _ending(pod: JsonObject) -> tuple[object, object]:
-    """What of a pod's end bears on quotas."""
+    """Return the parts of a pod's end that matter to quotas."""
     return pod["metadata"].get("deletionTimestamp"), (pod.get("status") or {}).get("phase")
 
 
-def _orphanage(obj: JsonObject) -> str:
-    """Where a namespace's orphans are kept; no uid has a slash."""
+def _orphan_key(obj: JsonObject) -> str:
+    """Return the key of a namespace's orphans; no uid has a slash."""
     return f"/{obj['metadata'].get('namespace', '')}"
 
 
-def _place(obj: JsonObject) -> str:
-    return controller_uid(obj) or _orphanage(obj)
+def _owner_key(obj: JsonObject) -> str:
+    return controller_uid(obj) or _orphan_key(obj)

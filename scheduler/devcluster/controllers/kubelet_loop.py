@@ -13,29 +13,27 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from scheduler.devcluster.controllers.kubelet import refusal, rejected, running
+from scheduler.devcluster.controllers.kubelet import running
 from scheduler.devcluster.controllers.ownership import uid
-from scheduler.devcluster.controllers.pods import is_terminal, is_terminating, node_name, phase
-from scheduler.devcluster.history import Change
+from scheduler.devcluster.controllers.pods import is_terminating, node_name, phase
 from scheduler.devcluster.kinds import NODE, POD, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.history import Change
+from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
-#: The longest stretch of work before others get a turn.
-_TURN_S: Final = 0.005
+#: The longest time to hold the event loop.
+_SLICE_S: Final = 0.005
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
 _NODE_IP: Final = "172.18.0.2"
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """How the stand-in behaves: seconds until a bound pod runs, until a deleted one is gone, and how strict it is."""
+    """Seconds until a bound pod runs, and until a deleted one is gone."""
 
     start_after_s: float = 0.05
     stop_after_s: float = 0.05
-    #: Pods beyond the node's allocatable fail with OutOfcpu and the like, as on a real node.
-    rejects_overcommit: bool = False
 
 
 class KubeletLoop:
@@ -44,7 +42,7 @@ class KubeletLoop:
     def __init__(self, store: Store, settings: KubeletSettings) -> None:
         self._store = store
         self._settings = settings
-        #: (when, order, namespace, name, uid) of pods to start or stop.
+        #: Heap of (due_s, order, namespace, name, uid) of pods to start or remove.
         self._due: list[tuple[float, int, str, str, str]] = []
         self._order = count()
         self._ips = count(2)
@@ -56,7 +54,7 @@ class KubeletLoop:
         store.history.listeners.append(self._follow)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Work until cancelled."""
         while True:
             self._woken.clear()
             await self._work()
@@ -66,7 +64,7 @@ class KubeletLoop:
                     await self._woken.wait()
 
     def close(self) -> None:
-        """Changes of the store are followed no longer."""
+        """Stop following the store."""
         self._store.history.listeners.remove(self._follow)
 
     async def _work(self) -> None:
@@ -75,8 +73,8 @@ class KubeletLoop:
             _, _, namespace, name, pod_uid = heapq.heappop(self._due)
             pod = self._store.find(POD, namespace, name)
             if pod is not None and uid(pod) == pod_uid:
-                self._attend(pod)
-            if time.monotonic() - began_s > _TURN_S:
+                self._sync_pod(pod)
+            if time.monotonic() - began_s > _SLICE_S:
                 await asyncio.sleep(0)
                 began_s = time.monotonic()
 
@@ -84,39 +82,39 @@ class KubeletLoop:
         try:
             self._note(kind, change)
         except (AttributeError, KeyError, TypeError) as malformed:
-            # Writers of other objects must not suffer: this runs within their write.
+            # This runs within a write, which must not fail because of it.
             _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
 
     def _note(self, kind: Kind, change: Change) -> None:
         if kind is NODE and change.previous is None:
             for pod in list(self._pods_on.get(change.revision.obj["metadata"]["name"], {}).values()):
-                self._await(pod)
+                self._schedule(pod)
         if kind is not POD:
             return
         pod, previous = change.revision.obj, change.previous
         if previous is not None and node_name(previous.obj):
-            self._take_off(previous.obj)
+            self._remove_pod(previous.obj)
         if change.type == "DELETED" or not node_name(pod):
             return
         self._pods_on[node_name(pod)][_key(pod)] = pod
         is_news = previous is None or not node_name(previous.obj)
         if is_news or is_terminating(pod) != is_terminating(previous.obj if previous else pod):
-            self._await(pod)
+            self._schedule(pod)
 
-    def _take_off(self, pod: JsonObject) -> None:
+    def _remove_pod(self, pod: JsonObject) -> None:
         pods = self._pods_on[node_name(pod)]
         pods.pop(_key(pod), None)
         if not pods:
             del self._pods_on[node_name(pod)]
 
-    def _await(self, pod: JsonObject) -> None:
+    def _schedule(self, pod: JsonObject) -> None:
         after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
         entry = (time.monotonic() + after_s, next(self._order), *_key(pod), uid(pod))
         heapq.heappush(self._due, entry)
         self._woken.set()
 
-    def _attend(self, pod: JsonObject) -> None:
-        """The pod starts, stops, or is left as it is, by what the store says now."""
+    def _sync_pod(self, pod: JsonObject) -> None:
+        """Start or remove the pod, or leave it, as the store says now."""
         metadata = pod["metadata"]
         try:
             if is_terminating(pod):
@@ -131,12 +129,7 @@ class KubeletLoop:
             _LOG.warning("status of pod %s was refused: %s", where, refused.message)
 
     def _reported(self, pod: JsonObject, node: JsonObject) -> JsonObject:
-        now_s = self._store.moment().timestamp()
-        if self._settings.rejects_overcommit:
-            others = [one for key, one in self._pods_on[node_name(pod)].items() if key != _key(pod)]
-            admitted = [one for one in others if not is_terminal(one) and phase(one) == "Running"]
-            if (why := refusal(pod, node, admitted)) is not None:
-                return rejected(pod, *why, now_s=now_s)
+        now_s = self._store.now_s()
         addresses = (node.get("status") or {}).get("addresses") or ()
         host_ip = next((a["address"] for a in addresses if a.get("type") == "InternalIP"), _NODE_IP)
         return running(pod, host_ip=host_ip, pod_ip=self._next_ip(), now_s=now_s)

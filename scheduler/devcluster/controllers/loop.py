@@ -1,12 +1,13 @@
 """
-The loop that keeps workloads at what is wanted of them, and the counts of disruption budgets and quotas true.
+The loop that plans objects and executes their plans.
 
 House rules:
-1. Level-triggered: an object that changed, or whose dependents changed, is planned again from what is now.
-2. Coalescing: however many changes there were, it is planned once; a costly plan waits the longer for its next
-   turn, so that planning never takes more than a tenth of the time.
-3. A plan and the writes it orders happen in one turn of the event loop: nothing changes between them.
-4. Pods that webhooks want to be asked about are made after that; their owner is not planned again before.
+
+1. Level-triggered: an object that changed, or whose dependents changed, is planned again from the present state.
+2. Coalescing: many changes cause one plan; an object waits longer after a costly plan, so that planning never takes
+   more than a tenth of the time.
+3. A plan and the writes that it orders happen in one turn of the event loop: nothing changes between them.
+4. Pods that webhooks are asked about are created after that; their owner is not planned again before.
 5. A refused write ends the plan; the object is tried again after a growing pause.
 """
 
@@ -23,10 +24,10 @@ from typing import Final
 
 from scheduler.devcluster.controllers import deployments, disruption, quotas, replicasets, statefulsets
 from scheduler.devcluster.controllers.actions import Action, Create
-from scheduler.devcluster.controllers.carrying import Carrier
+from scheduler.devcluster.controllers.execution import Executor
 from scheduler.devcluster.controllers.index import OwnerIndex
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
-from scheduler.devcluster.controllers.ownership import controller_uid, selects, uid
+from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
 from scheduler.devcluster.controllers.pods import is_terminating
 from scheduler.devcluster.controllers.rollout import is_rolling
 from scheduler.devcluster.kinds import (
@@ -40,14 +41,14 @@ from scheduler.devcluster.kinds import (
     Kind,
 )
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
-from scheduler.devcluster.webhooks.admission import Admission
+from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _LOG: Final = logging.getLogger(__name__)
 _PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA)
-#: The longest stretch of work before others get a turn.
-_TURN_S: Final = 0.005
-#: An object is planned at most once in this time, and once in this many times what its last plan took.
+#: The longest time to hold the event loop.
+_SLICE_S: Final = 0.005
+#: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
 _PACE_S: Final = 0.005
 _PACE_FACTOR: Final = 10.0
 _FIRST_PAUSE_S: Final = 0.5
@@ -55,9 +56,9 @@ _LONGEST_PAUSE_S: Final = 30.0
 
 
 async def run_controllers(
-    store: Store, kubelet: KubeletSettings | None = None, admission: Admission | None = None
+    store: Store, kubelet: KubeletSettings | None = None, admission: WebhookAdmission | None = None
 ) -> None:
-    """Controllers and kubelet stand-in work on `store` until cancelled; without `admission` nobody else is asked."""
+    """Run controllers and kubelet stand-in on `store` until cancelled; `admission` asks webhooks about new pods."""
     workloads, pods = ControllerLoop(store, admission), KubeletLoop(store, kubelet or KubeletSettings())
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -69,7 +70,7 @@ async def run_controllers(
 
 
 @dataclass(slots=True)
-class _Turn:
+class _WorkItem:
     """An object that waits to be planned."""
 
     kind: Kind
@@ -81,7 +82,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why an object's last plan was refused, and for how long nothing new is made for it."""
+    """Why an object's last plan was refused, and until when nothing new is created for it."""
 
     message: str
     pause_s: float
@@ -89,26 +90,26 @@ class _Failure:
 
 
 class ControllerLoop:
-    """Plans what changed and carries it out. Times inside are of the monotonic clock."""
+    """Plans objects that changed and executes the plans. Times inside are of the monotonic clock."""
 
-    def __init__(self, store: Store, admission: Admission | None = None) -> None:
+    def __init__(self, store: Store, admission: WebhookAdmission | None = None) -> None:
         self._store = store
         self._admission = admission
-        #: Uid of an owner -> the making of its pods, where webhooks are asked.
-        self._making: dict[str, asyncio.Task[None]] = {}
-        #: Uid -> the next turn of each object that has one.
-        self._turns: dict[str, _Turn] = {}
-        #: (due_s, uid) of every turn ever set; those that `_turns` no longer has are passed over.
+        #: Uid of an owner -> the task that creates its pods through webhooks.
+        self._creating: dict[str, asyncio.Task[None]] = {}
+        #: Uid -> the object that waits to be planned.
+        self._items: dict[str, _WorkItem] = {}
+        #: Heap of (due_s, uid); entries that differ from `_items` are outdated.
         self._order: list[tuple[float, str]] = []
-        #: Uid -> when the object may be planned again at the earliest, for objects planned before.
+        #: Uid -> the earliest time of the next plan.
         self._not_before_s: dict[str, float] = {}
         self._failures: dict[str, _Failure] = {}
         self._woken = asyncio.Event()
-        self._carriers = {kind: Carrier(store, kind) for kind in _PLANNED}
-        self._index = OwnerIndex(store, self._mark)
+        self._executors = {kind: Executor(store, kind) for kind in _PLANNED}
+        self._index = OwnerIndex(store, self._enqueue)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Work until cancelled."""
         while True:
             self._woken.clear()
             await self._work()
@@ -118,94 +119,94 @@ class ControllerLoop:
                     await self._woken.wait()
 
     def close(self) -> None:
-        """Changes of the store are followed no longer, and no pod is made."""
+        """Stop following the store and creating pods."""
         self._index.close()
-        for task in self._making.values():
+        for task in self._creating.values():
             task.cancel()
 
     async def _work(self) -> None:
-        """Every object whose turn has come is planned; others get the event loop in between."""
+        """Plan every object that is due, yielding to the event loop in between."""
         began_s = time.monotonic()
         while self._order and self._order[0][0] <= time.monotonic():
             due_s, key = heapq.heappop(self._order)
-            turn = self._turns.get(key)
-            # A turn that comes while pods are made is taken when they are.
-            if turn is not None and turn.due_s == due_s and key not in self._making:
-                del self._turns[key]
-                self._take(key, turn)
-            if time.monotonic() - began_s > _TURN_S:
+            item = self._items.get(key)
+            # An owner whose pods are being created is planned again afterwards.
+            if item is not None and item.due_s == due_s and key not in self._creating:
+                del self._items[key]
+                self._process(key, item)
+            if time.monotonic() - began_s > _SLICE_S:
                 await asyncio.sleep(0)
                 began_s = time.monotonic()
 
-    def _mark(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None:
+    def _enqueue(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None:
         metadata = obj["metadata"]
-        turn = _Turn(kind, metadata.get("namespace", ""), metadata["name"], with_orphans)
-        self._schedule(uid(obj), turn, 0.0)
+        item = _WorkItem(kind, metadata.get("namespace", ""), metadata["name"], with_orphans)
+        self._schedule(uid(obj), item, 0.0)
 
-    def _schedule(self, key: str, turn: _Turn, after_s: float) -> None:
-        """The object has a turn no later than `after_s` from now, as far as its pace allows."""
-        turn.due_s = max(time.monotonic() + after_s, self._not_before_s.get(key, 0.0))
-        known = self._turns.get(key)
-        if known is not None:
-            known.with_orphans |= turn.with_orphans
-            if known.due_s <= turn.due_s:
+    def _schedule(self, key: str, item: _WorkItem, after_s: float) -> None:
+        """Plan the object no later than `after_s` from now, as far as its pace allows."""
+        item.due_s = max(time.monotonic() + after_s, self._not_before_s.get(key, 0.0))
+        queued = self._items.get(key)
+        if queued is not None:
+            queued.with_orphans |= item.with_orphans
+            if queued.due_s <= item.due_s:
                 return
-            turn.with_orphans = known.with_orphans
-        self._turns[key] = turn
-        heapq.heappush(self._order, (turn.due_s, key))
+            item.with_orphans = queued.with_orphans
+        self._items[key] = item
+        heapq.heappush(self._order, (item.due_s, key))
         self._woken.set()
 
-    def _take(self, key: str, turn: _Turn) -> None:
-        """The object is planned, and the plan carried out."""
+    def _process(self, key: str, item: _WorkItem) -> None:
+        """Plan the object, and execute the plan."""
         began_s = time.monotonic()
-        obj = self._store.find(turn.kind, turn.namespace, turn.name)
+        obj = self._store.find(item.kind, item.namespace, item.name)
         if obj is None or uid(obj) != key:
             self._not_before_s.pop(key, None)
             self._failures.pop(key, None)
             return
         try:
-            actions = self._plan(obj, turn)
+            actions = self._plan(obj, item)
         except (AttributeError, KeyError, TypeError, ValueError) as malformed:
-            _LOG.warning("%s %s/%s is malformed: %r", turn.kind.kind, turn.namespace, turn.name, malformed)
+            _LOG.warning("%s %s/%s is malformed: %r", item.kind.kind, item.namespace, item.name, malformed)
             return
-        self._carry_out(key, turn, actions)
+        self._execute(key, item, actions)
         ended_s = time.monotonic()
         self._not_before_s[key] = ended_s + max(_PACE_S, _PACE_FACTOR * (ended_s - began_s))
 
-    def _plan(self, obj: JsonObject, turn: _Turn) -> Sequence[Action]:
-        now_s = self._store.moment().timestamp()
-        if turn.kind is DEPLOYMENT:
-            sets = self._dependents(REPLICA_SET, obj, turn)
+    def _plan(self, obj: JsonObject, item: _WorkItem) -> Sequence[Action]:
+        now_s = self._store.now_s()
+        if item.kind is DEPLOYMENT:
+            sets = self._dependents(REPLICA_SET, obj, item)
             owned = (
                 [pod for one in sets for pod in self._index.owned(POD, one)] if not is_rolling(obj) else []
             )
             return deployments.plan(obj, sets, owned, now_s)
-        if turn.kind is POD_DISRUPTION_BUDGET:
-            in_namespace, _ = self._store.list(POD, turn.namespace)
-            matching = [pod for pod in in_namespace if selects(obj, pod)]
+        if item.kind is POD_DISRUPTION_BUDGET:
+            in_namespace, _ = self._store.list(POD, item.namespace)
+            matching = [pod for pod in in_namespace if owner_selects(obj, pod)]
             return disruption.plan(obj, matching, self._index.scaler, now_s)
-        if turn.kind is RESOURCE_QUOTA:
-            return quotas.plan(obj, self._store.list(POD, turn.namespace)[0], now_s)
-        pods = self._dependents(POD, obj, turn)
-        if turn.kind is STATEFUL_SET:
+        if item.kind is RESOURCE_QUOTA:
+            return quotas.plan(obj, self._store.list(POD, item.namespace)[0], now_s)
+        pods = self._dependents(POD, obj, item)
+        if item.kind is STATEFUL_SET:
             return statefulsets.plan(obj, pods, now_s)
         failure = self._failures.get(uid(obj))
         message = failure.message if failure else None
         return replicasets.plan(obj, pods, self._related_pods(obj), now_s, failure=message)
 
-    def _dependents(self, kind: Kind, owner: JsonObject, turn: _Turn) -> list[JsonObject]:
+    def _dependents(self, kind: Kind, owner: JsonObject, item: _WorkItem) -> list[JsonObject]:
         return [
             *self._index.owned(kind, owner),
-            *(self._index.orphans(kind, owner) if turn.with_orphans else ()),
+            *(self._index.orphans(kind, owner) if item.with_orphans else ()),
         ]
 
     def _related_pods(self, replica_set: JsonObject) -> Iterator[JsonObject]:
-        """Pods of every replica set with the same controller. Lazy: read only when pods are to go."""
+        """Return the pods of every replica set with the same controller; lazily, because only deletions read them."""
         deployment = self._index.owner(controller_uid(replica_set))
         siblings = self._index.owned(REPLICA_SET, deployment) if deployment else [replica_set]
         return (pod for one in siblings for pod in self._index.owned(POD, one))
 
-    def _carry_out(self, key: str, turn: _Turn, actions: Sequence[Action]) -> None:
+    def _execute(self, key: str, item: _WorkItem, actions: Sequence[Action]) -> None:
         now_s = time.monotonic()
         failure = self._failures.get(key)
         is_held = failure is not None and now_s < failure.until_s
@@ -217,36 +218,47 @@ class ControllerLoop:
             actions = [
                 action for action in actions if not isinstance(action, Create) or action.kind is not POD
             ]
-        refused, revisit_s = self._carriers[turn.kind].carry_out(actions)
+        refused, revisit_s = self._executors[item.kind].execute(actions)
         if pods and refused is None and self._admission is not None:
-            making = self._make(key, turn, pods, self._admission, revisit_s)
-            self._making[key] = asyncio.create_task(making, name=f"pods of {turn.name}")
-            self._making[key].add_done_callback(_report_failure)
+            creating = self._create_pods(key, item, pods, self._admission, revisit_s)
+            self._creating[key] = asyncio.create_task(creating, name=f"pods of {item.name}")
+            self._creating[key].add_done_callback(_log_failure)
             return
-        self._conclude(key, turn, refused, revisit_s, is_held=is_held)
+        self._finish(key, item, refused, revisit_s, is_held=is_held)
 
-    async def _make(
-        self, key: str, turn: _Turn, pods: Sequence[Create], admission: Admission, revisit_s: float | None
+    async def _create_pods(
+        self,
+        key: str,
+        item: _WorkItem,
+        pods: Sequence[Create],
+        admission: WebhookAdmission,
+        revisit_s: float | None,
     ) -> None:
-        """The pods are there, as far as neither webhooks nor the store refuse and their owner stays."""
+        """Create the pods, unless webhooks or the store refuse them or their owner goes."""
 
         def is_wanted() -> bool:
-            owner = self._store.find(turn.kind, turn.namespace, turn.name)
+            owner = self._store.find(item.kind, item.namespace, item.name)
             return owner is not None and uid(owner) == key and not is_terminating(owner)
 
         try:
-            refused = await self._carriers[turn.kind].make(pods, admission, is_wanted)
+            refused = await self._executors[item.kind].make(pods, admission, is_wanted)
         finally:
-            # A turn that came meanwhile was passed over; the one set below stands for it.
-            del self._making[key]
-            self._turns.pop(key, None)
-        self._conclude(key, turn, refused, revisit_s, is_held=False)
-        self._schedule(key, replace(turn, with_orphans=True), 0.0)
+            # Replaced by the plan that is scheduled below.
+            del self._creating[key]
+            self._items.pop(key, None)
+        self._finish(key, item, refused, revisit_s, is_held=False)
+        self._schedule(key, replace(item, with_orphans=True), 0.0)
 
-    def _conclude(
-        self, key: str, turn: _Turn, refused: StatusError | None, revisit_s: float | None, *, is_held: bool
+    def _finish(
+        self,
+        key: str,
+        item: _WorkItem,
+        refused: StatusError | None,
+        revisit_s: float | None,
+        *,
+        is_held: bool,
     ) -> None:
-        """What was refused is tried again later, and what went well is not held up any more."""
+        """Schedule a retry after a refusal; lift the pause after a success."""
         now_s, failure = time.monotonic(), self._failures.get(key)
         if refused is not None:
             pause_s = min(failure.pause_s * 2, _LONGEST_PAUSE_S) if failure else _FIRST_PAUSE_S
@@ -257,10 +269,10 @@ class ControllerLoop:
         elif self._failures.pop(key, None) is not None:
             revisit_s = 0.0
         if revisit_s is not None:
-            self._schedule(key, replace(turn, with_orphans=False), revisit_s)
+            self._schedule(key, replace(item, with_orphans=False), revisit_s)
 
 
-def _report_failure(making: asyncio.Task[None]) -> None:
-    """Making pods ends well or by cancellation; anything else is a bug, and the log says which."""
-    if not making.cancelled() and (error := making.exception()) is not None:
-        _LOG.error("%s: %s", making.get_name(), error, exc_info=error)
+def _log_failure(creating: asyncio.Task[None]) -> None:
+    """Log why creating pods failed, unless it was cancelled."""
+    if not creating.cancelled() and (error := creating.exception()) is not None:
+        _LOG.error("%s: %s", creating.get_name(), error, exc_info=error)

@@ -1,5 +1,5 @@
 """
-Who controls an object, and which objects a controller may claim.
+Owner references: who controls an object, and which objects a controller may claim.
 
 Source: pkg/controller/controller_ref_manager.go, pkg/apis/meta/v1/controller_ref.go (kubernetes 1.36).
 """
@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from scheduler.devcluster import label_selectors
 from scheduler.devcluster.controllers.actions import Action, Update
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import JsonObject, Kind
-from scheduler.devcluster.selectors import object_selector_matches
 
 
 @dataclass(slots=True)
 class Claim:
-    """The objects an owner may count as its own, and what has to be written for that."""
+    """The dependents that an owner may count, and the writes that claiming them needs."""
 
     owned: list[JsonObject] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
 
 
 def uid(obj: JsonObject) -> str:
-    """The object's uid, empty before it is stored."""
+    """Return the object's uid, empty before it is stored."""
     return str(obj["metadata"].get("uid", ""))
 
 
 def controller_ref(owner: JsonObject) -> JsonObject:
-    """The owner reference by which `owner` controls an object."""
+    """Return the owner reference by which `owner` controls an object."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -41,35 +41,35 @@ def controller_ref(owner: JsonObject) -> JsonObject:
 
 
 def controller_uid(obj: JsonObject) -> str | None:
-    """The uid of the object's controller; None for an orphan."""
+    """Return the uid of the object's controller; None for an orphan."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return str(reference.get("uid", ""))
     return None
 
 
-def selects(owner: JsonObject, obj: JsonObject) -> bool:
-    """Whether the owner's selector matches the object's labels; a malformed selector matches nothing."""
+def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
+    """Return whether the owner's selector matches the object's labels; a malformed selector matches nothing."""
     selector = (owner.get("spec") or {}).get("selector")
     try:
-        return object_selector_matches(selector, obj["metadata"].get("labels") or {})
+        return label_selectors.selects(selector, obj["metadata"].get("labels") or {})
     except (AttributeError, KeyError, TypeError):
         return False
 
 
-def claimed(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> Claim:
+def claim_dependents(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> Claim:
     """
-    Which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
+    Return which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
 
-    Orphans that match are adopted, owned ones that no longer match are released; a deleted owner does
-    neither, and a deleted orphan is not adopted.
+    Matching orphans are adopted, owned ones that no longer match are released; a deleted owner does neither, and a
+    deleted orphan is not adopted.
     """
     claim = Claim()
     selector = (owner.get("spec") or {}).get("selector")
     owner_is_live = not owner["metadata"].get("deletionTimestamp")
     for candidate in candidates:
         metadata = candidate["metadata"]
-        matches = object_selector_matches(selector, metadata.get("labels") or {})
+        matches = label_selectors.selects(selector, metadata.get("labels") or {})
         controller = controller_uid(candidate)
         if controller == uid(owner):
             if matches:

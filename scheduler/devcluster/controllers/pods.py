@@ -1,5 +1,5 @@
 """
-What controllers ask of a pod.
+What controllers read of a pod.
 
 Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36).
 """
@@ -11,41 +11,41 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.devcluster.ages import epoch_s
 from scheduler.devcluster.controllers.conditions import condition_of
 from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.timestamps import epoch_s
 
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_ORDER: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def phase(pod: JsonObject) -> str:
-    """`status.phase`, Pending where it is not said."""
+    """Return `status.phase`; Pending if it is absent."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def is_terminal(pod: JsonObject) -> bool:
-    """Whether the pod ran to its end."""
+    """Return whether the pod ran to its end."""
     return phase(pod) in ("Succeeded", "Failed")
 
 
 def is_terminating(pod: JsonObject) -> bool:
-    """Whether the pod is deleted but not yet gone."""
+    """Return whether the pod is deleted but not yet gone."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def is_active(pod: JsonObject) -> bool:
-    """Whether the pod counts as one of its controller's replicas."""
+    """Return whether the pod counts as one of its controller's replicas."""
     return not is_terminal(pod) and not is_terminating(pod)
 
 
 def node_name(pod: JsonObject) -> str:
-    """The node the pod is bound to, empty before."""
+    """Return the node that the pod is bound to, empty before."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def ready_since_s(pod: JsonObject) -> float | None:
-    """Since when (seconds since 1970) the pod has been ready; None where it is not."""
+    """Return since when (seconds since 1970) the pod has been ready; None if it is not."""
     ready = condition_of((pod.get("status") or {}).get("conditions") or (), "Ready")
     if ready is None or ready.get("status") != "True":
         return None
@@ -53,7 +53,7 @@ def ready_since_s(pod: JsonObject) -> float | None:
 
 
 def available_in_s(pod: JsonObject, min_ready_s: int, now_s: float) -> float | None:
-    """Seconds until the pod has been ready for `min_ready_s`, 0 where it has; None where it is not ready."""
+    """Return the seconds until the pod has been ready for `min_ready_s`, 0 if it has; None if it is not ready."""
     since_s = ready_since_s(pod)
     if since_s is None:
         return None
@@ -66,12 +66,13 @@ def deletion_order(
     pods: Iterable[JsonObject], related: Iterable[JsonObject], now_s: float
 ) -> list[JsonObject]:
     """
-    `pods` with those first that are missed least: unassigned, pending, not ready, cheap, doubled up, young.
+    Return `pods` in deletion order: unassigned, pending, not ready, cheap, doubled up and young ones first.
 
     Args:
         pods: active pods of one controller.
         related: active pods of the same deployment; they make a node doubled up.
         now_s: seconds since 1970; ages are compared by powers of two, so that not always the youngest goes.
+
     Cost: O(n log n).
     """
     pods_on_node = Counter(node_name(pod) for pod in related)
@@ -94,7 +95,7 @@ def deletion_order(
 
 
 def _age_rank(since_s: float, now_s: float) -> int:
-    """The power of two of an age in nanoseconds, -1 for none."""
+    """Return the power of two of an age in nanoseconds, -1 for none."""
     age_ns = (now_s - since_s) * 1e9
     return int(math.log2(age_ns)) if age_ns >= 1 else -1
 

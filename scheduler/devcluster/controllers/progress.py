@@ -1,5 +1,5 @@
 """
-The status of a deployment: counts, Available, and Progressing with the reasons `rollout status` waits for.
+The status of a deployment: counts, and the conditions Available and Progressing for `kubectl rollout status`.
 
 Source: pkg/controller/deployment/progress.go, sync.go calculateStatus (kubernetes 1.36).
 """
@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.devcluster.ages import epoch_s
 from scheduler.devcluster.controllers.conditions import (
     Conditions,
-    cleared,
     condition,
     condition_of,
-    noted,
+    with_condition,
+    without_condition,
 )
 from scheduler.devcluster.controllers.rollout import fenceposts, replicas, status_count, wanted_total
 from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.timestamps import epoch_s
 
 _NO_DEADLINE: Final = 2**31 - 1
 
 
 def deadline_s(deployment: JsonObject) -> int | None:
-    """`spec.progressDeadlineSeconds`; None where lack of progress is never reported."""
+    """Return `spec.progressDeadlineSeconds`; None if a stalled rollout is never reported."""
     seconds = deployment["spec"].get("progressDeadlineSeconds")
     return None if seconds is None or seconds == _NO_DEADLINE else int(seconds)
 
@@ -32,7 +32,7 @@ def deadline_s(deployment: JsonObject) -> int | None:
 def counted_status(
     deployment: JsonObject, replica_sets: Sequence[JsonObject], new: JsonObject | None, *, now_s: float
 ) -> JsonObject:
-    """Counts and the Available condition; other conditions are those that `deployment` has."""
+    """Return counts and the Available condition; other conditions are those of `deployment`."""
     available = sum(status_count(one, "availableReplicas") for one in replica_sets)
     counts = {
         "observedGeneration": deployment["metadata"].get("generation", 0),
@@ -44,25 +44,23 @@ def counted_status(
     }
     status: JsonObject = {name: count for name, count in counts.items() if count}
     old = deployment.get("status") or {}
-    if old.get("collisionCount") is not None:
-        status["collisionCount"] = old["collisionCount"]
     terminating = [(one.get("status") or {}).get("terminatingReplicas") for one in replica_sets]
     status["terminatingReplicas"] = sum(count or 0 for count in terminating)
     _, max_unavailable = fenceposts(deployment)
     if available >= replicas(deployment) - max_unavailable:
-        word, reason, text = "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
+        state, reason, text = "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
     else:
-        word, reason, text = (
+        state, reason, text = (
             "False",
             "MinimumReplicasUnavailable",
             "Deployment does not have minimum availability.",
         )
-    mark = condition("Available", word, reason, text, now_s=now_s)
-    return {**status, "conditions": noted(list(old.get("conditions") or ()), mark)}
+    added = condition("Available", state, reason, text, now_s=now_s)
+    return {**status, "conditions": with_condition(list(old.get("conditions") or ()), added)}
 
 
 def is_complete(deployment: JsonObject, status: JsonObject) -> bool:
-    """Whether all wanted pods are of the newest template and available, and no old ones are left."""
+    """Return whether all wanted pods are of the newest template and available, and no old ones are left."""
     wanted = replicas(deployment)
     counts = (status.get(name, 0) for name in ("updatedReplicas", "replicas", "availableReplicas"))
     return all(count == wanted for count in counts) and status.get("observedGeneration", 0) >= deployment[
@@ -73,16 +71,18 @@ def is_complete(deployment: JsonObject, status: JsonObject) -> bool:
 def rollout_status(
     deployment: JsonObject, replica_sets: Sequence[JsonObject], new: JsonObject | None, *, now_s: float
 ) -> JsonObject:
-    """The whole status amid or after a rollout: counts, Available, Progressing, ReplicaFailure."""
+    """Return the whole status during or after a rollout: counts, Available, Progressing, ReplicaFailure."""
     status = counted_status(deployment, replica_sets, new, now_s=now_s)
     conditions = _progressing(deployment, status, new, now_s=now_s)
     failure = _failure(replica_sets, new)
-    conditions = noted(conditions, failure) if failure else cleared(conditions, "ReplicaFailure")
+    conditions = (
+        with_condition(conditions, failure) if failure else without_condition(conditions, "ReplicaFailure")
+    )
     return {**status, "conditions": conditions}
 
 
 def revisit_after_s(deployment: JsonObject, status: JsonObject, *, now_s: float) -> float | None:
-    """Seconds until a stuck rollout has to be looked at again; None where nothing is awaited."""
+    """Return the seconds until a stalled rollout is planned again; None if nothing is awaited."""
     limit_s = deadline_s(deployment)
     current = condition_of(status.get("conditions") or (), "Progressing")
     if limit_s is None or current is None or current["reason"] == "ProgressDeadlineExceeded":
@@ -90,7 +90,7 @@ def revisit_after_s(deployment: JsonObject, status: JsonObject, *, now_s: float)
     if is_complete(deployment, status):
         return None
     updated_s = epoch_s(current.get("lastUpdateTime")) or now_s
-    # A second more: whole-second timestamps must not make the deadline seem not yet over.
+    # One second more, because timestamps are cut to whole seconds.
     return max(updated_s + limit_s - now_s, 0.0) + 1.0
 
 
@@ -100,7 +100,7 @@ def _progressing(
     conditions: Conditions = status["conditions"]
     limit_s = deadline_s(deployment)
     if limit_s is None:
-        return cleared(conditions, "Progressing")
+        return without_condition(conditions, "Progressing")
     old_status = deployment.get("status") or {}
     current = condition_of(old_status.get("conditions") or (), "Progressing")
     has_all_updated = status.get("replicas", 0) == status.get("updatedReplicas", 0)
@@ -109,16 +109,16 @@ def _progressing(
     subject = f'ReplicaSet "{new["metadata"]["name"]}"' if new else f'Deployment "{_name(deployment)}"'
     if is_complete(deployment, status):
         text = f"{subject} has successfully progressed."
-        mark = condition("Progressing", "True", "NewReplicaSetAvailable", text, now_s=now_s)
-        return noted(conditions, mark)
+        added = condition("Progressing", "True", "NewReplicaSetAvailable", text, now_s=now_s)
+        return with_condition(conditions, added)
     if _has_advanced(old_status, status):
         text = f"{subject} is progressing."
-        mark = condition("Progressing", "True", "ReplicaSetUpdated", text, now_s=now_s)
-        return noted(conditions, mark, refresh=True)
+        added = condition("Progressing", "True", "ReplicaSetUpdated", text, now_s=now_s)
+        return with_condition(conditions, added, refresh=True)
     if _has_timed_out(conditions, limit_s, now_s):
         text = f"{subject} has timed out progressing."
-        mark = condition("Progressing", "False", "ProgressDeadlineExceeded", text, now_s=now_s)
-        return noted(conditions, mark)
+        added = condition("Progressing", "False", "ProgressDeadlineExceeded", text, now_s=now_s)
+        return with_condition(conditions, added)
     return conditions
 
 
@@ -140,7 +140,7 @@ def _has_timed_out(conditions: Conditions, limit_s: int, now_s: float) -> bool:
 
 
 def _failure(replica_sets: Sequence[JsonObject], new: JsonObject | None) -> JsonObject | None:
-    """The failure of a replica set as the deployment's own, the newest set's before others'."""
+    """Return the failure of a replica set as the deployment's own, the newest set's first."""
     for replica_set in [*([new] if new else ()), *replica_sets]:
         found = condition_of((replica_set.get("status") or {}).get("conditions") or (), "ReplicaFailure")
         if found is not None:

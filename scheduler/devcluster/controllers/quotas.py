@@ -1,5 +1,5 @@
 """
-The quota controller: what pods have used up, counted anew when they come and go.
+The quota controller: counts what pods use again when they come and go.
 
 Source: pkg/controller/resourcequota/resource_quota_controller.go (kubernetes 1.36).
 """
@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from scheduler.devcluster.admission.quotas import expires_in_s, recount
 from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.edits import replaced
+from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import RESOURCE_QUOTA, JsonObject
-from scheduler.devcluster.quotas import expires_in_s, recounted
 
-#: How long after the grace of a stuck pod its quota is counted again.
+#: Seconds after the grace of a terminating pod until its quota is counted again.
 _LATE_S: Final = 1.0
 
 
 def plan(quota: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Action]:
     """
-    The quota's status is brought up to date.
+    Return the write that brings the quota's status up to date.
 
     Args:
         quota: as stored.
         pods: those of its namespace.
         now_s: seconds since 1970.
     """
-    status = recounted(quota, pods, now_s)
+    status = recount(quota, pods, now_s)
     actions: list[Action] = []
     if status != (quota.get("status") or {}):
         actions.append(UpdateStatus(RESOURCE_QUOTA, replaced(quota, ("status",), status)))

@@ -1,7 +1,7 @@
 """
-Events of the controllers: equal ones are counted on one object, and one object gets no more than a few at once.
+Events of the controllers; equal ones are counted on one object.
 
-Source: client-go tools/record/events_cache.go (kubernetes 1.36): burst 25 per object, one more every 5 minutes.
+Source: client-go tools/record/events_cache.go (kubernetes 1.36). Difference: no limit per object.
 """
 
 from __future__ import annotations
@@ -9,23 +9,18 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from itertools import count
-from typing import Final, TypeVar
+from typing import Final
 
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.controllers.actions import Emit
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.kinds import CORE_EVENT, JsonObject
 from scheduler.devcluster.status import StatusError
-from scheduler.devcluster.store import Store
+from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.timestamps import rfc3339
 
 _LOG: Final = logging.getLogger(__name__)
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-_BURST: Final = 25
-_REFILL_S: Final = 300.0
-#: How many objects and how many texts are remembered; the longest unused are forgotten.
+#: How many events are remembered; the oldest is forgotten first.
 _REMEMBERED: Final = 4096
 
 
@@ -36,43 +31,35 @@ class Recorder:
         self._store = store
         self._component = component
         self._written = count()
-        #: Object uid -> (events left, since when), bounded by _REMEMBERED.
-        self._budget: OrderedDict[str, tuple[float, float]] = OrderedDict()
         #: (object uid, reason, message) -> name of its Event, bounded by _REMEMBERED.
         self._names: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
     def record(self, emit: Emit) -> None:
-        """The event is stored, or counted on its like, or dropped where the object has had too many. Never raises."""
-        now_s = self._store.moment().timestamp()
-        if not self._allows(uid(emit.about), now_s):
-            return
+        """Store the event, or count it on an equal one. Never raises."""
+        now_s = self._store.now_s()
         namespace = emit.about["metadata"].get("namespace", "default")
         text = (uid(emit.about), emit.reason, emit.message)
-        known = self._store.find(CORE_EVENT, namespace, self._names.get(text, ""))
+        earlier = self._store.find(CORE_EVENT, namespace, self._names.get(text, ""))
         try:
-            if known is not None:
-                counted = {**known, "count": known.get("count", 1) + 1, "lastTimestamp": rfc3339(now_s)}
+            if earlier is not None:
+                counted = {**earlier, "count": earlier.get("count", 1) + 1, "lastTimestamp": rfc3339(now_s)}
                 self._store.update(CORE_EVENT, counted)
             else:
                 stored = self._store.create(CORE_EVENT, namespace, self._event(emit, now_s))
-                _remember(self._names, text, stored["metadata"]["name"])
+                self._names[text] = stored["metadata"]["name"]
+                if len(self._names) > _REMEMBERED:
+                    self._names.popitem(last=False)
         except StatusError as refused:
-            # A namespace that is going takes no events. What was told of happened all the same.
+            # A terminating namespace takes no events.
             if refused.code not in (403, 404):
                 _LOG.warning("event %s was refused: %s", emit.reason, refused.message)
 
-    def _allows(self, about_uid: str, now_s: float) -> bool:
-        left, since_s = self._budget.get(about_uid, (float(_BURST), now_s))
-        left = min(left + (now_s - since_s) / _REFILL_S, float(_BURST))
-        _remember(self._budget, about_uid, (max(left - 1, 0.0) if left >= 1 else left, now_s))
-        return left >= 1
-
     def _event(self, emit: Emit, now_s: float) -> JsonObject:
         metadata, now = emit.about["metadata"], rfc3339(now_s)
-        # Nanoseconds name an event upstream; the count keeps events of one moment apart.
-        mark = int(now_s * 1e9) + next(self._written)
+        # Upstream names an event by nanoseconds; the count makes names of one moment differ.
+        unique = int(now_s * 1e9) + next(self._written)
         return {
-            "metadata": {"name": f"{metadata['name'][:200].rstrip('-.')}.{mark:x}"},
+            "metadata": {"name": f"{metadata['name'][:200].rstrip('-.')}.{unique:x}"},
             "involvedObject": {
                 "apiVersion": emit.about["apiVersion"],
                 "kind": emit.about["kind"],
@@ -92,10 +79,3 @@ class Recorder:
             "count": 1,
             "eventTime": None,
         }
-
-
-def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
-    memory[key] = value
-    memory.move_to_end(key)
-    if len(memory) > _REMEMBERED:
-        memory.popitem(last=False)

@@ -1,5 +1,5 @@
 """
-The ReplicaSet controller: as many active pods as wanted, made from the template, and what the status says of them.
+The ReplicaSet controller: as many active pods as wanted, made from the template, and the status.
 
 Source: pkg/controller/replicaset/replica_set.go, replica_set_utils.go (kubernetes 1.36). Difference: no
 expectations, since the store shows every write at once.
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.ages import rfc3339
 from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.conditions import cleared, condition_of
-from scheduler.devcluster.controllers.edits import replaced
-from scheduler.devcluster.controllers.ownership import claimed
+from scheduler.devcluster.controllers.conditions import condition_of, without_condition
+from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
     available_in_s,
     deletion_order,
@@ -25,8 +24,9 @@ from scheduler.devcluster.controllers.revisions import min_ready_s
 from scheduler.devcluster.controllers.rollout import replicas
 from scheduler.devcluster.controllers.templates import pod_from_template
 from scheduler.devcluster.kinds import POD, REPLICA_SET, JsonObject
+from scheduler.devcluster.timestamps import rfc3339
 
-#: At most this many pods are made or deleted by one plan; the next plan goes on.
+#: The most pods that one plan creates or deletes; the next plan continues.
 BURST: Final = 500
 
 
@@ -39,16 +39,16 @@ def plan(
     failure: str | None = None,
 ) -> list[Action]:
     """
-    The next step towards `replica_set`.
+    Return the next step towards `replica_set`.
 
     Args:
         replica_set: as stored.
         pods: those that it controls, and the orphans of its namespace.
         related: pods of all replica sets with the same controller; read when pods are to go.
         now_s: seconds since 1970.
-        failure: why its pods could not be made the last time; None where they could.
+        failure: why its pods could not be created the last time; None if they could.
     """
-    claim = claimed(replica_set, POD, pods)
+    claim = claim_dependents(replica_set, POD, pods)
     active = [pod for pod in claim.owned if is_active(pod)]
     actions = claim.actions
     if not replica_set["metadata"].get("deletionTimestamp"):
@@ -101,9 +101,9 @@ def _status(
     status |= {name: count for name, count in counts.items() if count}
     conditions = list((replica_set.get("status") or {}).get("conditions") or ())
     if failure is None:
-        conditions = cleared(conditions, "ReplicaFailure")
+        conditions = without_condition(conditions, "ReplicaFailure")
     elif condition_of(conditions, "ReplicaFailure") is None:
         reason = "FailedCreate" if len(active) < replicas(replica_set) else "FailedDelete"
-        mark = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure}
-        conditions.append({**mark, "lastTransitionTime": rfc3339(now_s)})
+        added = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure}
+        conditions.append({**added, "lastTransitionTime": rfc3339(now_s)})
     return {**status, "conditions": conditions} if conditions else status

@@ -1,5 +1,5 @@
 """
-Revisions of a deployment: the replica set of a template, its number, and the annotations that record both.
+Revisions of a deployment: the replica set of a template, and its number.
 
 Source: pkg/controller/deployment/sync.go getNewReplicaSet, util/deployment_util.go
 SetNewReplicaSetAnnotations (kubernetes 1.36).
@@ -9,86 +9,65 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.devcluster.controllers.edits import replaced, without
+from scheduler.devcluster.controllers.copies import replaced, without
 from scheduler.devcluster.controllers.ownership import controller_ref
-from scheduler.devcluster.controllers.rollout import DESIRED, MAX_REPLICAS
 from scheduler.devcluster.controllers.templates import HASH_LABEL, template_hash
 from scheduler.devcluster.kinds import JsonObject
 
 REVISION: Final = "deployment.kubernetes.io/revision"
-REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
 _NOT_COPIED: Final = frozenset(
-    {
-        "kubectl.kubernetes.io/last-applied-configuration",
-        "deprecated.deployment.rollback.to",
-        REVISION,
-        REVISION_HISTORY,
-        DESIRED,
-        MAX_REPLICAS,
-    }
+    {"kubectl.kubernetes.io/last-applied-configuration", "deprecated.deployment.rollback.to", REVISION}
 )
-_MAX_HISTORY_CHARS: Final = 2000
 _NAME_LENGTH: Final = 253
 
 
 def revision(replica_set: JsonObject) -> int:
-    """The number in the revision annotation, 0 where there is none."""
+    """Return the number in the revision annotation, 0 if there is none."""
     text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
     return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 
 def age_order(obj: JsonObject) -> tuple[str, str]:
-    """Sorts objects from old to new."""
+    """Return the key that sorts objects from old to new."""
     return str(obj["metadata"].get("creationTimestamp") or ""), str(obj["metadata"]["name"])
 
 
 def min_ready_s(obj: JsonObject) -> int:
-    """`spec.minReadySeconds`, 0 where it is not said."""
+    """Return `spec.minReadySeconds`, 0 if it is absent."""
     return int(obj["spec"].get("minReadySeconds") or 0)
 
 
-def drafted(deployment: JsonObject) -> JsonObject:
-    """An empty replica set for the deployment's template, named and labelled by the template's hash."""
+def new_replica_set(deployment: JsonObject) -> JsonObject:
+    """Return an empty replica set for the deployment's template, named and labelled by the template's hash."""
     spec, metadata = deployment["spec"], deployment["metadata"]
-    mark = template_hash(spec["template"], (deployment.get("status") or {}).get("collisionCount"))
-    labels = {**((spec["template"].get("metadata") or {}).get("labels") or {}), HASH_LABEL: mark}
-    wanted: JsonObject = {
+    hash_text = template_hash(spec["template"])
+    labels = {**((spec["template"].get("metadata") or {}).get("labels") or {}), HASH_LABEL: hash_text}
+    set_spec: JsonObject = {
         "replicas": 0,
-        "selector": replaced(spec["selector"], ("matchLabels", HASH_LABEL), mark),
+        "selector": replaced(spec["selector"], ("matchLabels", HASH_LABEL), hash_text),
         "template": replaced(spec["template"], ("metadata", "labels"), labels),
     }
     if min_ready_s(deployment):
-        wanted["minReadySeconds"] = min_ready_s(deployment)
+        set_spec["minReadySeconds"] = min_ready_s(deployment)
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {
-            "name": f"{metadata['name'][: _NAME_LENGTH - 1 - len(mark)]}-{mark}",
+            "name": f"{metadata['name'][: _NAME_LENGTH - 1 - len(hash_text)]}-{hash_text}",
             "namespace": metadata["namespace"],
             "labels": labels,
             "ownerReferences": [controller_ref(deployment)],
         },
-        "spec": wanted,
+        "spec": set_spec,
     }
 
 
 def with_revision(replica_set: JsonObject, deployment: JsonObject, number: int) -> JsonObject:
-    """`replica_set` with the deployment's annotations and revision `number`, a lower one kept as history."""
+    """Return `replica_set` with the deployment's annotations and at least revision `number`."""
     annotations = {
         **(replica_set["metadata"].get("annotations") or {}),
         **without(deployment["metadata"].get("annotations"), *_NOT_COPIED),
     }
-    before = revision(replica_set)
-    if before < number:
-        if REVISION in annotations:
-            annotations[REVISION_HISTORY] = _history(annotations.get(REVISION_HISTORY, ""), before)
+    if revision(replica_set) < number:
         annotations[REVISION] = str(number)
     return replaced(replica_set, ("metadata", "annotations"), annotations)
-
-
-def _history(history: str, number: int) -> str:
-    """`history` with `number` appended; the oldest entries give way where it would grow too long."""
-    entries = [*(entry for entry in history.split(",") if entry), str(number)]
-    while len(",".join(entries)) > _MAX_HISTORY_CHARS:
-        entries.pop(0)
-    return ",".join(entries)

@@ -1,5 +1,5 @@
 """
-The StatefulSet controller: pods with ordinals, made in order and replaced from the highest down.
+The StatefulSet controller: pods with ordinals, created in order and replaced from the highest down.
 
 Source: pkg/controller/statefulset/stateful_set_control.go, stateful_set_utils.go (kubernetes 1.36). Differences: no
 volume claims, no ControllerRevision objects (the template's hash is the revision), maxUnavailable 1.
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.edits import replaced
-from scheduler.devcluster.controllers.ownership import claimed
+from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
     available_in_s,
     is_terminal,
@@ -31,14 +31,14 @@ INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 def plan(stateful_set: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Action]:
     """
-    The next step towards `stateful_set`: at most one pod at a time, all at once where the policy is Parallel.
+    Return the next step towards `stateful_set`: one pod at a time, all at once if the policy is Parallel.
 
     Args:
         stateful_set: as stored.
         pods: those that it controls, and the orphans of its namespace.
         now_s: seconds since 1970.
     """
-    claim = claimed(stateful_set, POD, pods)
+    claim = claim_dependents(stateful_set, POD, pods)
     pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
     actions = claim.actions
     if not stateful_set["metadata"].get("deletionTimestamp"):
@@ -53,13 +53,13 @@ def plan(stateful_set: JsonObject, pods: Iterable[JsonObject], now_s: float) -> 
 
 
 def ordinal(pod: JsonObject) -> int:
-    """The number at the end of the pod's name, -1 where there is none."""
+    """Return the number at the end of the pod's name, -1 if there is none."""
     number = str(pod["metadata"]["name"]).rpartition("-")[2]
     return int(number) if number.isdecimal() else -1
 
 
 def revision_name(stateful_set: JsonObject) -> str:
-    """What the pods of the current template carry as their revision."""
+    """Return the revision label of the pods of the current template."""
     return f"{stateful_set['metadata']['name']}-{template_hash(stateful_set['spec']['template'])}"
 
 
@@ -92,7 +92,7 @@ def _management(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: 
 
 
 def _update(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> list[Action]:
-    """One outdated pod goes, from the highest ordinal down to the partition, once those above are healthy."""
+    """Delete one outdated pod, from the highest ordinal down to the partition, once those above are healthy."""
     strategy = stateful_set["spec"].get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") == "OnDelete":
         return []

@@ -1,5 +1,5 @@
 """
-Pod templates: when two are the same, the hash that names a revision, and the pods they make.
+Pod templates: their equality, the hash that names a revision, and the pods that they make.
 
 Source: pkg/controller/controller_utils.go (ComputeHash, GetPodFromTemplate) and
 pkg/controller/deployment/util/deployment_util.go (EqualIgnoreHash), kubernetes 1.36. The hash is taken over
@@ -11,42 +11,40 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from scheduler.devcluster.controllers.edits import without
+from scheduler.devcluster.controllers.copies import without
 from scheduler.devcluster.controllers.ownership import controller_ref
 from scheduler.devcluster.kinds import JsonObject
 
 HASH_LABEL: Final = "pod-template-hash"
 
-#: No vowels and none of 0, 1, 3: no hash reads as a word.
+#: Upstream's: without vowels, 0, 1 and 3 no hash reads as a word.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _FNV_OFFSET: Final = 2166136261
 _FNV_PRIME: Final = 16777619
 
 
 def canonical(template: JsonObject | None) -> JsonObject:
-    """`template` without its hash label and without what means nothing: nulls, empty lists, empty labels."""
+    """Return `template` without its hash label, nulls, empty lists and empty labels."""
     pruned = _pruned(template or {})
     metadata = pruned.get("metadata") or {}
     labels = without(metadata.get("labels"), HASH_LABEL)
-    told = {**metadata, "labels": labels}
-    return {**without(pruned, "metadata"), "metadata": {key: value for key, value in told.items() if value}}
+    kept = {**metadata, "labels": labels}
+    return {**without(pruned, "metadata"), "metadata": {key: value for key, value in kept.items() if value}}
 
 
 def same_template(one: JsonObject | None, other: JsonObject | None) -> bool:
-    """Whether two pod templates differ in nothing but their hash label."""
+    """Return whether two pod templates differ in nothing but their hash label."""
     return canonical(one) == canonical(other)
 
 
-def template_hash(template: JsonObject, collision_count: int | None = None) -> str:
-    """At most ten letters and digits that name `template`; another count makes another name."""
+def template_hash(template: JsonObject) -> str:
+    """Return at most ten letters and digits that name `template`."""
     text = json.dumps(canonical(template), sort_keys=True, separators=(",", ":")).encode()
-    if collision_count is not None:
-        text += collision_count.to_bytes(8, "little")
     return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(_fnv32a(text)))
 
 
 def pod_from_template(owner: JsonObject) -> JsonObject:
-    """A pod as `owner`'s template wants it, named by the server, controlled by `owner`."""
+    """Return a pod of `owner`'s template, controlled by `owner`; the server names it."""
     template = owner["spec"]["template"]
     metadata = template.get("metadata") or {}
     own: JsonObject = {
@@ -62,7 +60,7 @@ def pod_from_template(owner: JsonObject) -> JsonObject:
 
 def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value, and back
     if isinstance(value, dict):
-        # An empty object can mean something (a namespaceSelector that selects all), an empty list cannot.
+        # An empty object can have a meaning (a namespaceSelector that selects all), an empty list has none.
         return {k: _pruned(v) for k, v in value.items() if v is not None and v != []}
     return [_pruned(item) for item in value] if isinstance(value, list) else value
 

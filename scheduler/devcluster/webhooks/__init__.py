@@ -1,10 +1,10 @@
 """
-Admission webhooks: the servers that are asked about every pod before it is stored.
+Admission webhooks: servers that are asked about every new pod before it is stored.
 
-    rules       which configurations may be stored
-    matching    which webhooks a pod concerns
-    calling     one question to one webhook, over HTTPS
-    admission   all webhooks about one pod, and then the store
+    matching   the webhooks of a pod
+    calling    one call of one webhook, over HTTPS
+    dispatch   all webhooks of one pod, and then the store
 
-Pods are the only objects, and their creation the only operation, that webhooks are asked about here.
+Webhooks are asked about pods alone, and about their creation alone. `admission.webhook_rules` says which
+configurations may be stored.
 """

@@ -1,5 +1,5 @@
 """
-One question to one webhook over HTTPS, and what its answer must look like. Bounded in time, size and number.
+One call of one webhook over HTTPS, and the checks of its answer. Bounded in time, size and number.
 
 Source: apiserver pkg/admission/plugin/webhook/request/admissionreview.go, client-go rest/request.go (kubernetes 1.36).
 """
@@ -16,16 +16,16 @@ from uuid import uuid4
 import aiohttp
 import msgspec
 
+from scheduler.devcluster.admission.webhook_rules import authorities
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.patches import JsonPatch
-from scheduler.devcluster.webhooks.matching import Hook
-from scheduler.devcluster.webhooks.rules import authorities
+from scheduler.devcluster.storage.patches import JsonPatch
+from scheduler.devcluster.webhooks.matching import Webhook
 
 _API_VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
 _MAX_ANSWER_BYTES: Final = 3 << 20
-#: Questions under way at a time; the rest wait their turn.
-_UNDER_WAY: Final = 32
+#: Calls at a time; the rest wait.
+_MAX_CALLS: Final = 32
 _CONTEXTS: Final = 16
 _SHOWN: Final = 256
 _SENTENCES: Final = {
@@ -40,7 +40,7 @@ _SENTENCES: Final = {
 
 
 class CallError(Exception):
-    """A webhook could not be asked, or its answer is none. The message is the API server's, without the name."""
+    """A webhook could not be called, or its answer is unusable. The message is the API server's, without the name."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -67,8 +67,8 @@ class _Review(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a webhook says. `refusal` is a Status where it does not allow the pod; `patch` is empty where none is."""
+class Answer:
+    """The answer of a webhook. `refusal` is a Status if it does not allow the pod; `patch` may be empty."""
 
     is_allowed: bool
     refusal: _Status
@@ -76,41 +76,41 @@ class Verdict:
     warnings: list[str]
 
 
-class Caller:
-    """Asks webhooks. Close it when done."""
+class WebhookClient:
+    """Calls webhooks. Close it when done."""
 
     def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
-        self._places = asyncio.Semaphore(_UNDER_WAY)
-        #: By the authorities they trust; those unused for longest are forgotten.
+        self._slots = asyncio.Semaphore(_MAX_CALLS)
+        #: Trusted authorities -> context; the least recently used is dropped.
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
 
     async def close(self) -> None:
-        """Nobody is asked any more."""
+        """Close all connections."""
         if self._http is not None:
-            # TLS connections would otherwise wait for the webhook's goodbye.
+            # Without abort_ssl, TLS connections wait for the webhook to close them too.
             if self._http.connector is not None:
                 await self._http.connector.close(abort_ssl=True)
             await self._http.close()
             self._http = None
 
     async def ask(
-        self, hook: Hook, pod: JsonObject, namespace: str, *, mutates: bool, dry_run: bool
-    ) -> Verdict:
-        """The webhook's verdict on the pod. Raises: CallError."""
+        self, webhook: Webhook, pod: JsonObject, namespace: str, *, mutates: bool, dry_run: bool
+    ) -> Answer:
+        """Return the webhook's answer about the pod. Raises: CallError."""
         uid = str(uuid4())
-        question = msgspec.json.encode(_question(uid, pod, namespace, dry_run=dry_run))
-        async with self._places:
-            answer = await self._posted(hook, question)
+        question = msgspec.json.encode(_review(uid, pod, namespace, dry_run=dry_run))
+        async with self._slots:
+            answer = await self._posted(webhook, question)
         try:
             review = msgspec.json.decode(answer, type=_Review)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CallError(f"failed to call webhook: {error}") from error
         return _verified(review, uid, mutates=mutates)
 
-    async def _posted(self, hook: Hook, question: bytes) -> bytes:
-        """The body of a good answer. Raises: CallError."""
-        client, timeout_s = hook.spec["clientConfig"], hook.spec["timeoutSeconds"]
+    async def _posted(self, webhook: Webhook, question: bytes) -> bytes:
+        """Return the body of a successful answer. Raises: CallError."""
+        client, timeout_s = webhook.spec["clientConfig"], webhook.spec["timeoutSeconds"]
         if client.get("url") is None:
             service = client["service"]
             missing = f'service "{service.get("name")}" not found'
@@ -151,7 +151,7 @@ class Caller:
 
 
 async def _limited(response: aiohttp.ClientResponse) -> bytes:
-    """The body. Raises: ValueError where it is too long."""
+    """Return the body. Raises: ValueError if it is too long."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -161,7 +161,7 @@ async def _limited(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _go_like(error: Exception) -> str:
-    """An error of the network in the words that operators know from the API server, where there are such."""
+    """Return a network error in the API server's words, if it has words for it."""
     match error:
         case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as why):
             return f"tls: failed to verify certificate: x509: {why.verify_message}"
@@ -184,7 +184,7 @@ def _sentence(code: int, body: bytes) -> str:
     return f"the server responded with the status code {code} but did not return more information"
 
 
-def _question(uid: str, pod: JsonObject, namespace: str, *, dry_run: bool) -> JsonObject:
+def _review(uid: str, pod: JsonObject, namespace: str, *, dry_run: bool) -> JsonObject:
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request: JsonObject = {
@@ -206,8 +206,8 @@ def _question(uid: str, pod: JsonObject, namespace: str, *, dry_run: bool) -> Js
     return {"kind": _KIND, "apiVersion": _API_VERSION, "request": request}
 
 
-def _verified(review: _Review, uid: str, *, mutates: bool) -> Verdict:
-    """Raises: CallError where the answer is to another question, or no answer."""
+def _verified(review: _Review, uid: str, *, mutates: bool) -> Answer:
+    """Return the answer in a review. Raises: CallError if the review answers something else, or nothing."""
     response = review.response
     if response is None:
         raise _unusable("webhook response was absent")
@@ -228,7 +228,7 @@ def _verified(review: _Review, uid: str, *, mutates: bool) -> Verdict:
         if response.patch_type != "JSONPatch":
             raise CallError(f'unsupported patch type "{response.patch_type}"')
     patch = _patch(response.patch) if response.allowed else []
-    return Verdict(response.allowed, response.status or _Status(), patch, response.warnings or [])
+    return Answer(response.allowed, response.status or _Status(), patch, response.warnings or [])
 
 
 def _unusable(why: str) -> CallError:

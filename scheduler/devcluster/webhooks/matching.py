@@ -1,5 +1,5 @@
 """
-Which webhooks a new pod concerns.
+The webhooks that a new pod goes to.
 
 Source: apiserver pkg/admission/plugin/webhook/{predicates,generic} (kubernetes 1.36).
 """
@@ -8,43 +8,43 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.selectors import object_selector_matches
+from scheduler.devcluster.label_selectors import selects
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
-    """One webhook of one configuration. `key` is its own among all."""
+class Webhook:
+    """One webhook of one configuration. `key` is unique among all."""
 
     key: str
     spec: JsonObject
 
     @property
     def name(self) -> str:
-        """As messages give it."""
+        """Return its name, as messages give it."""
         return str(self.spec["name"])
 
     @property
-    def is_ignored_when_failing(self) -> bool:
-        """Whether a pod is created without it where it can't be asked."""
+    def fails_open(self) -> bool:
+        """Return whether a pod is created without it if it cannot be called."""
         return bool(self.spec["failurePolicy"] == "Ignore")
 
     @property
-    def is_asked_again(self) -> bool:
-        """Whether it is asked a second time where later ones have changed the pod."""
+    def is_reinvoked(self) -> bool:
+        """Return whether it is called again after later ones have changed the pod."""
         return self.spec.get("reinvocationPolicy") == "IfNeeded"
 
-    def concerns(self, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
-        """Whether it wants to be asked about this pod."""
+    def matches(self, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether it wants to see this pod."""
         labels = (pod.get("metadata") or {}).get("labels") or {}
-        return object_selector_matches(
-            self.spec["namespaceSelector"], namespace_labels
-        ) and object_selector_matches(self.spec["objectSelector"], labels)
+        return selects(self.spec["namespaceSelector"], namespace_labels) and selects(
+            self.spec["objectSelector"], labels
+        )
 
 
-def hooks_of(configurations: Iterable[JsonObject]) -> list[Hook]:
-    """The webhooks with a rule for new pods, in the order in which they are asked: by configuration, then as listed."""
+def pod_webhooks(configurations: Iterable[JsonObject]) -> list[Webhook]:
+    """Return the webhooks with a rule for new pods, in the order of calls: by configuration, then as listed."""
     return [
-        Hook(f"{configuration['metadata']['name']}/{index}", spec)
+        Webhook(f"{configuration['metadata']['name']}/{index}", spec)
         for configuration in sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
         for index, spec in enumerate(configuration.get("webhooks") or [])
         if any(_is_about_new_pods(rule) for rule in spec.get("rules") or [])

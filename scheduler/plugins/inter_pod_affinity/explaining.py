@@ -10,7 +10,6 @@ import numpy as np
 
 from scheduler.framework.explaining import BlockingRule, ExplainContext, example_value
 from scheduler.model.changes import Changes, LabelNamespace, RunPod
-from scheduler.model.labels import EVERYTHING, Selector
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.model.wording import namespaces_text, selector_text
 from scheduler.plugins.inter_pod_affinity.filtering import near_masks, room
@@ -18,6 +17,7 @@ from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.syntax.selectors import EVERYTHING, Selector
 
 #: Namespaces to propose labels for.
 _MAX_NAMESPACES: Final = 8

@@ -13,11 +13,11 @@ from typing import Final
 
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.memo import MemoBySpec
-from scheduler.model.labels import EVERYTHING, NOTHING, Selector, with_requirements
 from scheduler.model.pods import Pod
 from scheduler.model.terms import Problem, SpreadConstraint
 from scheduler.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.syntax.selectors import EVERYTHING, NOTHING, Selector, with_requirements
 
 #: Default selectors whose constraints are memoized, 1 KB each.
 _MEMOIZED_SELECTORS: Final = 256

@@ -8,12 +8,12 @@ import numpy as np
 
 from scheduler.framework.explaining import BlockingRule, ExplainContext, Skew
 from scheduler.model.changes import AllowSkew
-from scheduler.model.labels import NOTHING
 from scheduler.model.pods import Pod
 from scheduler.model.wording import namespaces_text, selector_text
 from scheduler.plugins.pod_topology_spread.constraints import Constraint
 from scheduler.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
 from scheduler.state.columns import ABSENT
+from scheduler.syntax.selectors import NOTHING
 
 
 def spread_rules(context: ExplainContext, constraints: Sequence[Constraint]) -> list[BlockingRule]:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from scheduler.devcluster.server import DevCluster
-from tests.devcluster.contract.client import Api
+from scheduler.devcluster.cluster import DevCluster
+from tests.support.api_client import Api
 from tests.support.apiserver import Address
 
 _SERVERS = ["devcluster", pytest.param("real", marks=pytest.mark.real)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.devcluster.contract.client import Answer, Api
+from tests.support.api_client import Answer, Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -81,12 +81,12 @@ async def test_a_token_is_not_issued_for_less_than_ten_minutes(api: Api):
     )
 
 
-async def test_nobody_gets_a_token_of_an_account_that_is_not_there(api: Api):
+async def test_there_is_no_token_of_a_missing_account(api: Api):
     answer = await _token(api, "nobody")
     assert answer.refused(404, "NotFound") == 'serviceaccounts "nobody" not found'
 
 
-async def test_a_token_review_says_whose_token_it_is(api: Api):
+async def test_a_token_review_names_the_user_of_a_token(api: Api):
     token = await _account(api)
     answer = await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})
     assert answer.code == 201
@@ -105,14 +105,14 @@ async def test_a_token_review_says_whose_token_it_is(api: Api):
 
 
 @pytest.mark.parametrize("token", ["nobody's", "Bearer x", "ö", "a.b.c"])
-async def test_a_token_review_of_nobodys_token_names_nobody(api: Api, token: str):
+async def test_a_token_review_of_an_unknown_token_is_not_authenticated(api: Api, token: str):
     status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})).ok["status"]
     assert status["user"] == {}
     assert "authenticated" not in status
     assert "invalid bearer token" in status["error"]
 
 
-async def test_a_token_for_other_audiences_names_nobody(api: Api):
+async def test_a_token_review_for_other_audiences_is_not_authenticated(api: Api):
     token = await _account(api)
     review = {"spec": {"token": token, "audiences": ["somebody-else"]}}
     status = (await api.post(_TOKEN_REVIEWS, review)).ok["status"]
@@ -135,12 +135,12 @@ async def test_a_token_is_worth_nothing_once_its_account_is_gone(api: Api):
     assert "authenticated" not in status
 
 
-async def test_nobodys_token_opens_nothing(api: Api):
+async def test_an_unknown_token_is_unauthorized(api: Api):
     answer = await _asked(api, "nobody's", "GET", api.pods())
     assert answer.refused(401, "Unauthorized") == "Unauthorized"
 
 
-async def test_one_learns_who_one_is(api: Api):
+async def test_a_self_review_names_the_user(api: Api):
     token = await _account(api)
     answer = await _asked(api, token, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert answer.ok["status"]["userInfo"]["username"] == _user(api)
@@ -193,7 +193,7 @@ async def test_one_learns_who_one_is(api: Api):
         ("GET", "/metrics", 'forbidden: {user} cannot get path "/metrics"'),
     ],
 )
-async def test_who_was_granted_nothing_is_refused(api: Api, method: str, path: str, refusal: str):
+async def test_a_user_without_rights_is_refused(api: Api, method: str, path: str, refusal: str):
     token = await _account(api)
     where = {"here": f'in the namespace "{api.namespace}"', "all": "at the cluster scope"}
     path = path.format(pods=api.pods(), ns=api.namespace)
@@ -251,7 +251,7 @@ async def _eventually(api: Api, token: str, method: str, path: str) -> None:
 # -- access reviews ------------------------------------------------------------------------------------------
 
 
-async def test_an_access_review_says_by_what_it_is_allowed(api: Api):
+async def test_an_access_review_names_the_binding_that_allows_it(api: Api):
     token = await _account(api)
     await _grant(api, {"nonResourceURLs": ["/metrics", "/debug/*"], "verbs": ["get"]})
     await _eventually(api, token, "GET", "/metrics")
@@ -324,7 +324,7 @@ async def test_everybody_may_ask_for_health(api: Api):
         ),
     ],
 )
-async def test_an_access_review_asks_of_somebody_one_thing(api: Api, spec: dict[str, object], fault: str):
+async def test_an_access_review_needs_a_user_and_one_request(api: Api, spec: dict[str, object], fault: str):
     answer = await api.post(_ACCESS_REVIEWS, {"spec": spec})
     assert answer.refused(422, "Invalid") == f'.authorization.k8s.io "" is invalid: {fault}'
 

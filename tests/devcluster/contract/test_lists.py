@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.devcluster.contract.client import Api
+from tests.support.api_client import Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -186,7 +186,7 @@ async def test_metadata_alone_can_be_listed(api: Api):
     assert "spec" not in body["items"][0]
 
 
-async def test_a_form_that_nobody_writes_is_not_acceptable(api: Api):
+async def test_an_unknown_form_is_not_acceptable(api: Api):
     assert (await api.request("GET", api.pods(), accept="text/html")).code == 406
 
 

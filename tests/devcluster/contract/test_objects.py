@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.devcluster.contract.client import Api
+from tests.support.api_client import Api
 
 pytestmark = pytest.mark.asyncio
 
 
-async def test_a_created_object_carries_what_the_server_adds(api: Api):
+async def test_a_created_object_has_the_fields_that_the_server_adds(api: Api):
     stored = await api.create_map("one", {"k": "v"})
     metadata = stored["metadata"]
     assert (stored["kind"], stored["apiVersion"], stored["data"]) == ("ConfigMap", "v1", {"k": "v"})

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.devcluster.contract.client import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
+from tests.support.api_client import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
 
 pytestmark = pytest.mark.asyncio
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.devcluster.contract.client import Api
+from tests.support.api_client import Api
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.devcluster.contract.client import JSON_PATCH, Answer, Api
+from tests.support.api_client import JSON_PATCH, Answer, Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -264,7 +264,7 @@ async def _known(api: Api) -> None:
         ),
     ],
 )
-async def test_compute_is_summed_over_the_pod_and_told_as_it_was_written(
+async def test_cpu_and_memory_are_summed_over_the_pod_in_their_own_notation(
     api: Api, hard: dict[str, str], used: dict[str, str], pod: dict[str, object], told: str
 ):
     await _quota(api, hard, used)
@@ -280,7 +280,7 @@ async def test_a_quota_of_compute_wants_every_container_to_say_it(api: Api):
     )
 
 
-async def test_a_quota_that_nobody_has_counted_lets_nobody_in(api: Api):
+async def test_a_quota_without_a_count_refuses_every_pod(api: Api):
     await _quota(api, {"pods": "5", "count/pods": "5"}, {"pods": "0"})
     assert await _refusal(api, _pod("p")) == (
         'pods "p" is forbidden: status unknown for quota: q, resources: count/pods,pods'

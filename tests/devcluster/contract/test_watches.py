@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.devcluster.contract.client import MERGE, Api
+from tests.support.api_client import MERGE, Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -46,7 +46,7 @@ async def test_a_pod_that_goes_at_once_is_seen_to_be_marked_first(api: Api):
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-async def test_a_watch_without_a_version_starts_with_what_is_there(api: Api, version):
+async def test_a_watch_without_a_version_starts_with_the_present_objects(api: Api, version):
     await api.create_map("one")
     async with api.watch(api.in_namespace("configmaps"), resourceVersion=version) as events:
         assert await events.seen(1) == [("ADDED", "one")]
@@ -54,7 +54,7 @@ async def test_a_watch_without_a_version_starts_with_what_is_there(api: Api, ver
         assert await events.seen(1) == [("ADDED", "two")]
 
 
-async def test_a_watch_that_takes_bookmarks_is_told_where_the_initial_state_ends(api: Api):
+async def test_a_bookmark_marks_the_end_of_the_initial_state(api: Api):
     await api.create_map("one")
     async with api.watch(api.in_namespace("configmaps"), allowWatchBookmarks="true") as events:
         assert await events.seen(1) == [("ADDED", "one")]
@@ -99,7 +99,7 @@ async def test_a_pod_that_ends_leaves_a_watch_of_living_pods(api: Api):
         assert await events.seen(2) == [("MODIFIED", "p"), ("DELETED", "p")]
 
 
-async def test_other_namespaces_are_not_told_of(api: Api):
+async def test_a_watch_of_a_namespace_shows_no_other(api: Api):
     since = await _version(api, api.in_namespace("configmaps"))
     mine = api.namespace
     await api.enter_namespace()

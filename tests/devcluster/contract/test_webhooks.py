@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from tests.devcluster.contract.client import APPLY, STRATEGIC, Answer, Api
 from tests.devcluster.contract.hooks import Hooks, labelling, patching, serving
+from tests.support.api_client import APPLY, STRATEGIC, Answer, Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -118,7 +118,7 @@ async def test_a_mutating_webhook_sees_the_defaulted_pod_and_its_patch_is_stored
     assert seen["metadata"]["namespace"] == api.namespace
 
 
-async def test_what_a_webhook_adds_is_defaulted_and_merged_like_the_users_own(
+async def test_fields_from_a_webhook_are_defaulted_and_merged_like_the_users_own(
     configured: Configured, api: Api
 ):
     term = {
@@ -140,7 +140,7 @@ async def test_what_a_webhook_adds_is_defaulted_and_merged_like_the_users_own(
     assert spec["containers"][1]["imagePullPolicy"] == "IfNotPresent"
 
 
-async def test_webhooks_are_asked_in_the_order_of_names_each_seeing_what_the_last_left(
+async def test_webhooks_are_called_in_the_order_of_names_and_see_earlier_changes(
     configured: Configured, api: Api
 ):
     for name in ("one", "two", "three"):
@@ -172,7 +172,7 @@ async def test_a_webhook_that_asks_for_it_is_asked_once_more_after_later_changes
     assert "late" in configured.hooks.asked_of("again")[1]["object"]["metadata"]["labels"]
 
 
-async def test_nobody_is_asked_again_where_nothing_changed(configured: Configured, api: Api):
+async def test_no_webhook_is_called_again_if_nothing_changed(configured: Configured, api: Api):
     again = configured.hook("again", reinvocationPolicy="IfNeeded")
     await configured.install(_MUTATING, again, configured.hook("later"))
     (await api.post(api.pods(), pod("p"))).ok  # noqa: B018
@@ -270,7 +270,7 @@ async def test_a_validating_webhook_sees_the_pod_as_it_will_be_stored(configured
     assert request["object"]["status"]["phase"] == "Pending"
 
 
-async def test_a_dry_run_is_told_and_stores_nothing(configured: Configured, api: Api):
+async def test_a_webhook_sees_that_a_run_is_dry_and_nothing_is_stored(configured: Configured, api: Api):
     configured.hooks.judges["m"] = lambda _: labelling("seen")
     await configured.install(_MUTATING, configured.hook("m"))
     answer = (await api.post(api.pods(), pod("p"), dryRun="All")).ok
@@ -344,9 +344,7 @@ async def test_details_of_a_refusal_are_handed_on(configured: Configured, api: A
     assert answer.body["details"] == details
 
 
-async def test_what_is_invalid_without_a_webhook_is_invalid_with_it_and_validating_ones_never_see_it(
-    configured: Configured, api: Api
-):
+async def test_an_invalid_pod_is_refused_before_validating_webhooks_see_it(configured: Configured, api: Api):
     configured.hooks.judges["m"] = lambda _: patching(
         {"op": "replace", "path": "/spec/containers/0/name", "value": "Bad"}
     )
@@ -459,7 +457,7 @@ async def test_a_service_that_is_not_there_is_a_failure_like_any_other(configure
     )
 
 
-async def test_a_certificate_by_somebody_else_is_not_trusted(
+async def test_a_certificate_of_another_authority_is_not_trusted(
     configured: Configured, api: Api, tmp_path: Path
 ):
     folder = tmp_path / "other"

@@ -1,0 +1,223 @@
+"""`affinity-scheduler demo`: play the stories of the design documents on an embedded cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from scheduler.demo.api import ApiSession
+from scheduler.demo.display import Display
+from scheduler.demo.pod_watch import PodWatch, StoryFailed
+from scheduler.demo.processes import KUBECONFIG, Child, free_port, is_answered, process_of, server_address
+from scheduler.demo.stage import Stage, Story
+from scheduler.demo.stories import (
+    backport,
+    blue_green,
+    customers,
+    enforced,
+    racks,
+    rolling_update,
+    tenants,
+    thousand_pods,
+)
+from scheduler.demo.webhook_process import webhook
+from scheduler.errors import SchedulerError, SettingsError
+
+STORIES: Final[Sequence[Story]] = (
+    blue_green.STORY,
+    rolling_update.STORY,
+    tenants.STORY,
+    customers.STORY,
+    thousand_pods.STORY,
+    enforced.STORY,
+    racks.STORY,
+    backport.STORY,
+)
+_NODES: Final = 6
+_ZONES: Final = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Make `parser` read this command's arguments."""
+    numbers = range(1, len(STORIES) + 1)
+    titles = "; ".join(f"{number}: {STORIES[number - 1].title}" for number in numbers)
+    parser.add_argument("--story", type=int, choices=numbers, metavar="N", help=f"play only one ({titles})")
+    parser.add_argument(
+        "--serve", action="store_true", help="keep the cluster and the last story's pods until Ctrl-C"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play; return 0 only if every story came to its end and no rule is broken."""
+    numbers = playable(args.story)
+    show = Display(sys.stdout, os.environ)
+    logs = Path(tempfile.mkdtemp(prefix="affinity-scheduler-demo-"))
+    code = asyncio.run(_play_until_signalled(_Demo(show, logs, numbers, serves=args.serve)))
+    if code:
+        print(f"logs of the cluster and the scheduler: {logs}", file=sys.stderr)
+    else:
+        shutil.rmtree(logs, ignore_errors=True)
+    return code
+
+
+def playable(asked: int | None) -> list[int]:
+    """Return the story asked for, or all whose package is installed. Raises: SettingsError if its package is not."""
+    lacking = {
+        number: story.needs
+        for number, story in enumerate(STORIES, 1)
+        if story.needs and importlib.util.find_spec(story.needs) is None
+    }
+    if asked in lacking:
+        found, expected = f"no package {lacking[asked]}", "pip install 'affinity-scheduler[webhook]'"
+        raise SettingsError("--story", str(asked), found, expected)
+    for number, package in lacking.items() if asked is None else ():
+        print(f"story {number} is left out: it needs the package {package}", file=sys.stderr)
+    return (
+        [number for number in range(1, len(STORIES) + 1) if number not in lacking]
+        if asked is None
+        else [asked]
+    )
+
+
+async def _play_until_signalled(demo: _Demo) -> int:
+    """Play the demo; SIGINT and SIGTERM end it early, and its processes with it."""
+    task = asyncio.ensure_future(demo.play())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        demo.show.line()
+        return 0 if demo.is_played else 130
+
+
+@dataclass(slots=True)
+class _Demo:
+    """One run: the cluster, the scheduler, and the stories in order."""
+
+    show: Display
+    logs: Path
+    numbers: list[int]
+    serves: bool
+    #: Whether all stories are played and the cluster is only kept running.
+    is_played: bool = False
+
+    async def play(self) -> int:
+        """Play, and return the exit code."""
+        began_s = time.monotonic()
+        try:
+            async with self._cluster() as (api, watch, port):
+                return await self._stories(api, watch, port, began_s)
+        except* SchedulerError as failures:
+            for failure in _flattened(failures):
+                self.show.bad(str(failure))
+        except* BrokenPipeError:
+            # The reader has left (`demo | head`); discard the rest of the output, also what Python flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        self.show.line("demo: failed")
+        return 1
+
+    async def _stories(self, api: ApiSession, watch: PodWatch, port: int, began_s: float) -> int:
+        n_broken = 0
+
+        async def metrics() -> str:
+            return await api.text(f"http://127.0.0.1:{port}/metrics")
+
+        for number in self.numbers:
+            story = STORIES[number - 1]
+            self.show.title(f"Story {number}: {story.title}", story.about)
+            stage = Stage(
+                api, watch, self.show, metrics, lambda: self._enforcer(api), lambda: webhook(api, self.logs)
+            )
+            await self._play(story, stage)
+            n_broken += len(stage.broken)
+            if number != self.numbers[-1]:
+                await stage.clear()
+        self.show.line(
+            f"  played {len(self.numbers)} of {len(STORIES)} stories in {time.monotonic() - began_s:.0f} s"
+        )
+        if self.serves:
+            self.is_played = n_broken == 0
+            self.show.line("  the cluster keeps running; look around, then press Ctrl-C:")
+            self.show.line(f"  KUBECONFIG={self.logs / KUBECONFIG} kubectl get pods -A -o wide")
+        self.show.line(summary(len(self.numbers), watch.n_placed(), n_broken))
+        if self.serves:
+            await asyncio.Event().wait()
+        return 1 if n_broken else 0
+
+    @contextlib.asynccontextmanager
+    async def _enforcer(self, api: ApiSession) -> AsyncGenerator[None, None]:
+        """Run an enforcer and wait until it is ready; if it dies, so does the block."""
+        port = free_port()
+        arguments = ["enforce", "--kubeconfig", str(self.logs / KUBECONFIG), "--port", str(port)]
+        async with process_of("enforcer", arguments, self.logs) as enforcer:
+            await enforcer.ready(lambda: is_answered(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(enforcer.run(), name="enforcer")
+                yield
+                watching.cancel()
+
+    async def _play(self, story: Story, stage: Stage) -> None:
+        try:
+            await story.play(stage)
+        except* StoryFailed:
+            for warning in await stage.warnings():
+                self.show.quote(warning)
+            raise
+
+    @contextlib.asynccontextmanager
+    async def _cluster(self) -> AsyncGenerator[tuple[ApiSession, PodWatch, int], None]:
+        """Run a cluster and a scheduler, and wait until they are ready; if either dies, so does the block."""
+        kubeconfig = str(self.logs / KUBECONFIG)
+        size = ["--nodes", str(_NODES), "--zones", str(_ZONES)]
+        port = free_port()
+        self.show.line(f"starting a cluster of {_NODES} nodes in {_ZONES} zones, and the scheduler ...")
+        async with contextlib.AsyncExitStack() as stack:
+            cluster = await stack.enter_async_context(
+                process_of("devcluster", ["devcluster", *size, "--kubeconfig", kubeconfig], self.logs)
+            )
+            api = await stack.enter_async_context(ApiSession(await server_address(self.logs, cluster)))
+            scheduler = await stack.enter_async_context(
+                process_of("scheduler", ["run", "--kubeconfig", kubeconfig, "--port", str(port)], self.logs)
+            )
+            await scheduler.ready(lambda: is_answered(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
+            watch = PodWatch(api)
+            async with asyncio.TaskGroup() as tasks:
+                watching = [
+                    tasks.create_task(one.run(), name=name)
+                    for name, one in _watched(cluster, scheduler, watch)
+                ]
+                yield api, watch, port
+                for task in watching:
+                    task.cancel()
+
+
+def _watched(cluster: Child, scheduler: Child, watch: PodWatch) -> list[tuple[str, Child | PodWatch]]:
+    return [("devcluster", cluster), ("scheduler", scheduler), ("pods", watch)]
+
+
+def summary(n_stories: int, n_placed: int, n_broken: int) -> str:
+    """Return the last line of a demo that played to its end."""
+    return f"demo: {n_stories} stories, {n_placed} pods placed, {n_broken} rules broken"
+
+
+def _flattened(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the exceptions in a group of groups."""
+    return [
+        leaf
+        for one in group.exceptions
+        for leaf in (_flattened(one) if isinstance(one, BaseExceptionGroup) else [one])
+    ]

@@ -1,0 +1,214 @@
+"""
+The strategy of each kind. A kind that is not listed here is plain data.
+
+Source: the strategies under pkg/registry, and pkg/apis/*/validation (kubernetes 1.36).
+"""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from scheduler.devcluster.admission import defaults
+from scheduler.devcluster.admission.event_rules import EVENTS, EVENTS_V1
+from scheduler.devcluster.admission.pods import PODS
+from scheduler.devcluster.admission.quota_rules import QUOTAS
+from scheduler.devcluster.admission.role_rules import ROLE_BINDINGS, ROLES
+from scheduler.devcluster.admission.strategy import Strategy, View
+from scheduler.devcluster.admission.webhook_rules import WEBHOOKS
+from scheduler.devcluster.admission.workloads import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
+from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.syntax import field_errors
+from scheduler.syntax.affinity_rules import selector_errors
+from scheduler.syntax.field_errors import FieldError
+from scheduler.syntax.names import dns_label_faults, label_key_faults, label_value_faults
+
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+_TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MAX_USER_PRIORITY: Final = 1_000_000_000
+
+
+# -- namespaces and nodes ------------------------------------------------------------------------------------
+
+
+def _label_with_name(namespace: JsonObject) -> None:
+    metadata = namespace["metadata"]
+    if name := metadata.get("name"):
+        metadata["labels"] = {**(metadata.get("labels") or {}), _NAME_LABEL: name}
+
+
+def _prepare_namespace(namespace: JsonObject, view: View) -> None:
+    del view
+    namespace["status"] = {"phase": "Active"}
+    namespace.setdefault("spec", {})["finalizers"] = ["kubernetes"]
+
+
+def _keep_finalizers(new: JsonObject, old: JsonObject, view: View) -> None:
+    """Keep spec.finalizers, which only the finalize subresource writes."""
+    del view
+    new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers")}
+
+
+def _prepare_node(node: JsonObject, view: View) -> None:
+    """Keep the status that a node is created with; allocatable defaults to capacity."""
+    del view
+    node.setdefault("spec", {})
+    status = node.setdefault("status", {})
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+
+
+def _taint_errors(node: JsonObject) -> Iterator[FieldError]:
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate((node.get("spec") or {}).get("taints") or []):
+        path = f"metadata.taints[{index}]"
+        key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
+        for fault in label_key_faults(key):
+            yield field_errors.invalid(f"{path}.key", key, fault)
+        for fault in label_value_faults(value):
+            yield field_errors.invalid(f"{path}.value", value, fault)
+        if effect not in _TAINT_EFFECTS:
+            yield field_errors.not_supported(f"{path}.effect", effect, _TAINT_EFFECTS)
+        if (key, effect) in seen:
+            taint_text = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            detail = "taints must be unique by key and effect pair"
+            yield field_errors.duplicate(path, taint_text, detail)
+        seen.add((key, effect))
+
+
+# -- services, secrets and policies --------------------------------------------------------------------------
+
+
+def _prepare_service(service: JsonObject, view: View) -> None:
+    """Give the service a cluster IP, on which nothing listens."""
+    del view
+    spec = service["spec"]
+    if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
+        number = int(service["metadata"]["uid"][:4], 16)
+        spec["clusterIP"] = f"10.96.{number >> 8}.{number & 255}"
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        spec["ipFamilies"] = ["IPv4"]
+        spec["ipFamilyPolicy"] = "SingleStack"
+    service["status"] = {"loadBalancer": {}}
+
+
+def _keep_cluster_ip(new: JsonObject, old: JsonObject, view: View) -> None:
+    del view
+    for name in ("clusterIP", "clusterIPs"):
+        if name in (old.get("spec") or {}) and not new["spec"].get(name):
+            new["spec"][name] = old["spec"][name]
+
+
+def _default_secret(secret: JsonObject) -> None:
+    secret.setdefault("type", "Opaque")
+    if texts := secret.pop("stringData", None):
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
+
+
+def _default_priority_class(priority_class: JsonObject) -> None:
+    priority_class.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    priority_class.setdefault("value", 0)
+
+
+def _priority_class_errors(priority_class: JsonObject) -> Iterator[FieldError]:
+    name = priority_class["metadata"].get("name", "")
+    if name.startswith("system-"):
+        detail = (
+            "priority class names with 'system-' prefix are reserved for system use only. error: "
+            f"{name} is not a known system priority class"
+        )
+        yield field_errors.forbidden("metadata.name", detail)
+    elif priority_class["value"] > _MAX_USER_PRIORITY:
+        detail = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
+        yield field_errors.forbidden("value", detail)
+
+
+def _priority_class_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    if new["value"] != old["value"]:
+        yield field_errors.forbidden("value", "may not be changed in an update.")
+    if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
+        yield field_errors.invalid("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable")
+
+
+def _prepare_budget(budget: JsonObject, view: View) -> None:
+    """Allow no disruption before the controller has counted."""
+    del view
+    counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+    budget["status"] = dict.fromkeys(counts, 0)
+
+
+def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
+    spec = budget.get("spec") or {}
+    yield from selector_errors(spec.get("selector"), "spec.selector")
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        yield field_errors.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+
+
+def _prepare_replication_controller(controller: JsonObject, view: View) -> None:
+    del view
+    controller["status"] = {"replicas": 0}
+
+
+# -- the table -----------------------------------------------------------------------------------------------
+
+_PLAIN: Final = Strategy()
+_BY_STORAGE: Final[Mapping[str, Strategy]] = {
+    "pods": PODS,
+    "nodes": Strategy(
+        has_status=True, status_writes_metadata=True, prepare_create=_prepare_node, validate=_taint_errors
+    ),
+    "namespaces": Strategy(
+        has_status=True,
+        returns_deleted=True,
+        name_faults=dns_label_faults,
+        set_defaults=_label_with_name,
+        prepare_create=_prepare_namespace,
+        prepare_update=_keep_finalizers,
+    ),
+    "services": Strategy(
+        has_status=True,
+        returns_deleted=True,
+        name_faults=dns_label_faults,
+        set_defaults=defaults.default_service,
+        prepare_create=_prepare_service,
+        prepare_update=_keep_cluster_ip,
+    ),
+    "resourcequotas": QUOTAS,
+    "serviceaccounts": Strategy(returns_deleted=True),
+    "replicationcontrollers": Strategy(
+        has_generation=True,
+        has_status=True,
+        set_defaults=defaults.default_replication_controller,
+        prepare_create=_prepare_replication_controller,
+    ),
+    "deployments.apps": DEPLOYMENTS,
+    "replicasets.apps": REPLICA_SETS,
+    "statefulsets.apps": STATEFUL_SETS,
+    "events": EVENTS,
+    "secrets": Strategy(set_defaults=_default_secret),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": WEBHOOKS,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": WEBHOOKS,
+    "clusterroles.rbac.authorization.k8s.io": ROLES,
+    "roles.rbac.authorization.k8s.io": ROLES,
+    "clusterrolebindings.rbac.authorization.k8s.io": ROLE_BINDINGS,
+    "rolebindings.rbac.authorization.k8s.io": ROLE_BINDINGS,
+    "leases.coordination.k8s.io": Strategy(unconditional_update=False),
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        has_generation=True,
+        set_defaults=_default_priority_class,
+        validate=_priority_class_errors,
+        validate_update=_priority_class_update_errors,
+    ),
+    "poddisruptionbudgets.policy": Strategy(
+        has_generation=True,
+        has_status=True,
+        unconditional_update=False,
+        prepare_create=_prepare_budget,
+        validate=_budget_errors,
+    ),
+}
+
+
+def strategy_of(kind: Kind) -> Strategy:
+    """Return the strategy of a kind."""
+    return EVENTS_V1 if kind.group == "events.k8s.io" else _BY_STORAGE.get(kind.storage, _PLAIN)

@@ -1,0 +1,70 @@
+"""
+The rules of Deployments, ReplicaSets and StatefulSets: a template, and a selector that matches it and never changes.
+
+Source: pkg/apis/apps/validation/validation.go and the strategies under pkg/registry/apps (kubernetes 1.36).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from scheduler.devcluster.admission import defaults
+from scheduler.devcluster.admission.strategy import Strategy, View
+from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.label_selectors import selects
+from scheduler.syntax import field_errors
+from scheduler.syntax.affinity_rules import selector_errors
+from scheduler.syntax.field_errors import FieldError
+
+
+def _workload(set_defaults: Callable[[JsonObject], None], **initial_counts: int) -> Strategy:
+    """Return the strategy of one kind; `initial_counts` are the counts that its empty status prints."""
+
+    def prepare_create(workload: JsonObject, view: View) -> None:
+        del view
+        workload["status"] = dict(initial_counts)
+
+    return Strategy(
+        has_generation=True,
+        has_status=True,
+        set_defaults=set_defaults,
+        prepare_create=prepare_create,
+        validate=_errors,
+        validate_update=_update_errors,
+    )
+
+
+def _errors(workload: JsonObject) -> Iterator[FieldError]:
+    spec = workload["spec"]
+    selector, template = spec.get("selector"), spec.get("template") or {}
+    replica_errors = []
+    if spec["replicas"] < 0:
+        detail = "must be greater than or equal to 0"
+        replica_errors = [field_errors.invalid("spec.replicas", spec["replicas"], detail)]
+    errors = [*replica_errors, *_selector_errors(selector, workload["kind"])]
+    yield from errors
+    labels = (template.get("metadata") or {}).get("labels")
+    if selector is None or (not errors and not selects(selector, labels or {})):
+        detail = "`selector` does not match template `labels`"
+        yield field_errors.invalid("spec.template.metadata.labels", labels, detail)
+    if not (template.get("spec") or {}).get("containers"):
+        yield field_errors.required("spec.template.spec.containers")
+
+
+def _selector_errors(selector: JsonObject | None, kind_name: str) -> Iterator[FieldError]:
+    if selector is None:
+        yield field_errors.required("spec.selector")
+        return
+    yield from selector_errors(selector, "spec.selector")
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        detail = f"empty selector is invalid for {kind_name.lower()}"
+        yield field_errors.invalid("spec.selector", selector, detail)
+
+
+def _update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    if new["spec"].get("selector") != old["spec"].get("selector"):
+        yield field_errors.invalid("spec.selector", new["spec"].get("selector"), "field is immutable")
+
+
+DEPLOYMENTS: Final = _workload(defaults.default_deployment)
+REPLICA_SETS: Final = _workload(defaults.default_workload, replicas=0)
+STATEFUL_SETS: Final = _workload(defaults.default_stateful_set, replicas=0, availableReplicas=0)

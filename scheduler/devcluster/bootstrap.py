@@ -1,0 +1,75 @@
+"""The content of a new cluster: nodes spread over zones, and the namespaces that every cluster has."""
+
+from typing import Final
+
+from scheduler.devcluster.kinds import NAMESPACE, NODE, SERVICE_ACCOUNT, JsonObject
+from scheduler.devcluster.storage.store import Store
+
+NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_REGION: Final = "region-1"
+_LETTERS: Final = 26
+
+
+def zone_name(index: int) -> str:
+    """Return the name of the zone at `index` >= 0: zone-a to zone-z, then zone-aa and so on."""
+    name = ""
+    number = index + 1
+    while number > 0:
+        number, letter = divmod(number - 1, _LETTERS)
+        name = chr(ord("a") + letter) + name
+    return f"zone-{name}"
+
+
+def node(name: str, zone: str, now: str) -> JsonObject:
+    """Return a ready node with room for 4 CPUs, 32Gi of memory and 110 pods. `now` is RFC 3339."""
+    amounts = {"cpu": "4", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "topology.kubernetes.io/zone": zone,
+        "topology.kubernetes.io/region": _REGION,
+    }
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "the embedded cluster's stand-in for a kubelet is ready",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+        "status": {
+            "capacity": amounts,
+            "allocatable": dict(amounts),
+            "conditions": [ready],
+            "addresses": [{"type": "Hostname", "address": name}],
+            "nodeInfo": {
+                "kubeletVersion": "v1.36.0",
+                "containerRuntimeVersion": "none://0",
+                "osImage": "none",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+                "kernelVersion": "none",
+            },
+        },
+    }
+
+
+def populate(store: Store, *, nodes: int, zones: int) -> None:
+    """
+    Create the usual namespaces with their default service accounts, and `nodes` nodes spread over zones.
+
+    Raises: ValueError if zones < 1 or nodes < 0.
+    """
+    if zones < 1 or nodes < 0:
+        raise ValueError(f"a cluster has at least one zone and no negative nodes; found {zones=}, {nodes=}")
+    for name in NAMESPACES:
+        store.create(NAMESPACE, "", {"metadata": {"name": name}})
+        store.create(SERVICE_ACCOUNT, name, {"metadata": {"name": "default"}})
+    for index in range(nodes):
+        store.create(NODE, "", node(f"node-{index + 1:04d}", zone_name(index % zones), store.now()))

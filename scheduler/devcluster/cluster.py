@@ -1,0 +1,183 @@
+"""A whole embedded cluster: store, API server, controllers and kubelet stand-in, started and stopped together."""
+
+import asyncio
+import logging
+import secrets
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import yaml
+from aiohttp import web
+
+from scheduler.devcluster.bootstrap import populate
+from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
+from scheduler.devcluster.controllers.loop import run_controllers
+from scheduler.devcluster.http.faults import Faults
+from scheduler.devcluster.http.server import MAX_BODY_BYTES, ApiServer
+from scheduler.devcluster.http.watches import BOOKMARK_INTERVAL_S
+from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.storage.store import HISTORY_CAPACITY, Store
+from scheduler.devcluster.storage.write_log import WriteLog
+from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
+
+_SHUTDOWN_S: Final = 2.0
+#: Connections that may wait to be accepted.
+_BACKLOG: Final = 128
+_LOG: Final = logging.getLogger(__name__)
+
+
+class DevCluster:
+    """
+    An API server on the loopback interface with everything in memory.
+
+    Use as an async context manager, or call `start` and `stop`. Objects can be read and written in-process through
+    `store`, from the same event loop; webhooks then see no pod.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 0,
+        zones: int = 1,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        token: str | None = None,
+        bookmark_interval_s: float = BOOKMARK_INTERVAL_S,
+        history_capacity: int = HISTORY_CAPACITY,
+        write_log: bool = False,
+        controllers: bool = False,
+    ) -> None:
+        """
+        Make a cluster with its nodes and namespaces; it does not listen yet.
+
+        Args:
+            nodes: how many ready-made nodes there are.
+            zones: over how many zones they are spread.
+            port: 0 takes a free one.
+            host: the address to listen on.
+            token: the bearer token that requests must carry; None lets every request in; "" makes a random one.
+            bookmark_interval_s: seconds between the bookmarks of a watch.
+            history_capacity: past changes of each kind from which watches can resume.
+            write_log: record every accepted write in `writes`.
+            controllers: run the controllers and the kubelet stand-in while the server listens.
+        """
+        self.store: Final = Store(capacity=history_capacity)
+        self.faults: Final = Faults()
+        self.token: Final = secrets.token_urlsafe(32) if token == "" else token
+        self.writes: Final = WriteLog(self.store) if write_log else None
+        self._webhooks = WebhookAdmission(self.store)
+        self._server = ApiServer(
+            self.store, self.faults, self._webhooks, token=self.token, bookmark_interval_s=bookmark_interval_s
+        )
+        self.arrivals: Final = self._server.arrivals
+        self.decision_listeners: Final = self._server.authorizer.decision_listeners
+        self._host = host
+        self._port = port
+        self._has_controllers = controllers
+        self._runner: web.ServerRunner | None = None
+        self._listener: asyncio.Server | None = None
+        self._controllers: asyncio.Task[None] | None = None
+        populate(self.store, nodes=nodes, zones=zones)
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start to listen. Raises: OSError if the port is taken."""
+        loop = asyncio.get_running_loop()
+        requests = partial(web.BaseRequest, loop=loop, client_max_size=MAX_BODY_BYTES)
+        # With handler_cancellation a handler ends with its client's connection, so no idle watch outlives its reader.
+        server = web.Server(
+            self._server.serve, request_factory=requests, handler_cancellation=True, access_log=None
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_S)
+        await self._runner.setup()
+        try:
+            self._listener = await loop.create_server(server, self._host, self._port, backlog=_BACKLOG)
+        except OSError:
+            await self._runner.cleanup()
+            self._runner = None
+            raise
+        self._port = self._listener.sockets[0].getsockname()[1]
+        if self._has_controllers:
+            running = run_controllers(self.store, KubeletSettings(), self._webhooks)
+            self._controllers = asyncio.create_task(running, name="devcluster-controllers")
+            self._controllers.add_done_callback(_log_failure)
+
+    async def stop(self) -> None:
+        """Stop listening and end open watches."""
+        if self._controllers is not None:
+            self._controllers.cancel()
+            await asyncio.gather(self._controllers, return_exceptions=True)
+            self._controllers = None
+        if self._runner is not None:
+            await self._stop_listening()
+            self._server.end_watches()
+            await self._runner.cleanup()
+            self._runner = None
+        await self._webhooks.close()
+
+    async def _stop_listening(self) -> None:
+        if self._listener is None:
+            return
+        # A connection is accepted in one turn of the loop and made in the next; with the server closed between them
+        # Python 3.11 fails an assertion and leaves it open.
+        for each in self._listener.sockets:
+            asyncio.get_running_loop().remove_reader(each.fileno())
+        await asyncio.sleep(0)
+        self._listener.close()
+        self._listener = None
+
+    async def __aenter__(self) -> "DevCluster":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- how to reach it -------------------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """Return the port it listens on; before `start`, the one asked for."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Return the server's address, without a trailing slash."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers with which a request is the administrator's."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def token_of(self, namespace: str, account: str) -> str:
+        """Return a token of a ServiceAccount, valid for an hour. Raises: StatusError 404."""
+        issued = self._server.authorizer.authenticator.issue(namespace, account, {})
+        return str(issued["status"]["token"])
+
+    def kubeconfig(self) -> JsonObject:
+        """Return a kubeconfig whose only context is this cluster."""
+        user: JsonObject = {"token": self.token} if self.token else {}
+        context = {"cluster": "devcluster", "user": "devcluster", "namespace": "default"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "devcluster", "cluster": {"server": self.url}}],
+            "users": [{"name": "devcluster", "user": user}],
+            "contexts": [{"name": "devcluster", "context": context}],
+            "current-context": "devcluster",
+        }
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Write the kubeconfig to `path`, readable by its owner alone. Raises: OSError."""
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        path.write_text(yaml.safe_dump(self.kubeconfig(), sort_keys=False))
+
+
+def _log_failure(controllers: asyncio.Task[None]) -> None:
+    """Log why the controllers ended, unless they were cancelled."""
+    if not controllers.cancelled() and (error := controllers.exception()) is not None:
+        _LOG.error("the controllers ended: %s", error, exc_info=error)

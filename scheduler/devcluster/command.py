@@ -1,0 +1,75 @@
+"""`affinity-scheduler devcluster`: serve an embedded cluster to kubectl, until stopped."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.errors import SettingsError
+
+_KUBECONFIG: Final = "devcluster.kubeconfig"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Make `parser` read this command's arguments."""
+    parser.add_argument("--nodes", type=int, default=6, metavar="N", help="nodes (default %(default)s)")
+    parser.add_argument("--zones", type=int, default=3, metavar="Z", help="zones (default %(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="P", help="port on 127.0.0.1, 0 for a free one"
+    )
+    parser.add_argument(
+        "--kubeconfig", default=_KUBECONFIG, metavar="FILE", help="file to write (default %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT. Raises: SettingsError for bad input."""
+    for flag, found, least, most in (
+        ("--nodes", args.nodes, 0, 100_000),
+        ("--zones", args.zones, 1, 1_000),
+        ("--port", args.port, 0, 65_535),
+    ):
+        if not least <= found <= most:
+            raise SettingsError(flag, "", str(found), f"a number from {least} to {most}")
+    return asyncio.run(_serve(args.nodes, args.zones, args.port, Path(args.kubeconfig).resolve()))
+
+
+async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    # No token: kubectl sends none over plain HTTP, and the listener is on the loopback interface alone.
+    cluster = DevCluster(nodes=n_nodes, zones=n_zones, port=port, controllers=True)
+    try:
+        await cluster.start()
+    except OSError as error:
+        raise SettingsError("--port", "", f"{port} in use", "a free port") from error
+    try:
+        with _written(cluster, kubeconfig):
+            print(f"{n_nodes} nodes in {n_zones} zones at {cluster.url}")
+            print(f"export KUBECONFIG={kubeconfig}")
+            print("kubectl get nodes", flush=True)
+            await stop.wait()
+    finally:
+        await cluster.stop()
+    return 0
+
+
+@contextlib.contextmanager
+def _written(cluster: DevCluster, kubeconfig: Path) -> Iterator[None]:
+    """Keep the kubeconfig on disk while the cluster runs."""
+    try:
+        cluster.write_kubeconfig(kubeconfig)
+    except OSError as error:
+        raise SettingsError("--kubeconfig", "", str(error), "a file that can be written") from error
+    try:
+        yield
+    finally:
+        kubeconfig.unlink(missing_ok=True)

@@ -1,0 +1,62 @@
+"""
+Authorization of requests: the administrator's pass, everybody else's are judged by `access.rbac`.
+
+Source: apiserver pkg/endpoints/filters/authorization.go, pkg/endpoints/request/requestinfo.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from scheduler.devcluster.access.authentication import ADMIN, Authenticator, User
+from scheduler.devcluster.access.rbac import Attributes, authorize, forbidden_error
+from scheduler.devcluster.access.reviews import review_at
+from scheduler.devcluster.http.routes import Target
+from scheduler.devcluster.kinds import NAMESPACE, Kind
+from scheduler.devcluster.storage.store import Store
+
+#: Called with the user, the request and whether it is allowed.
+OnDecision = Callable[[User, Attributes, bool], None]
+
+
+class Authorizer:
+    """Refuses what roles do not allow. `decision_listeners` hear of every decision except the administrator's."""
+
+    def __init__(self, store: Store, token: str | None) -> None:
+        self.authenticator: Final = Authenticator(store, token)
+        self.decision_listeners: Final[list[OnDecision]] = []
+        self._store = store
+
+    def check_resource(self, user: User, verb: str, target: Target) -> None:
+        """Raise StatusError 403 if the user may not do this to a resource."""
+        kind, name = target.kind, target.name or ""
+        attributes = Attributes(
+            verb,
+            group=kind.group,
+            resource=kind.plural,
+            subresource=target.subresource,
+            namespace=name if kind is NAMESPACE else target.scope,
+            name=name,
+        )
+        self._check(user, attributes, kind)
+
+    def check_path(self, user: User, method: str, path: str) -> None:
+        """Raise StatusError 403 if the user may not do this at a path without a resource."""
+        kind = review_at(path.rstrip("/")) if method == "POST" else None
+        if kind is None:
+            self._check(user, Attributes(method.lower(), path=path), None)
+            return
+        namespace = path.split("/")[5] if kind.namespaced else ""
+        self._check(
+            user, Attributes("create", group=kind.group, resource=kind.plural, namespace=namespace), kind
+        )
+
+    def _check(self, user: User, attributes: Attributes, kind: Kind | None) -> None:
+        if user is ADMIN:
+            return
+        allowed = authorize(self._store, user, attributes).allowed
+        for listener in self.decision_listeners:
+            listener(user, attributes, allowed)
+        if not allowed:
+            raise forbidden_error(user, attributes, kind)

@@ -1,0 +1,194 @@
+"""
+Discovery: the kinds that are served, in the three forms that clients ask for. Pure functions of `KINDS`.
+
+Source: apiserver pkg/endpoints/discovery, apidiscovery.k8s.io/v2 (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from scheduler.devcluster.access.reviews import REVIEWS
+from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
+
+#: The release whose behaviour is mirrored; the suffix tells it from a real cluster.
+GIT_VERSION: Final = "v1.36.0-devcluster"
+#: Media type parameters by which a client asks for aggregated discovery, newest first.
+_AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
+
+#: Subresources that carry an object of another kind, as (group, version, kind).
+_SUBRESOURCE_KINDS: Final = {
+    "binding": ("", "v1", "Binding"),
+    "eviction": ("policy", "v1", "Eviction"),
+    "scale": ("autoscaling", "v1", "Scale"),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
+}
+_SUBRESOURCE_VERBS: Final = {
+    "binding": ["create"],
+    "eviction": ["create"],
+    "finalize": ["update"],
+    "token": ["create"],
+}
+
+#: Everything that discovery lists: the stored kinds, and the access reviews.
+SERVED: Final[tuple[Kind, ...]] = (*KINDS, *REVIEWS)
+
+
+def version() -> JsonObject:
+    """Return the body of /version."""
+    major, minor = GIT_VERSION.removeprefix("v").split(".")[:2]
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "python",
+        "platform": f"{sys.platform}/python",
+    }
+
+
+def api_versions(address: str) -> JsonObject:
+    """Return the body of /api: versions of the core group. `address` is the host and port that serve it."""
+    by_address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": by_address}
+
+
+def api_group_list() -> JsonObject:
+    """Return the body of /apis: every named group with its versions."""
+    groups = [_group_body(kind.group, kind.version) for kind in _one_per_group() if kind.group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def api_group(group: str) -> JsonObject | None:
+    """Return the body of /apis/<group>; None if nothing of that group is served."""
+    for kind in _one_per_group():
+        if kind.group == group and group:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group, kind.version)}
+    return None
+
+
+def api_resource_list(group: str, version: str) -> JsonObject | None:
+    """Return the body of /api/v1 (group "") or /apis/<group>/<version>; None if nothing of that is served."""
+    kinds = [kind for kind in SERVED if (kind.group, kind.version) == (group, version)]
+    resources = [
+        resource for kind in sorted(kinds, key=lambda kind: kind.plural) for resource in _resources(kind)
+    ]
+    if not resources:
+        return None
+    group_version = f"{group}/{version}" if group else version
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": resources,
+    }
+
+
+def aggregated_version(accept: str) -> str | None:
+    """Return the first version of aggregated discovery that a client takes; None if it wants plain documents."""
+    for offer in accept.split(","):
+        media_type, *parameters = (part.strip() for part in offer.split(";"))
+        if "as=APIGroupDiscoveryList" in parameters and media_type == "application/json":
+            for part in parameters:
+                if part.startswith("v=") and part[2:] in _AGGREGATED_VERSIONS:
+                    return part[2:]
+        elif media_type in ("application/json", "*/*"):
+            return None
+    return None
+
+
+def aggregated(*, core: bool, api: str = "v2") -> JsonObject:
+    """Return the APIGroupDiscoveryList of version `api` that answers /api (`core`) or /apis in one request."""
+    items = []
+    for head in _one_per_group():
+        if bool(head.group) == core:
+            continue
+        members = sorted((kind for kind in SERVED if kind.group == head.group), key=lambda kind: kind.plural)
+        resources = [_aggregated_resource(kind) for kind in members]
+        metadata: JsonObject = {"creationTimestamp": None, **({"name": head.group} if head.group else {})}
+        versions = [{"version": head.version, "resources": resources, "freshness": "Current"}]
+        items.append({"metadata": metadata, "versions": versions})
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{api}",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def _one_per_group() -> list[Kind]:
+    first: dict[str, Kind] = {}
+    for kind in SERVED:
+        first.setdefault(kind.group, kind)
+    return list(first.values())
+
+
+def _group_body(group: str, version: str) -> JsonObject:
+    offered = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"name": group, "versions": [offered], "preferredVersion": offered}
+
+
+def _resources(kind: Kind) -> list[JsonObject]:
+    """Return the entries of a kind and its subresources."""
+    resource = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(kind.verbs),
+        **_names_of(kind),
+    }
+    entries: list[JsonObject] = [resource]
+    for name in sorted(kind.subresources):
+        group, of_version, of_kind = _subresource_kind(kind, name)
+        entry: JsonObject = {
+            "name": f"{kind.plural}/{name}",
+            "singularName": "",
+            "namespaced": kind.namespaced,
+            "kind": of_kind,
+            "verbs": _subresource_verbs(name),
+        }
+        if (group, of_version) != (kind.group, kind.version):
+            entry |= {"group": group, "version": of_version}
+        entries.append(entry)
+    return entries
+
+
+def _aggregated_resource(kind: Kind) -> JsonObject:
+    entry: JsonObject = {
+        "resource": kind.plural,
+        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(kind.verbs),
+        **_names_of(kind),
+    }
+    if kind.subresources:
+        entry["subresources"] = [_aggregated_subresource(kind, name) for name in sorted(kind.subresources)]
+    return entry
+
+
+def _aggregated_subresource(kind: Kind, name: str) -> JsonObject:
+    group, of_version, of_kind = _subresource_kind(kind, name)
+    return {
+        "subresource": name,
+        "responseKind": {"group": group, "version": of_version, "kind": of_kind},
+        "verbs": _subresource_verbs(name),
+    }
+
+
+def _names_of(kind: Kind) -> JsonObject:
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {key: value for key, value in names.items() if value}
+
+
+def _subresource_kind(kind: Kind, name: str) -> tuple[str, str, str]:
+    return _SUBRESOURCE_KINDS.get(name, (kind.group, kind.version, kind.kind))
+
+
+def _subresource_verbs(name: str) -> list[str]:
+    return list(_SUBRESOURCE_VERBS.get(name, ["get", "patch", "update"]))

@@ -1,0 +1,150 @@
+"""
+As much OpenAPI v3 as kubectl needs, made from `KINDS`: a few kilobytes in place of megabytes.
+
+What kubectl 1.27 to 1.36 reads from it:
+
+1. `create` and `apply` look for the query parameter `fieldValidation` on the PATCH operation of the kind. If it is
+   there, kubectl leaves validation to the server; otherwise it wants the whole OpenAPI v2 schema.
+2. `apply` computes three-way merges by OpenAPI v3 only if that PATCH accepts a strategic merge patch. Here it does
+   not, and kubectl uses the merge keys compiled into it for every built-in kind.
+3. `explain` shows component schemas.
+
+The OpenAPI v2 document is empty. kubectl up to 1.28 asks for it and stops if it is missing; it reads protobuf.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+from scheduler.devcluster.http.discovery import GIT_VERSION
+from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
+
+#: The body of /openapi/v2: a document with nothing but the version of the format.
+V2_DOCUMENT: Final = b"\x0a\x032.0"
+V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+_OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_METADATA: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            "creationTimestamp",
+            "deletionTimestamp",
+            "generateName",
+            "name",
+            "namespace",
+            "resourceVersion",
+            "uid",
+        ),
+        "string",
+    ),
+    "annotations": "labels",
+    "labels": "labels",
+    "finalizers": "array",
+    "ownerReferences": "array",
+    "generation": "integer",
+}
+_SPEC_AND_STATUS: Final[Mapping[str, str]] = {"spec": "object", "status": "object"}
+#: Kind -> its fields beside metadata; other kinds have spec and status.
+_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Event": {
+        "note": "string",
+        "reason": "string",
+        "regarding": "object",
+        "reportingController": "string",
+        "series": "object",
+        "type": "string",
+    },
+    "ConfigMap": {"binaryData": "object", "data": "object", "immutable": "boolean"},
+    "PriorityClass": {
+        "description": "string",
+        "globalDefault": "boolean",
+        "preemptionPolicy": "string",
+        "value": "integer",
+    },
+    "Secret": {"data": "object", "immutable": "boolean", "stringData": "object", "type": "string"},
+    "MutatingWebhookConfiguration": {"webhooks": "array"},
+    "ValidatingWebhookConfiguration": {"webhooks": "array"},
+    "Role": {"rules": "array"},
+    "ClusterRole": {"rules": "array"},
+    "RoleBinding": {"roleRef": "object", "subjects": "array"},
+    "ClusterRoleBinding": {"roleRef": "object", "subjects": "array"},
+    "ServiceAccount": {"automountServiceAccountToken": "boolean"},
+    "Lease": {"spec": "object"},
+    "Binding": {"target": "object"},
+}
+
+
+def index() -> JsonObject:
+    """Return the body of /openapi/v3: the address of each group's and version's document."""
+    paths = sorted({kind.path.removeprefix("/") for kind in KINDS})
+    version = hashlib.sha256(repr((GIT_VERSION, KINDS)).encode()).hexdigest()[:32].upper()
+    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={version}"} for path in paths}}
+
+
+def document(path: str) -> JsonObject | None:
+    """Return the body of /openapi/v3/<path>, such as `api/v1` or `apis/apps/v1`; None if nothing is there."""
+    kinds = [kind for kind in KINDS if kind.path == f"/{path}"]
+    if not kinds:
+        return None
+    schemas = {_schema_name(kind): _schema(kind) for kind in kinds}
+    metadata = {"type": "object", "description": "Standard metadata.", "properties": _properties(_METADATA)}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "paths": {_object_path(kind): {"patch": _patch_operation(kind)} for kind in kinds},
+        "components": {"schemas": {_OBJECT_META: metadata, **schemas}},
+    }
+
+
+def _schema_name(kind: Kind) -> str:
+    return f"io.k8s.api.{kind.group.split('.')[0] or 'core'}.{kind.version}.{kind.kind}"
+
+
+def _object_path(kind: Kind) -> str:
+    scope = "/namespaces/{namespace}" if kind.namespaced else ""
+    return f"{kind.path}{scope}/{kind.plural}/{{name}}"
+
+
+def _gvk(kind: Kind) -> JsonObject:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _patch_operation(kind: Kind) -> JsonObject:
+    schema = {"$ref": f"#/components/schemas/{_schema_name(kind)}"}
+    names = ("dryRun", "fieldManager", "fieldValidation", "force")
+    return {
+        "operationId": f"patch{kind.group.title().replace('.', '')}{kind.version.title()}{kind.kind}",
+        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names],
+        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}},
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": _gvk(kind),
+    }
+
+
+def _schema(kind: Kind) -> JsonObject:
+    metadata = {
+        "description": "Standard object's metadata.",
+        "allOf": [{"$ref": f"#/components/schemas/{_OBJECT_META}"}],
+        "default": {},
+    }
+    types = {"apiVersion": "string", "kind": "string", **_FIELDS.get(kind.kind, _SPEC_AND_STATUS)}
+    return {
+        "type": "object",
+        "description": f"{kind.kind}, as the embedded cluster serves it.",
+        "properties": {**_properties(types), "metadata": metadata},
+        "x-kubernetes-group-version-kind": [_gvk(kind)],
+    }
+
+
+def _properties(types: Mapping[str, str]) -> JsonObject:
+    properties = {}
+    for name, of_type in types.items():
+        schema: JsonObject = {"type": of_type, "description": f"The {name} of the object."}
+        if of_type == "labels":
+            schema |= {"type": "object", "additionalProperties": {"type": "string"}}
+        elif of_type == "array":
+            schema["items"] = {"type": "object"}
+        properties[name] = schema
+    return properties

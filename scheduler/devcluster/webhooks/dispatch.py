@@ -1,0 +1,176 @@
+"""
+A new pod before all webhooks: mutating ones in turn, then the store's rules, then validating ones at once.
+
+Source: apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go, reinvocationcontext.go,
+webhook/errors/statuserror.go (kubernetes 1.36).
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from scheduler.devcluster.admission.pods import admit_pod
+from scheduler.devcluster.admission.shapes import check_shape
+from scheduler.devcluster.kinds import (
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    POD,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Kind,
+)
+from scheduler.devcluster.status import StatusError, internal
+from scheduler.devcluster.storage.history import copied
+from scheduler.devcluster.storage.patches import PatchType, patched
+from scheduler.devcluster.storage.store import Store, stored_form
+from scheduler.devcluster.webhooks.calling import Answer, CallError, WebhookClient
+from scheduler.devcluster.webhooks.matching import Webhook, pod_webhooks
+
+_LOG: Final = logging.getLogger(__name__)
+#: The most characters of all warnings together, and of each if that is exceeded.
+_MAX_WARNINGS: Final = 4096
+_MAX_WARNING: Final = 256
+
+
+class WebhookAdmission:
+    """Creates pods that all webhooks allow. Close it when done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._client = WebhookClient()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    def is_needed(self) -> bool:
+        """Return whether any webhook is for new pods; without one the store creates pods alone."""
+        return bool(self._webhooks(MUTATING_WEBHOOKS) or self._webhooks(VALIDATING_WEBHOOKS))
+
+    async def create(
+        self, namespace: str, pod: JsonObject, warnings: list[str], *, dry_run: bool = False
+    ) -> JsonObject:
+        """
+        Store a pod and return it. Warnings of webhooks are appended to `warnings`, even if the pod is refused.
+
+        Raises: StatusError as the store does, that of a webhook that refuses, or 500 if one cannot be called.
+        """
+        self._store.check_namespace(POD, namespace, (pod.get("metadata") or {}).get("name", ""))
+        seen = self._as_admitted(pod, namespace)
+        mutated = await self._mutated(seen, namespace, warnings, dry_run=dry_run)
+        new = self._store.prepared(POD, namespace, mutated)
+        await self._validate(new, namespace, warnings, dry_run=dry_run)
+        return self._store.commit(POD, new, dry_run=dry_run)
+
+    def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
+        """Return the pod as mutating webhooks see it: with defaults, and what the server's own admission adds."""
+        new = stored_form(POD, copied(pod))
+        check_shape(POD, new)
+        new.setdefault("metadata", {}).setdefault("namespace", namespace)
+        admit_pod(new, self._store.view())
+        return new
+
+    def _webhooks(self, kind: Kind) -> list[Webhook]:
+        return pod_webhooks(self._store.list(kind)[0])
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        return self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
+
+    async def _mutated(
+        self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool
+    ) -> JsonObject:
+        """Return the pod as mutating webhooks leave it. Those that ask for it see once more what later ones did."""
+        called: set[str] = set()
+        again: set[str] = set()
+        webhooks, labels = self._webhooks(MUTATING_WEBHOOKS), self._labels(namespace)
+        for is_second in (False, True):
+            for webhook in webhooks:
+                # Earlier webhooks may have changed the labels.
+                if (is_second and webhook.key not in again) or not webhook.matches(pod, labels):
+                    continue
+                answer = await self._call(webhook, pod, namespace, warnings, mutates=True, dry_run=dry_run)
+                changed = self._patched(webhook, pod, namespace, answer)
+                if changed != pod:
+                    again |= called
+                    called = set()
+                if webhook.is_reinvoked:
+                    called.add(webhook.key)
+                pod = changed
+        return pod
+
+    def _patched(
+        self, webhook: Webhook, pod: JsonObject, namespace: str, answer: Answer | None
+    ) -> JsonObject:
+        """Return the pod after a webhook's patch. Raises: StatusError 500 if the patch cannot be applied."""
+        if answer is None or not answer.patch:
+            return pod
+        try:
+            return self._as_admitted(patched(copied(pod), answer.patch, PatchType.JSON, POD), namespace)
+        except StatusError as error:
+            if error.code == 403:
+                raise
+            raise internal(f'patch of webhook "{webhook.name}": {error.message}') from error
+
+    async def _validate(self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool) -> None:
+        """Raise the first StatusError, in the order of webhooks, if any refuses."""
+        labels = self._labels(namespace)
+        questions = [
+            self._call(webhook, pod, namespace, warnings, mutates=False, dry_run=dry_run)
+            for webhook in self._webhooks(VALIDATING_WEBHOOKS)
+            if webhook.matches(pod, labels)
+        ]
+        outcomes = await asyncio.gather(*questions, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _call(
+        self,
+        webhook: Webhook,
+        pod: JsonObject,
+        namespace: str,
+        warnings: list[str],
+        *,
+        mutates: bool,
+        dry_run: bool,
+    ) -> Answer | None:
+        """
+        Return the answer of a webhook that agrees; None if it cannot be called and fails open.
+
+        Raises: StatusError if it refuses, or cannot be called.
+        """
+        try:
+            answer = await self._client.ask(webhook, pod, namespace, mutates=mutates, dry_run=dry_run)
+        except CallError as error:
+            message = f'failed calling webhook "{webhook.name}": {error}'
+            if not webhook.fails_open:
+                raise internal(message) from error
+            _LOG.warning("failing open: %s", message)
+            return None
+        warnings += answer.warnings
+        if not answer.is_allowed:
+            raise _refusal(webhook, answer)
+        return answer
+
+
+def _refusal(webhook: Webhook, answer: Answer) -> StatusError:
+    """Return the webhook's Status, with its name in front of the message."""
+    said = answer.refusal
+    prefix = f'admission webhook "{webhook.name}" denied the request'
+    why = said.message or said.reason
+    message = f"{prefix}: {why}" if why else f"{prefix} without explanation"
+    return StatusError(max(said.code, 400), said.reason, message, details=said.details)
+
+
+def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """
+    Return the Warning headers of an answer: each text once, cut short if all together are too long.
+
+    Source: apiserver pkg/endpoints/filters/warning.go, apimachinery pkg/util/net/http.go (NewWarningHeader).
+    """
+    texts = [text for text in dict.fromkeys(warnings) if text.isprintable()]
+    if sum(map(len, texts)) > _MAX_WARNINGS:
+        texts = [text[:_MAX_WARNING] for text in texts][: _MAX_WARNINGS // _MAX_WARNING]
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return [("Warning", f'299 - "{text}"') for text in quoted]

@@ -1,0 +1,142 @@
+"""Discovery and OpenAPI tell of every kind that is served, in each form that clients ask for."""
+
+import json
+
+import pytest
+
+from scheduler.devcluster.access.authentication import ADMIN, MASTERS, Authenticator
+from scheduler.devcluster.access.reviews import REVIEWS, answer_review, review_at
+from scheduler.devcluster.http import discovery, openapi
+from scheduler.devcluster.http.discovery import SERVED
+from scheduler.devcluster.kinds import KINDS
+from scheduler.devcluster.storage.store import Store
+
+GROUPS = sorted({kind.group for kind in SERVED if kind.group})
+
+
+def test_the_version_is_one_that_kubectl_can_compare():
+    told = discovery.version()
+    assert (told["major"], told["minor"], told["gitVersion"]) == ("1", "36", "v1.36.0-devcluster")
+
+
+def test_the_core_group_is_listed_with_its_address():
+    told = discovery.api_versions("127.0.0.1:6443")
+    assert told["versions"] == ["v1"]
+    assert told["serverAddressByClientCIDRs"][0]["serverAddress"] == "127.0.0.1:6443"
+
+
+def test_every_named_group_is_listed_once_and_can_be_asked_for():
+    listed = discovery.api_group_list()["groups"]
+    assert sorted(group["name"] for group in listed) == GROUPS
+    for group in listed:
+        asked = discovery.api_group(group["name"])
+        assert asked is not None
+        assert asked["preferredVersion"] == group["preferredVersion"]
+
+
+@pytest.mark.parametrize("group", ["", "example.com"])
+def test_there_is_no_other_group(group):
+    assert discovery.api_group(group) is None
+    assert discovery.api_resource_list(group, "v9") is None
+
+
+@pytest.mark.parametrize("kind", SERVED, ids=lambda kind: kind.qualified)
+def test_discovery_lists_every_kind_in_both_forms(kind):
+    plain = discovery.api_resource_list(kind.group, kind.version)
+    assert plain is not None
+    assert plain["groupVersion"] == kind.api_version
+    named = {one["name"]: one for one in plain["resources"]}
+    assert named[kind.plural]["kind"] == kind.kind
+    assert named[kind.plural]["verbs"] == list(kind.verbs)
+    assert {f"{kind.plural}/{name}" for name in kind.subresources} <= set(named)
+    items = discovery.aggregated(core=not kind.group)["items"]
+    (group,) = [item for item in items if item["metadata"].get("name", "") == kind.group]
+    (resource,) = [one for one in group["versions"][0]["resources"] if one["resource"] == kind.plural]
+    assert resource["scope"] == ("Namespaced" if kind.namespaced else "Cluster")
+    assert resource["responseKind"]["kind"] == kind.kind
+    assert {one["subresource"] for one in resource.get("subresources", ())} == set(kind.subresources)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "kind"),
+    [
+        ("", "pods/binding", {"kind": "Binding"}),
+        ("", "pods/eviction", {"kind": "Eviction", "group": "policy", "version": "v1"}),
+        ("apps", "deployments/scale", {"kind": "Scale", "group": "autoscaling", "version": "v1"}),
+        ("apps", "deployments/status", {"kind": "Deployment"}),
+    ],
+)
+def test_subresources_name_the_kind_of_their_objects(group, name, kind):
+    told = discovery.api_resource_list(group, "v1")
+    assert told is not None
+    (entry,) = [one for one in told["resources"] if one["name"] == name]
+    assert {key: entry[key] for key in ("kind", "group", "version") if key in entry} == kind
+
+
+@pytest.mark.parametrize("version", ("v2", "v2beta1"))
+def test_aggregated_discovery_says_its_own_version(version):
+    told = discovery.aggregated(core=True, api=version)
+    assert told["apiVersion"] == f"apidiscovery.k8s.io/{version}"
+    assert [item["versions"][0]["version"] for item in told["items"]] == ["v1"]
+
+
+def documents():
+    return {path: openapi.document(path) for path in openapi.index()["paths"]}
+
+
+def test_the_index_of_openapi_names_documents_that_exist():
+    for path, entry in openapi.index()["paths"].items():
+        assert openapi.document(path) is not None
+        assert entry["serverRelativeURL"].startswith(f"/openapi/v3/{path}?hash=")
+    assert openapi.document("apis/example.com/v1") is None
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "patch" in kind.verbs], ids=lambda k: k.qualified)
+def test_kubectl_finds_field_validation_on_every_kind(kind):
+    """kubectl looks through the paths for a PATCH of the kind; without the parameter it wants all of OpenAPI v2."""
+    document = openapi.document(kind.path.removeprefix("/"))
+    assert document is not None
+    gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    patches = [item["patch"] for item in document["paths"].values() if "patch" in item]
+    (own,) = [patch for patch in patches if patch["x-kubernetes-group-version-kind"] == gvk]
+    assert "fieldValidation" in {parameter["name"] for parameter in own["parameters"]}
+    assert "requestBody" not in own
+
+
+def test_every_reference_in_openapi_resolves():
+    for document in documents().values():
+        assert document is not None
+        text = json.dumps(document)
+        for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+            assert name in document["components"]["schemas"]
+
+
+def test_openapi_stays_small():
+    assert sum(len(json.dumps(document)) for document in documents().values()) < 150_000
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+        ("/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews", "LocalSubjectAccessReview"),
+        ("/apis/authentication.k8s.io/v1/selfsubjectreviews", "SelfSubjectReview"),
+        ("/apis/authorization.k8s.io/v1/namespaces/a/selfsubjectaccessreviews", None),
+        ("/apis/authorization.k8s.io/v1", None),
+        ("/api/v1/pods", None),
+    ],
+)
+def test_reviews_have_paths_of_their_own(path, kind):
+    found = review_at(path)
+    assert (found.kind if found else None) == kind
+
+
+@pytest.mark.parametrize("kind", REVIEWS, ids=lambda kind: kind.kind)
+def test_every_answer_repeats_its_review(kind):
+    store = Store()
+    spec = {"resourceAttributes": {"verb": "create"}, "user": "a", "groups": [MASTERS], "token": "t"}
+    authenticator = Authenticator(store, "t")
+    answer = answer_review(kind, {"spec": spec}, caller=ADMIN, authenticator=authenticator, store=store)
+    assert answer["kind"] == kind.kind
+    assert answer["spec"] == spec
+    assert answer["status"].get("allowed", True)

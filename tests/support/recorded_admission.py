@@ -1,0 +1,30 @@
+"""What the embedded cluster answers to the creation of a pod, in the shape in which real answers were recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.devcluster.admission.affinity import (
+    affinity_errors,
+    constraint_errors,
+    merged_affinity,
+    merged_constraints,
+)
+from scheduler.devcluster.kinds import POD
+from scheduler.devcluster.status import invalid
+
+Json = dict[str, Any]
+
+
+def admission_answer(pod: Json) -> Json:
+    """Return `{"stored": ...}` or `{"refused": ...}`, as affinity and spread constraints of the pod decide."""
+    labels, spec = pod.get("metadata", {}).get("labels") or {}, pod.get("spec", {})
+    affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
+    affinity = affinity and merged_affinity(affinity, labels)
+    constraints = constraints and merged_constraints(constraints, labels)
+    errors = [*affinity_errors(affinity or {}), *constraint_errors(constraints or [])]
+    if not errors:
+        return {"stored": {"affinity": affinity, "topologySpreadConstraints": constraints}}
+    refusal = invalid(POD, pod["metadata"].get("name", ""), errors)
+    answer = {"code": refusal.code, "reason": refusal.reason, "message": refusal.message}
+    return {"refused": {**answer, "causes": [error.cause() for error in errors]}}
