@@ -97,9 +97,14 @@ class DerivedValues:
         return list(self._entries)
 
     def differs(self, key: Hashable) -> bool:
-        """Return whether the value, brought up to date, is not what its computation returns now; for the audit."""
+        """
+        Return whether the value, brought up to date, is not what its computation returns now; for the audit.
+
+        A value that nothing has asked for since the last restart is left alone. It is computed again anyway, and by
+        another closure: the one at hand may hold what was true of the nodes of then.
+        """
         entry = self._entries.get(key)
-        if entry is None:
+        if entry is None or entry.version < self._log.restarted_at:
             return False
         self._refresh(entry)
         fresh = entry.compute()
