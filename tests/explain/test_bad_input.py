@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from scheduler.core.recording import DecisionRecord, RankedNode
 
 from scheduler.cli.asking.paint import Counting, Paint
 from scheduler.cli.asking.report import report
