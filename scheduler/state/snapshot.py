@@ -195,7 +195,7 @@ class Snapshot:
     ) -> Scores:
         """Return what `per_row` does, as int16; as int64 once amounts are so large that scores may wrap as Go's do."""
         dtype = np.int64 if self.nodes.may_wrap else np.int16
-        scores: Scores = self.per_row((key, dtype), compute, dtype)
+        scores: Scores = self.per_row(key, compute, dtype)
         return scores
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:

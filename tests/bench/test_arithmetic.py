@@ -51,24 +51,21 @@ def test_of_several_rounds_the_run_of_median_speed_is_told(speeds, told):
     assert (found.pods_per_s, found.cpu_ms_per_pod) == (told, 1000 / told)
 
 
-def test_speeds_are_compared_with_the_basic_shape_beside_them():
-    """kube-scheduler is compared with the basic shape of the whole run, as it has no run beside plain pods."""
+def test_our_speed_is_compared_with_that_of_others_at_the_same_shape():
     measured = _results(
         http=[
             _http("basic", 800.0),
             _http("churn", 600.0),
+            _http("basic", 1000.0, "binding only"),
+            _http("basic", 640.0, "other checkout"),
             _http("basic", 400.0, "kube-scheduler"),
             _http("churn", 100.0, "kube-scheduler"),
         ],
-        beside_basic={"devcluster": {"churn": 0.97}},
     )
     rows = [line.split() for line in table(measured).splitlines() if line.startswith("devcluster")]
-    assert [(row[1], row[2], row[7]) for row in rows] == [
-        ("basic", "ours", "1.00"),
-        ("churn", "ours", "0.97"),
-        ("basic", "kube-scheduler", "1.00"),
-        ("churn", "kube-scheduler", "0.25"),
-    ]
+    ours = {row[1]: row[7:10] for row in rows if row[2] == "ours"}
+    assert ours["basic"] == ["0.80", "1.25", "2.00"]
+    assert ours["churn"][:1] == ["6.00"]
 
 
 def test_ratios_are_of_costs_within_one_run():

@@ -18,7 +18,6 @@ from scheduler.kube.requests import JSON, Request
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.shell.evictor import evict
-from tests.support.api_client import Api
 from tests.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE, all_requests
 from tests.support.api_client import Api
 from tests.support.apiserver import Address

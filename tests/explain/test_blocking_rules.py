@@ -10,8 +10,8 @@ import pytest
 from scheduler.cli.query.sentences import rule_text
 from scheduler.explain.explanation import Domain, Rule
 from scheduler.model.annotations import AFFINITY
-from scheduler.syntax.selectors import EVERYTHING, NOTHING, parse_selector
 from scheduler.model.wording import amount_text, namespaces_text, selector_text
+from scheduler.syntax.selectors import EVERYTHING, NOTHING, parse_selector
 from tests.support import build
 from tests.support.json_cluster import Cluster, alone_per_zone, web, zoned
 

@@ -14,12 +14,12 @@ from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered,
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import unschedulable
 from scheduler.model.changes import LabelNode, RemovePod
-from scheduler.syntax.selectors import NOTHING, parse_selector
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.arrays import Rows
 from scheduler.state.columns import ABSENT
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.selectors import NOTHING, parse_selector
 from tests.support import build
 from tests.support.driving import NAME
 from tests.support.json_cluster import SETTINGS, Cluster, groups, web, zoned

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from scheduler.devcluster.http.faults import FAULTS_PATH, Action
-from tests.support.api_client import Api
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.api_client import Api

@@ -146,7 +146,7 @@ def calls() -> dict[tuple[str, str, str], float]:
         pytest.param(("PodTopologySpread", "Filter", "Success"), 4, id="Filter, one call for all nodes"),
         pytest.param(("NodeResourcesFit", "PreScore", "Success"), 8, id="PreScore"),
         pytest.param(("NodeResourcesFit", "Score", "Success"), 8, id="Score, unless one node is left"),
-        pytest.param(("TaintToleration", "ScoreExtensionNormalize", "Success"), 8, id="normalising"),
+        pytest.param(("InterPodAffinity", "ScoreExtensionNormalize", "Success"), 7, id="normalising"),
     ],
 )
 def test_sampled_calls_are_timed_by_plugin_point_and_status(calls, call, n) -> None:

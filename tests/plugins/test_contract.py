@@ -7,12 +7,12 @@ import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler.framework.verdicts import Skip, Status
 
 from scheduler.framework.interface import Feasible, NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.status import Skip, Status
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
+from scheduler.model.terms import RequiredNodeAffinity
 from scheduler.plugins.node_affinity import rule_matches
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.product import LiveCluster, ProductSubject

@@ -142,13 +142,12 @@ def test_balance_is_the_reference_s_to_the_last_bit(shares: list[list[tuple[int,
     columns = [(_amounts(*(u for u, _ in row)), _amounts(*(a for _, a in row))) for row in shares]
     fractions = [used_fraction(used, allocatable) for used, allocatable in columns]
     has = [allocatable > 0 for _, allocatable in columns]
-    found = balance(deviation(fractions, has, 3))
+    found = np.broadcast_to(balance(deviation(fractions, has)), 3)
     for node in range(3):
         kept = [min(1.0, row[node][0] / row[node][1]) for row in shares if row[node][1]]
         assert found[node] == reference_balance(kept)
-        alone = [(_amounts(row[node][0]), _amounts(row[node][1])) for row in shares]
-        of_one = deviation([used_fraction(*one) for one in alone], [one[1] > 0 for one in alone], 1)
-        assert balance(of_one).tolist() == [found[node]]
+        alone = [used_fraction(*row[node]) for row in shares]
+        assert balance(deviation(alone, [row[node][1] > 0 for row in shares])) == found[node]
 
 
 HALVES = st.integers(0, 2**40).map(lambda number: number + 0.5)

@@ -10,7 +10,8 @@ from typing import Final
 import pytest
 
 from scheduler.framework.events import ClusterEventWithHint, Resource
-from scheduler.model.pods import Pod, PodDecoder
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState

@@ -4,26 +4,26 @@ import pytest
 
 from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from scheduler.plugins.registry import IN_TREE, PluginContext, build_profile
+from scheduler.plugins.registry import ALWAYS_FIRST, ALWAYS_LAST, IN_TREE, build_profile
 from scheduler.settings.plugin_table import DEFAULT_PLUGINS
+from tests.support.plugins import plugin_named
 
 #: Of the plugins without a file of their own here: the queue sorts, the shell binds.
 ELSEWHERE = {"PrioritySort", "DefaultBinder"}
-#: Part of every profile, and not upstream's: no configuration names them.
-OWN = {"Unsupported", "KubeletRefusal"}
 
 STAGES = {"preEnqueue": PreEnqueuePlugin, "filter": FilterPlugin, "score": ScorePlugin}
 
 
 def test_every_plugin_that_settings_call_built_is_registered():
     built = {plugin.name for plugin in DEFAULT_PLUGINS if not plugin.missing}
-    assert built - ELSEWHERE == IN_TREE.keys() - OWN
+    assert built - ELSEWHERE == IN_TREE.keys()
 
 
 @pytest.mark.parametrize("name", sorted(IN_TREE))
 def test_a_plugin_runs_under_the_name_it_is_registered_by(name: str):
-    assert getattr(IN_TREE[name](PluginContext()), "name", None) == name
+    assert getattr(plugin_named(name), "name", None) == name
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,20 @@ def test_a_plugin_runs_under_the_name_it_is_registered_by(name: str):
     ],
 )
 def test_a_plugin_has_the_stages_that_settings_let_it_run_at(plugin: str, point: str):
-    assert isinstance(IN_TREE[plugin](PluginContext()), STAGES[point])
+    assert isinstance(plugin_named(plugin), STAGES[point])
 
 
 @pytest.mark.parametrize("name", sorted(IN_TREE))
 def test_a_plugin_that_can_refuse_says_what_may_lift_the_refusal(name: str):
-    """But for Unsupported: what a pod needs cannot change."""
-    plugin = IN_TREE[name](PluginContext())
-    refuses = isinstance(plugin, FilterPlugin | PreEnqueuePlugin) and name != "Unsupported"
+    plugin = plugin_named(name)
+    refuses = isinstance(plugin, FilterPlugin | PreEnqueuePlugin)
     assert isinstance(plugin, EnqueueExtensions) is refuses
+
+
+def test_of_our_own_plugins_only_the_last_waits_for_events():
+    """No event lifts a refusal of Unsupported: what a pod needs cannot change."""
+    assert not isinstance(ALWAYS_FIRST(), EnqueueExtensions)
+    assert isinstance(ALWAYS_LAST(), EnqueueExtensions)
 
 
 def test_a_profile_runs_what_it_is_told_in_that_order_between_our_own():
@@ -104,6 +109,8 @@ def test_a_plugin_that_cannot_do_what_is_asked_of_it_is_found_at_once(
 
 
 def test_arguments_of_another_plugin_are_found_at_once():
-    context = PluginContext({"NodeAffinity": InterPodAffinityArgs()})
+    args = {"NodeAffinity": InterPodAffinityArgs()}
     with pytest.raises(InvariantViolation, match="takes NodeAffinityArgs, got InterPodAffinityArgs"):
-        build_profile("mine", filters=["NodeAffinity"], scorers=[], context=context)
+        build_profile(
+            "mine", filters=["NodeAffinity"], scorers=[], args_by_plugin=args, context=PluginContext()
+        )

@@ -18,8 +18,8 @@ from scheduler.framework.interface import EnqueueExtensions
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.plugins.registry import IN_TREE, PluginContext
 from tests.support.build import Json
+from tests.support.plugins import plugin_named
 
 
 def wakes(
@@ -30,7 +30,7 @@ def wakes(
     args: Mapping[str, object] | None = None,
 ) -> bool:
     """Whether the plugin lets the pending pod be tried again after the change; None for what is not there."""
-    extensions = IN_TREE[plugin](PluginContext(args or {}))
+    extensions = plugin_named(plugin, (args or {}).get(plugin))
     assert isinstance(extensions, EnqueueExtensions)
     decoder = PodDecoder()
     pod = decoder.decode(_bytes(pending))

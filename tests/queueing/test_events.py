@@ -4,7 +4,6 @@ import pytest
 
 from scheduler.framework.events import (
     ASSIGNED_POD_DELETE,
-    ASSIGNED_POD_UPDATE,
     KUBELET_REFUSAL_OVER,
     NODE_ADD,
     UNSCHEDULABLE_POD_ADD,
@@ -18,6 +17,8 @@ from scheduler.framework.events import (
     with_node_taint_updates,
 )
 from tests.queueing.build import node, pod
+
+ASSIGNED_POD_UPDATE = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
 
 
 @pytest.mark.parametrize(

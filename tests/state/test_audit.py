@@ -153,7 +153,7 @@ def _a_declared_term_twice(state: ClusterState) -> None:
 
 def _a_sum_of_terms_that_missed_a_pod(state: ClusterState) -> None:
     label_set = state.label_sets.of("default", {"app": "a"})
-    state.counts.term_sums("test", label_set, lambda _: 1).by_key[build.HOSTNAME][0] += 1
+    state.counts.term_sums("test", label_set, lambda _: 1).by_key[build.HOSTNAME].add(0, 1)
 
 
 def _a_count_of_declaring_pods_that_missed_one(state: ClusterState) -> None:

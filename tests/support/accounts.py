@@ -23,7 +23,6 @@ from scheduler.devcluster.kinds import (
     SERVICE_ACCOUNT,
     kind_of,
 )
-from scheduler.devcluster.cluster import DevCluster
 from tests.support.build import Json
 from tests.support.cluster import kubeconfig_text
 from tests.support.manifest_files import MANIFESTS, documents, resources

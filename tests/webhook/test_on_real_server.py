@@ -20,7 +20,6 @@ from scheduler.kube.requests import Request
 from scheduler.observe.logs import configure
 from scheduler.webhook.certificate_rotation import CertificateRotation
 from scheduler.webhook.certificate_store import SecretStore
-from tests.support.api_client import Answer, Api
 from tests.support import build
 from tests.support.api_client import Answer, Api
 from tests.support.apiserver import Address
