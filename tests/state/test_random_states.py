@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
+from scheduler.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector
 
 from scheduler.framework.interface import PodContext
 from scheduler.model.nodes import decode_namespace, decode_node
