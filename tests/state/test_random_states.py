@@ -11,7 +11,6 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from scheduler.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector
 
 from scheduler.framework.interface import PodContext
 from scheduler.model.nodes import decode_namespace, decode_node
@@ -28,6 +27,7 @@ from scheduler.state.existing_terms import ExistingPodTerm, TermKind
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from tests.support import build
 from tests.support.plain_state import Labelled, PlainPod, PlainState
 from tests.support.plugins import plugin_named
