@@ -107,7 +107,7 @@ class Credentials:
         which reports what is wrong. Cost: two comparisons; about once a minute a small file is read.
         """
         if self._now_s() >= self._renew_at_s:
-            await self._authenticate_again()
+            await self._reauthenticate()
         if self._now_s() >= self._reread_at_s:
             self._reread_at_s = self._now_s() + REREAD_S
             # The file may be half replaced: the old secret is used until the next read.
@@ -125,14 +125,14 @@ class Credentials:
             SettingsError: if the plugin fails.
         """
         if self._authorization == refused:
-            error = await self._authenticate_again()
+            error = await self._reauthenticate()
             if error is not None:
                 raise error
             with contextlib.suppress(OSError, ValueError):  # the caller then raises the server's 401
                 self._reread_token()
         return self._authorization != refused
 
-    async def _authenticate_again(self) -> SettingsError | None:
+    async def _reauthenticate(self) -> SettingsError | None:
         if self._authenticate is None:
             return None
         async with self._renewing:

@@ -64,7 +64,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_parked(cluster: Driver) -> None
     assert not cluster.machine.has_work()
 
 
-def test_a_condition_that_is_known_is_not_patched_again(cluster: Driver) -> None:
+def test_a_known_condition_is_not_patched(cluster: Driver) -> None:
     """The same refusal a second time sends an event and no patch."""
     cluster.node("a", allocatable={"cpu": "1"})
     text = "0/1 nodes are available: 1 Insufficient cpu."
@@ -337,7 +337,7 @@ def test_attempts_and_conditions_are_only_for_pods_that_were_tried(cluster: Driv
     assert not [i for i in cluster.cycle() if isinstance(i, (Attempted, PatchCondition))]
 
 
-def test_a_pod_that_loses_its_node_again_is_tried_again(cluster: Driver) -> None:
+def test_a_pod_that_loses_its_node_is_retried(cluster: Driver) -> None:
     """A server restored from a backup, or lagging behind, shows a bound pod without its node."""
     cluster.node("a")
     pod = cluster.pod("p")

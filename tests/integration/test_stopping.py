@@ -40,7 +40,7 @@ async def faulty(tmp_path: Path) -> AsyncIterator[Cluster]:
         await cluster.assert_sound()
 
 
-async def test_a_restart_reads_all_state_again(empty: Cluster) -> None:
+async def test_a_restart_rereads_all_state(empty: Cluster) -> None:
     """Pods bound by the first process count for the second; pods created in between wait for it."""
     for number in range(4):
         await empty.add_node(f"n{number}", allocatable={"cpu": "3"})

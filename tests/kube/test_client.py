@@ -163,7 +163,7 @@ REFUSED = reply(body(401, "Unauthorized", "expired"), status=401)
 
 
 @pytest.mark.asyncio
-async def test_after_a_401_credentials_are_renewed_and_the_request_sent_again():
+async def test_after_a_401_credentials_are_renewed_and_the_request_resent():
     """Requests and watches."""
     answers = [REFUSED, reply(b"in"), REFUSED, stream(b"line")]
     async with scripted(*answers) as script, KubeClient(Renewing(script.url, last=3)) as client:

@@ -272,7 +272,7 @@ async def test_a_failed_renewal_keeps_the_old_token_until_the_server_refuses_it(
 
 
 @pytest.mark.asyncio
-async def test_a_rotated_token_file_is_read_again(tmp_path):
+async def test_a_rotated_token_file_is_reread(tmp_path):
     """After a minute; a broken or missing file keeps the last token; a 401 reads at once."""
     clock = Clock()
     file = written(tmp_path / "token", "one")

@@ -130,7 +130,7 @@ async def _until(store, is_true):
 
 
 @pytest.mark.asyncio
-async def test_controllers_count_refuse_tell_and_make_room_again():
+async def test_controllers_count_and_refuse_and_deletions_make_room():
     store = Store()
     populate(store, nodes=1, zones=1)
     task = asyncio.create_task(run_controllers(store, KubeletSettings()))

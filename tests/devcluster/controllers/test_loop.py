@@ -169,7 +169,7 @@ async def test_a_malformed_workload_hurts_itself_alone(caplog):
 
 
 @pytest.mark.asyncio
-async def test_refused_pods_are_recorded_and_tried_again():
+async def test_refused_pods_are_recorded_and_retried():
     async with cluster() as store:
         broken = workload("rs", 2)
         broken["spec"]["template"]["spec"]["priorityClassName"] = "later"
