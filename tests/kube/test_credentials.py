@@ -327,7 +327,7 @@ def service_account(tmp_path, authority):
 
 
 @pytest.mark.asyncio
-async def test_in_a_cluster_the_service_account_is_used_and_its_token_read_again(service_account, authority):
+async def test_in_a_cluster_the_service_account_is_used_and_its_token_reread(service_account, authority):
     """Tokens are rotated about every hour."""
     clock = Clock()
     async with guarded(authority) as url:

@@ -274,7 +274,7 @@ def test_an_event_of_unknown_type_is_published_as_malformed_and_skipped():
     assert up("b", 12) == ok
 
 
-def test_an_unreadable_page_is_requested_again():
+def test_an_unreadable_page_is_rerequested():
     """A truncated page is not a list."""
     machine = list_watch()
     machine.handle(Due())

@@ -72,7 +72,7 @@ async def test_after_410_the_difference_is_published_with_deletions(refusal):
 
 
 @pytest.mark.asyncio
-async def test_an_expired_continue_token_starts_the_list_again():
+async def test_an_expired_continue_token_restarts_the_list():
     """410 on a page."""
     answers = [
         reply(page(pod("a", 1), token="next")),
@@ -155,7 +155,7 @@ async def test_a_line_split_over_many_packets_is_one_event():
 
 
 @pytest.mark.asyncio
-async def test_a_silent_stream_is_opened_again():
+async def test_a_silent_stream_is_reopened():
     """A stream without event, bookmark or end."""
     answers = [
         reply(page()),

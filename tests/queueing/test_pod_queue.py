@@ -399,7 +399,7 @@ def test_a_pod_with_an_error_is_gated_instead_of_backing_off():
 # Timeout of unschedulable pods
 
 
-def test_a_pod_unschedulable_for_more_than_five_minutes_is_tried_again():
+def test_a_pod_unschedulable_for_more_than_five_minutes_is_retried():
     queue = queue_of(pod("p"))
     queued = reject(queue, "NodeName", now_s=10.0)
     queue.flush(300.0)

@@ -80,7 +80,7 @@ async def test_a_successor_reads_the_times_on_its_own_clock() -> None:
 
 
 @pytest.mark.asyncio
-async def test_an_unchanged_record_is_not_written_again() -> None:
+async def test_an_unchanged_record_is_not_rewritten() -> None:
     """Except now and then, so that a record with pods does not become stale."""
     async with scene() as given:
         record = given.record()
@@ -158,7 +158,7 @@ async def test_a_paused_former_leader_does_not_overwrite_the_record(
 
 
 @pytest.mark.asyncio
-async def test_a_deleted_record_is_created_again() -> None:
+async def test_a_deleted_record_is_recreated() -> None:
     async with scene() as given:
         record = given.record()
         await record.save({"a": 20.0})

@@ -230,7 +230,7 @@ async def test_events_of_one_pod_are_written_in_order():
 
 
 @pytest.mark.asyncio
-async def test_a_patch_of_an_expired_event_creates_it_again():
+async def test_a_patch_of_an_expired_event_recreates_it():
     """With its series."""
     gone = reply(body(404, "NotFound"), status=404)
     async with scripted(reply(), gone, reply()) as script, Recording(script) as recording:

@@ -76,21 +76,21 @@ async def installed(kubectl: Kubectl) -> AsyncIterator[Kubectl]:
 
 
 @pytest.fixture(scope="module")
-def applied_again() -> Json:
+def reapplied() -> Json:
     """kubectl's output when the manifests are applied again, and the caBundles afterwards."""
     return {}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def daemon(
-    api: Api, installed: Kubectl, applied_again: Json, real_server: Address, folder: Path
+    api: Api, installed: Kubectl, reapplied: Json, real_server: Address, folder: Path
 ) -> AsyncIterator[Daemon]:
     """Run the webhook with its ServiceAccount's token. The API server calls it by URL, since there are no Services."""
     token = installed("create", "token", NAME, "--namespace", NAME).strip()
     kubeconfig = _kubeconfig(folder / "account", real_server, token)
     async with webhook("--kubeconfig", str(kubeconfig), "--host", "127.0.0.1") as (daemon, port):
         said = installed("apply", "--validate=strict", "-k", MANIFESTS / "webhook")
-        applied_again.update(said=said, bundles=[await bundle(api, kind) for kind in KINDS])
+        reapplied.update(said=said, bundles=[await bundle(api, kind) for kind in KINDS])
         for kind, path in zip(KINDS, ("mutate", "validate"), strict=True):
             url = f"https://127.0.0.1:{port}/{path}"
             change = [
@@ -133,11 +133,11 @@ def harmful_pod(name: str = "harmful") -> Json:
     return build.pod(name, affinity=build.affinity(anti_required=[everywhere]))
 
 
-async def test_applying_the_manifests_again_leaves_the_certificate_and_its_authority(applied_again):
+async def test_applying_the_manifests_again_leaves_the_certificate_and_its_authority(reapplied):
     """Strict validation finds no unknown field."""
-    assert "warning" not in applied_again["said"].lower()
-    assert len(set(applied_again["bundles"])) == 1
-    assert applied_again["bundles"][0]
+    assert "warning" not in reapplied["said"].lower()
+    assert len(set(reapplied["bundles"])) == 1
+    assert reapplied["bundles"][0]
 
 
 async def test_terms_of_kep_3633_alts_annotations_are_stored_as_fields(api):

@@ -80,7 +80,7 @@ def pods(draw: st.DrawFn) -> Json:
 
 @settings(max_examples=200, deadline=None)
 @given(pod=pods(), merges_fields=st.booleans())
-def test_a_merged_pod_is_not_changed_again(pod, merges_fields):
+def test_a_merged_pod_stays_unchanged(pod, merges_fields):
     answer = mutated(pod, merges_fields=merges_fields)
     if answer.pod is None:
         assert answer.causes
