@@ -1,12 +1,10 @@
 """
-Ratios of costs of one run, which are compared between versions instead of times.
+What is compared between versions: ratios of costs measured in one run, never times.
 
-core    decision of a shape : decision of `basic` (p50)
+core    decision of a shape (p50), in yardsticks (`measuring.yardstick_us`)
 flat    decision with the largest crowd : with the smallest, of one shape (p50)
-bytes   a pod event of a shape : of `basic`
-http    scheduler's CPU per pod of a shape : of `basic`, on the embedded cluster
-
-The cost of `basic` is in yardsticks (`measuring.yardstick_us`), so that a slowdown of every shape is found too.
+bytes   a pod event of a shape, in yardsticks
+http    pods/s of binding only : of the whole scheduler, on the embedded cluster
 """
 
 from __future__ import annotations
@@ -22,31 +20,27 @@ from tests.bench.results import Results
 COMMITTED: Final = Path(__file__).with_name("ratios.json")
 #: Growth of a ratio that does not count as a regression.
 TOLERANCE: Final = 0.25
-_BASIC: Final = "basic"
 
 Ratios = Mapping[str, float]
 
 
 def ratios_of(results: Results) -> dict[str, float]:
-    """Return every ratio of the run by row: `level/shape`."""
-    ours = [r for r in results.http if r.scheduler == "ours" and r.server == "devcluster"]
-    us_by_shape = {
-        "core": {r.shape: r.decision.p50 for r in results.core},
-        "bytes": {r.shape: r.event_us for r in results.bytes},
-        "http": {r.shape: r.cpu_ms_per_pod * 1000 for r in ours},
-    }
-    found = _flatness(results)
-    for level, costs in us_by_shape.items():
-        found |= _against_basic(level, costs, results.machine.yardstick_us)
+    """Return every ratio that the run gives, by row: `level/shape`."""
+    yardstick_us = results.machine.yardstick_us
+    found = _flatness(results) | _path(results)
+    if yardstick_us:
+        found |= {f"core/{r.shape}": round(r.decision.p50 / yardstick_us, 3) for r in results.core}
+        found |= {f"bytes/{r.shape}": round(r.event_us / yardstick_us, 3) for r in results.bytes}
     return found
 
 
-def _against_basic(level: str, us_by_shape: Mapping[str, float], yardstick_us: float) -> dict[str, float]:
-    basic = us_by_shape.get(_BASIC)
-    if not basic:
-        return {}
-    bases = {name: yardstick_us if name == _BASIC else basic for name in us_by_shape}
-    return {f"{level}/{name}": round(us / bases[name], 3) for name, us in us_by_shape.items() if bases[name]}
+def _path(results: Results) -> dict[str, float]:
+    per_s = {(r.shape, r.scheduler): r.pods_per_s for r in results.http if r.server == "devcluster"}
+    return {
+        f"http/{shape}": round(per_s[shape, "binding only"] / ours, 3)
+        for (shape, scheduler), ours in per_s.items()
+        if scheduler == "ours" and (shape, "binding only") in per_s
+    }
 
 
 def _flatness(results: Results) -> dict[str, float]:

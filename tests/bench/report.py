@@ -31,10 +31,9 @@ def table(results: Results) -> str:
 
 def _core(results: Results) -> str:
     rows = results.core
-    basic = next((row.decision.p50 for row in rows if row.shape == "basic"), 0.0)
     return _block(
-        "decision in the core alone, µs of CPU (target p50 400, p99 1000, 2500/s)",
-        "shape nodes running pods p50 p99 max x-basic per-s echo KiB |shares",
+        "decision in the core alone, µs of CPU (budget p50 250, p99 600)",
+        "shape nodes running pods p50 p99 max per-s echo KiB |shares",
         (
             [
                 row.shape,
@@ -44,7 +43,6 @@ def _core(results: Results) -> str:
                 f"{row.decision.p50:.0f}",
                 f"{row.decision.p99:.0f}",
                 f"{row.decision.highest:.0f}",
-                _ratio(row.decision.p50, basic),
                 f"{row.per_second:.0f}",
                 f"{row.echo_us:.0f}",
                 f"{row.transient_kib:.0f}",
@@ -63,7 +61,7 @@ def _shares(row: CoreResult) -> str:
 def _flatness(results: Results) -> str:
     first: dict[str, float] = {}
     return _block(
-        "decision against running pods, µs of CPU (target: within 20 %)",
+        "decision against running pods, µs of CPU (budget: within 10 %)",
         "shape running p50 p99 x-first",
         (
             [

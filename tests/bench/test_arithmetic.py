@@ -75,14 +75,14 @@ def test_ratios_are_of_costs_within_one_run():
             flatness=[_core("basic", 120.0, 150_000), _core("basic", 100.0, 1000)],
         )
     )
-    assert found == {"core/affinity-zone": 1.5, "core/basic": 2.0, "flat/basic": 1.2}
+    assert found == {"core/affinity-zone": 3.0, "core/basic": 2.0, "flat/basic": 1.2}
 
 
-def test_what_makes_every_decision_dearer_is_seen_in_the_basic_shapes_own_row():
+def test_a_decision_that_got_dearer_is_a_regression_of_its_own_row():
     costs = [_core("basic", 100.0), _core("affinity-zone", 150.0)]
-    twice = [_core("basic", 200.0), _core("affinity-zone", 300.0)]
-    lines = regressions(ratios_of(_results(core=twice)), ratios_of(_results(core=costs)))
-    assert lines == ["core/basic: 4.00, committed 2.00, at most 2.50"]
+    dearer = [_core("basic", 100.0), _core("affinity-zone", 300.0)]
+    lines = regressions(ratios_of(_results(core=dearer)), ratios_of(_results(core=costs)))
+    assert lines == ["core/affinity-zone: 6.00, committed 3.00, at most 3.75"]
 
 
 def test_the_yardstick_is_the_median_of_the_cpu_time_that_its_work_takes(monkeypatch: pytest.MonkeyPatch):
@@ -93,8 +93,9 @@ def test_the_yardstick_is_the_median_of_the_cpu_time_that_its_work_takes(monkeyp
     assert yardstick_us() == 130.0
 
 
-def test_without_the_basic_shape_there_is_nothing_to_compare_with():
-    assert ratios_of(_results(core=[_core("affinity-zone", 150.0)])) == {}
+def test_the_path_is_compared_with_binding_only_on_the_same_server():
+    runs = [_http("basic", 800.0), _http("basic", 1000.0, "binding only"), _http("churn", 500.0)]
+    assert ratios_of(_results(http=runs)) == {"http/basic": 1.25}
 
 
 @pytest.mark.parametrize(
