@@ -47,13 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--namespace",
         default=_NAMESPACE,
         metavar="NAME",
-        help="namespace of its Lease and its ConfigMap (default %(default)s)",
+        help="namespace of the enforcer's Lease and ConfigMap (default %(default)s)",
     )
     parser.add_argument(
-        "--name", default=NAME, help="name of its Lease and its ConfigMap (default %(default)s)"
+        "--name", default=NAME, help="name of the enforcer's Lease and ConfigMap (default %(default)s)"
     )
     parser.add_argument(
-        "--leader-elect", choices=("true", "false"), default="true", help="default %(default)s"
+        "--leader-elect",
+        choices=("true", "false"),
+        default="true",
+        help="elect a leader on a Lease before evicting (default %(default)s)",
     )
     server_flags.add_logging(parser)
     serving_flags.add_arguments(parser, port=_PORT)
@@ -65,7 +68,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--grace",
         default=f"{_LIMITS.grace_s:g}s",
         metavar="DURATION",
-        help="how long affinity may lack a match, unless the pod sets its own time (default %(default)s)",
+        help="grace period without a match for affinity, unless the pod sets its own (default %(default)s)",
     )
     group.add_argument(
         "--max-share",
@@ -84,7 +87,11 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         ("--max-evictions-per-node", _LIMITS.evictions_per_node, "per minute on one node"),
     ):
         group.add_argument(
-            flag, type=int, default=default, metavar="N", help=f"most evictions {what} (default %(default)s)"
+            flag,
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"maximum evictions {what} (default %(default)s)",
         )
     group.add_argument(
         "--protected-namespaces",

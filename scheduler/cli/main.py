@@ -63,7 +63,7 @@ class Command(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 the command's answer is no, 2 bad input."""
+    """Run one command and return its exit code: 0 for success, 1 for a negative answer, 2 for bad input."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         command, args = _parse(arguments)
@@ -108,7 +108,7 @@ def _load(name: str, module: str) -> Command:
     try:
         return cast(Command, importlib.import_module(module))
     except ModuleNotFoundError as error:
-        # The whole room is missing, or this is a bug of its own.
+        # Anything but the missing command itself is a bug.
         if not f"{module}.".startswith(f"{error.name}."):
             raise
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""`affinity-scheduler run`: the scheduler. Flags that kube-scheduler has too are named as there."""
+"""`affinity-scheduler run`: the scheduler. Flags that kube-scheduler has too have the same names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long an unschedulable pod waits for an event before it is retried anyway (default %(default)s)",
     )
     parser.add_argument(
-        "--seed", type=int, default=None, metavar="N", help="seed for the choice between equal nodes"
+        "--seed",
+        type=int,
+        default=None,
+        metavar="N",
+        help="seed for the choice between nodes with equal scores",
     )
     server_flags.add_logging(parser)
     parser.add_argument(
@@ -53,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--event-loop",
         choices=("auto", "asyncio", "uvloop"),
         default="asyncio",
-        help="auto uses uvloop if it is installed; with TLS it may exit uncleanly (default %(default)s)",
+        help="auto is uvloop if that is installed; uvloop may exit uncleanly with TLS (default %(default)s)",
     )
     parser.add_argument(
         "--decision-annotations",
         choices=("true", "false"),
         default="true",
-        help="write the reasons for the node into an annotation of the bound pod (default %(default)s)",
+        help="record each decision in an annotation of the bound pod (default %(default)s)",
     )
     serving_flags.add_arguments(parser, port=_PORT)
 

@@ -42,7 +42,9 @@ def add_logging(parser: argparse.ArgumentParser, *, note: str = "") -> None:
         metavar="LEVEL",
         help=f"log verbosity, 0 to 10{note} (default %(default)s)",
     )
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default %(default)s")
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="log format (default %(default)s)"
+    )
 
 
 def verbosity(args: argparse.Namespace) -> int:

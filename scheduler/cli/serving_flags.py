@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate
             metavar="FILE",
             help="certificate for HTTPS, reloaded when it changes (default: self-signed)",
         )
-        group.add_argument("--tls-private-key-file", metavar="FILE", help="its key")
+        group.add_argument("--tls-private-key-file", metavar="FILE", help="key of that certificate")
     group.add_argument(
         "--authentication-kubeconfig",
         metavar="FILE",

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="seed for the choice between equal nodes (default %(default)s)",
+        help="seed for the choice between nodes with equal scores (default %(default)s)",
     )
     add_source_arguments(parser)
 

@@ -41,8 +41,8 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         "--refuse-anti-affinity",
         choices=_REFUSED,
         default="all-namespaces",
-        help="which required anti-affinity with a topology key other than kubernetes.io/hostname /validate refuses: "
-        "none, terms over all namespaces, or every term (default %(default)s)",
+        help="required anti-affinity that /validate refuses if its topology key is not kubernetes.io/hostname: none, "
+        "terms over all namespaces, or every term (default %(default)s)",
     )
     parser.add_argument(
         "--merge-fields",
@@ -75,7 +75,7 @@ def _add_certificate(parser: argparse.ArgumentParser) -> None:
         help="certificate of --webhook-port, renewed by cert-manager or the like; the webhook then leaves the Secret "
         "and the webhook configurations alone",
     )
-    parser.add_argument("--tls-private-key-file", metavar="FILE", help="its key")
+    parser.add_argument("--tls-private-key-file", metavar="FILE", help="key of that certificate")
     server_flags.add_server(parser)
 
 

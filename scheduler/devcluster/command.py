@@ -18,13 +18,24 @@ _KUBECONFIG: Final = "devcluster.kubeconfig"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Make `parser` read this command's arguments."""
-    parser.add_argument("--nodes", type=int, default=6, metavar="N", help="nodes (default %(default)s)")
-    parser.add_argument("--zones", type=int, default=3, metavar="Z", help="zones (default %(default)s)")
     parser.add_argument(
-        "--port", type=int, default=0, metavar="P", help="port on 127.0.0.1, 0 for a free one"
+        "--nodes", type=int, default=6, metavar="N", help="number of nodes (default %(default)s)"
     )
     parser.add_argument(
-        "--kubeconfig", default=_KUBECONFIG, metavar="FILE", help="file to write (default %(default)s)"
+        "--zones", type=int, default=3, metavar="Z", help="number of zones (default %(default)s)"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        metavar="P",
+        help="port on 127.0.0.1; 0, the default, chooses a free one",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        default=_KUBECONFIG,
+        metavar="FILE",
+        help="kubeconfig to write; removed when the cluster stops (default %(default)s)",
     )
 
 

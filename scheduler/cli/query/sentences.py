@@ -65,8 +65,8 @@ def change_text(change: Change) -> str:
             going = " (it is terminating already)" if terminating else ""
             return f"pod {namespace}/{pod} leaves node {node}{going}"
         case RunPod(namespace=namespace, labels=labels, node=node):
-            list_all = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "any labels"
-            return f"a pod with {list_all} runs in namespace {namespace} on node {node} or in its domain"
+            pairs = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "any labels"
+            return f"a pod with {pairs} runs in namespace {namespace} on node {node} or in its domain"
         case AddRoom(node=node, resource="pods"):
             return f"node {node} has room for one more pod"
         case AddRoom(node=node, resource=resource, amount=amount):

@@ -12,7 +12,7 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str | int]], indent
     """
     Return the table's lines, the head first; none if there are no rows.
 
-    A column whose cells are all numbers is table_lines to the right, its head included.
+    A column whose cells are all numbers is aligned to the right, its head included.
     """
     if not rows:
         return []
