@@ -91,7 +91,7 @@ class ObjectReader:
         value = self.raw(name)
         if value is None or isinstance(value, str):
             return value
-        self.problems.found(self.at(name), described(value), "a text")
+        self.problems.found(self.at(name), described(value), "a string")
         return None
 
     def duration_s(self, name: str) -> float | None:
@@ -112,7 +112,7 @@ class ObjectReader:
             if isinstance(value, str):
                 texts.append(value)
             else:
-                self.problems.found(f"{self.at(name)}[{index}]", described(value), "a text")
+                self.problems.found(f"{self.at(name)}[{index}]", described(value), "a string")
         return tuple(texts)
 
     def child(self, name: str) -> "ObjectReader":

@@ -144,7 +144,7 @@ class _Builder:
         if isinstance(node, ScalarNode):
             return self._scalar(node, path)
         if id(node) in self._open:
-            self._problems.found(path, "an alias to what it is part of", "a value")
+            self._problems.found(path, "an alias to a value that contains it", "a value")
             return None
         self._open.add(id(node))
         try:

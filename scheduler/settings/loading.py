@@ -51,7 +51,7 @@ def load_settings(file: str, feature_gates: Mapping[str, bool] = DEFAULT_FEATURE
         problems.found("", "no such file", _EXPECTED_FILE)
     except (OSError, ValueError) as error:
         problems.found(
-            "", f"that it can't be read ({getattr(error, 'strerror', None) or error})", _EXPECTED_FILE
+            "", f"a file that cannot be read ({getattr(error, 'strerror', None) or error})", _EXPECTED_FILE
         )
     if len(content) > MAX_CHARS:
         problems.found("", f"more than {MAX_CHARS} bytes", "fewer")

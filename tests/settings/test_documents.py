@@ -59,7 +59,7 @@ def test_values_read_as_kubernetes_reads_them(text, expected):
         ),
         pytest.param(
             "a: &x [*x]",
-            "f: a[0]: found an alias to what it is part of, expected a value",
+            "f: a[0]: found an alias to a value that contains it, expected a value",
             id="an endless alias",
         ),
         pytest.param(

@@ -167,7 +167,7 @@ TOP_FIELDS = (
             HEAD + "parallelism: 2147483648\nclientConnection: {qps: .inf, burst: true, kubeconfig: 1}",
             [
                 "clientConnection.burst: found true, expected an integer",
-                "clientConnection.kubeconfig: found 1, expected a text",
+                "clientConnection.kubeconfig: found 1, expected a string",
                 "clientConnection.qps: found Infinity, expected a number",
                 "parallelism: found 2147483648, expected an integer of 32 bits",
             ],
@@ -319,7 +319,7 @@ def test_a_value_cannot_break_its_line_or_the_terminal():
         ),
         pytest.param(
             lambda path: path.mkdir(),
-            "found that it can't be read (Is a directory), expected a file with a KubeSchedulerConfiguration",
+            "found a file that cannot be read (Is a directory), expected a file with a KubeSchedulerConfiguration",
             id="directory",
         ),
         pytest.param(
