@@ -15,7 +15,7 @@ import yaml
 from scheduler.demo.objects import JsonObject
 from scheduler.errors import SchedulerError
 
-#: apiVersion and kind of what stories handle -> the collection's path below /api or /apis; {} is the namespace.
+#: apiVersion and kind of the objects in stories -> the collection's path below /api or /apis; {} is the namespace.
 _COLLECTIONS: Final = {
     ("v1", "Namespace"): "/api/v1/namespaces",
     ("v1", "Node"): "/api/v1/nodes",
@@ -38,7 +38,7 @@ _LINE_LIMIT_BYTES: Final = 4 << 20
 T = TypeVar("T")
 
 
-class Refused(SchedulerError):  # noqa: N818 - an answer, named as the server's act
+class RequestError(SchedulerError):
     """The server refused a request or did not answer. The demo catches it and shows it as the story's failure."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -50,7 +50,7 @@ class ApiSession:
     """
     Requests to one API server without authentication, as devcluster serves it. Use `async with`.
 
-    Every method raises Refused if the answer is an error, or there is none.
+    Every method raises RequestError if the answer is an error, or there is none.
     """
 
     def __init__(self, server: str) -> None:
@@ -88,7 +88,7 @@ class ApiSession:
         path = collection_of(document)
         try:
             await self._request("POST", path, document, "application/json")
-        except Refused as refusal:
+        except RequestError as refusal:
             if refusal.status != 409:
                 raise
             await self._request("PATCH", f"{path}/{document['metadata']['name']}", document, _MERGE)
@@ -113,7 +113,7 @@ class ApiSession:
         """Delete the object at `path`, if it exists."""
         try:
             await self._request("DELETE", path)
-        except Refused as refusal:
+        except RequestError as refusal:
             if refusal.status != 404:
                 raise
 
@@ -124,13 +124,13 @@ class ApiSession:
         try:
             async with self._http.get(self.server + path, params=query, timeout=timeout) as response:
                 if response.status >= 300:
-                    raise Refused(response.status, f"GET {path}: {await response.text()}")
+                    raise RequestError(response.status, f"GET {path}: {await response.text()}")
                 tail = b""
                 while data := await response.content.readany():
                     *lines, tail = (tail + data).split(b"\n")
                     yield lines
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Refused(0, f"GET {path}: {error or type(error).__name__}") from error
+            raise RequestError(0, f"GET {path}: {error or type(error).__name__}") from error
 
     async def _request(
         self, method: str, path: str, body: JsonObject | None = None, content_type: str = ""
@@ -142,9 +142,9 @@ class ApiSession:
             async with self._http.request(method, url, data=data, headers=headers) as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Refused(0, f"{method} {path}: {error or type(error).__name__}") from error
+            raise RequestError(0, f"{method} {path}: {error or type(error).__name__}") from error
         if response.status >= 300:
-            raise Refused(response.status, f"{method} {path}: {_message(answer)}")
+            raise RequestError(response.status, f"{method} {path}: {_message(answer)}")
         return answer
 
 

@@ -1,4 +1,4 @@
-"""`affinity-scheduler demo`: play the stories of the design documents on an embedded cluster."""
+"""`affinity-scheduler demo`: play stories about pod affinity on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play; return 0 only if every story came to its end and no rule is broken."""
+    """Play; return 0 only if every story ended as expected and no rule is broken."""
     numbers = playable(args.story)
     show = Display(sys.stdout, os.environ)
     logs = Path(tempfile.mkdtemp(prefix="affinity-scheduler-demo-"))
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def playable(asked: int | None) -> list[int]:
-    """Return the story asked for, or all whose package is installed. Raises: SettingsError if its package is not."""
+    """Return the story `asked`, or all whose package is installed. Raises: SettingsError if that of `asked` is not."""
     lacking = {
         number: story.needs
         for number, story in enumerate(STORIES, 1)

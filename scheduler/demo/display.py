@@ -1,7 +1,7 @@
 """
 The screen: steps, a progress bar, tables. Plain lines without a terminal; no colour if NO_COLOR is set.
 
-House rule: control codes are written only by `Display._painted` and `Display.progress`, and only to a terminal.
+Control codes are written only by `Display._painted` and `Display.progress`, and only to a terminal.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Display:
             self.line(f"  {text}")
         self.line()
 
-    # -- how -------------------------------------------------------------------------------------------------
+    # -- layout ----------------------------------------------------------------------------------------------
 
     def _wrapped(self, text: str, first: str, rest: str, colour: str = "") -> None:
         lines = textwrap.wrap(

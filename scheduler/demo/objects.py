@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-#: An object as it is sent or shown; open records, so values stay unnamed.
+#: An object as JSON.
 JsonObject: TypeAlias = dict[str, Any]
 
 
 class _Wire(msgspec.Struct, frozen=True, rename="camel"):
-    """Camel-cased; unknown fields are ignored."""
+    """A struct with camelCase field names; unknown fields are ignored."""
 
 
 class Meta(_Wire, frozen=True):
@@ -49,19 +49,19 @@ class Term(_Wire, frozen=True):
     label_selector: Selector | None = None
     namespaces: list[str] = []
     namespace_selector: Selector | None = None
-    #: Of an annotation: pods that a domain may have.
+    #: Matching pods that a domain may have; set only in annotations.
     max_pods_per_domain: int = 1
 
 
 class Terms(_Wire, frozen=True):
-    """The required terms of one kind; enforced ones stand in annotations alone."""
+    """The required terms of affinity or anti-affinity; enforced terms occur only in annotations."""
 
     required: list[Term] = msgspec.field(default=[], name="requiredDuringSchedulingIgnoredDuringExecution")
     enforced: list[Term] = msgspec.field(default=[], name="requiredDuringSchedulingRequiredDuringExecution")
 
 
 class Affinity(_Wire, frozen=True):
-    """The pods to be near to, and the pods to keep away from."""
+    """Pod affinity and anti-affinity."""
 
     pod_affinity: Terms = Terms()
     pod_anti_affinity: Terms = Terms()
@@ -83,7 +83,7 @@ class Container(_Wire, frozen=True):
 
 
 class PodSpec(_Wire, frozen=True):
-    """The wishes of a pod, and its node."""
+    """The spec of a pod."""
 
     containers: list[Container] = []
     node_name: str = ""
@@ -137,7 +137,7 @@ class Pod(_Wire, frozen=True):
 
     @property
     def pending_reason(self) -> str:
-        """Return the message of its PodScheduled condition if no node was found for it, else nothing."""
+        """Return the message of its PodScheduled condition if no node was found for it, else ''."""
         if self.spec.node_name:
             return ""
         found = (
@@ -162,7 +162,7 @@ class Node(_Wire, frozen=True):
 
     @property
     def zone(self) -> str:
-        """Return its zone, nothing if it is in none."""
+        """Return its zone, '' if it has none."""
         return self.metadata.labels.get("topology.kubernetes.io/zone", "")
 
 

@@ -1,4 +1,4 @@
-"""All pods of the cluster, kept up to date by one watch, and waiting for a state of them."""
+"""All pods of the cluster, kept up to date by one watch, and waiting until they reach a state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOK_S: Final = 0.03
 
 
 class StoryFailed(SchedulerError):  # noqa: N818 - an outcome, not an error
-    """A story did not come out as it must. The demo catches it, shows it and ends with 1."""
+    """A story did not end as expected. The demo catches it, shows it and ends with 1."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class PodWatch:
         self._decode_pod = msgspec.json.Decoder(Pod).decode
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled. Raises: Refused, StoryFailed if the watch ends."""
+        """Follow the cluster until cancelled. Raises: RequestError, StoryFailed if the watch ends."""
         page = await self._api.page(PODS, Pod)
         for pod in page.items:
             self._keep(pod)
@@ -57,7 +57,7 @@ class PodWatch:
         return [pod for pod in self._pods.values() if pod.metadata.namespace in namespaces and pod.is_counted]
 
     def leaving(self, namespaces: Collection[str]) -> int:
-        """Return how many of their pods are being deleted."""
+        """Return how many pods of these namespaces are being deleted."""
         pods = (pod for pod in self._pods.values() if pod.metadata.namespace in namespaces)
         return sum(pod.metadata.deletion_timestamp is not None for pod in pods)
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from scheduler.demo.api import Refused, server_in
+from scheduler.demo.api import RequestError, server_in
 from scheduler.demo.pod_watch import StoryFailed
 
 KUBECONFIG: Final = "kubeconfig"
@@ -69,7 +69,7 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def process_of(name: str, arguments: list[str], logs: Path) -> AsyncGenerator[Child, None]:
-    """Run a command of this program as a process of its own until the block ends, however it ends."""
+    """Run a command of this program as a separate process, until the block ends or raises."""
     log = logs / f"{name}.log"
     with log.open("wb") as out:
         # Its own session: Ctrl-C in the terminal reaches the demo alone, which ends its children in order.
@@ -102,7 +102,7 @@ async def is_answered(ask: Callable[[], Awaitable[object]]) -> bool:
     """Return whether a request is answered without an error."""
     try:
         await ask()
-    except Refused:
+    except RequestError:
         return False
     return True
 

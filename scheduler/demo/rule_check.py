@@ -1,8 +1,8 @@
 """
-Which rules the pods of a cluster break where they are, judged from the API's documentation alone.
+The rules that the placed pods of a cluster break, by the API's documentation and without the product's code.
 
 Required affinity and anti-affinity, DoNotSchedule constraints and node selectors are judged. Pods that finished or are
-being deleted do not count. Kubernetes keeps rules when it places a pod, not afterwards, so a story checks while nothing
+being deleted do not count. Kubernetes checks rules only when it places a pod, so a story checks while no pod
 moves.
 """
 
@@ -23,7 +23,7 @@ def broken_rules(pods: Iterable[Pod], nodes: Iterable[Node], namespaces: Iterabl
     Cost: O(distinct rules x pods), so that a thousand pods of ten services take a moment.
     """
     placed = [pod for pod in pods if pod.spec.node_name and pod.is_counted]
-    return list(_Placement(placed, list(nodes), list(namespaces)).broken())
+    return list(_PlacedPods(placed, list(nodes), list(namespaces)).broken())
 
 
 def selects(selector: Selector | None, labels: Mapping[str, str]) -> bool:
@@ -51,7 +51,7 @@ def _holds(operator: str, is_there: bool, is_listed: bool) -> bool:  # noqa: FBT
     raise ValueError(f"unknown operator {operator!r} in a selector")
 
 
-class _Placement:
+class _PlacedPods:
     """Placed pods with the labels of their nodes and namespaces."""
 
     def __init__(self, pods: Sequence[Pod], nodes: Sequence[Node], namespaces: Sequence[Namespace]) -> None:
@@ -61,7 +61,7 @@ class _Placement:
         self._labels_by_namespace = {one.metadata.name: one.metadata.labels for one in namespaces}
         #: (namespace, rule as JSON) -> the pods it selects; pods of one deployment share their rules.
         self._selected: dict[tuple[str, bytes], list[Pod]] = {}
-        #: The same -> how many of them there are in each domain.
+        #: The same key -> number of these pods in each domain.
         self._domains: dict[tuple[str, bytes], Counter[str]] = {}
 
     def broken(self) -> Iterator[str]:
@@ -99,7 +99,7 @@ class _Placement:
         domain = self._domain(pod, term.topology_key)
         is_own_match = self._is_chosen(pod, pod, term)
         near = 0 if domain is None else self._count(pod, term)[domain] - is_own_match
-        # The first of its kind may be alone: there is no other pod yet.
+        # The first pod that matches its own term may be alone.
         is_first = is_own_match and len(self._chosen(pod, term)) == 1 and domain is not None
         if near < 1 and not is_first:
             yield f"{_name(pod)} has none of the pods that it must be near in {term.topology_key}={domain}"
@@ -120,7 +120,7 @@ class _Placement:
         skew = max(counts.values(), default=0) - min(counts.values(), default=0)
         if skew > spread.max_skew:
             yield (
-                f"{_name(pod)} and its like have a skew of {skew} over {spread.topology_key}, "
+                f"{_name(pod)} and pods like it have a skew of {skew} over {spread.topology_key}, "
                 f"at most {spread.max_skew} allowed"
             )
 

@@ -29,7 +29,7 @@ _WARNINGS: Final = 3
 _PATIENCE_S: Final = 45.0
 _POLL_S: Final = 0.05
 
-#: Return the group as which a table draws a pod.
+#: Returns the group with which a table draws a pod.
 Grouping = Callable[[Pod], Group]
 
 
@@ -55,9 +55,9 @@ class Stage:
     metrics: Callable[[], Awaitable[str]]
     #: Runs the enforcer as a process of its own, until the block ends.
     enforcer: Callable[[], AbstractAsyncContextManager[None]]
-    #: Runs the webhook likewise, its address in the block; the API server asks it about new pods.
+    #: Runs the webhook in the same way and yields its address; the API server asks it about new pods.
     webhooks: Callable[[], AbstractAsyncContextManager[str]]
-    #: Namespaces that manifests of this story made, in order.
+    #: Namespaces in the manifests of this story, in order.
     namespaces: list[str] = field(default_factory=list)
     #: Node -> labels that this story set.
     _labelled: dict[str, set[str]] = field(default_factory=dict)

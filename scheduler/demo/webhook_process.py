@@ -22,7 +22,7 @@ async def webhook(api: ApiSession, logs: Path) -> AsyncGenerator[str, None]:
     """
     Run a webhook that the API server asks about every new pod, and yield its address; if it dies, so does the block.
 
-    Raises: StoryFailed if it does not get ready, Denied if the cluster does not take what belongs to it.
+    Raises: StoryFailed if it does not get ready, RequestError if the cluster refuses its objects.
     """
     port, health = free_port(), free_port()
     url = f"https://{_HOST}:{port}/mutate"
@@ -67,7 +67,7 @@ def _configuration(url: str) -> JsonObject:
         "admissionReviewVersions": ["v1"],
         "clientConfig": {"url": url},
         "rules": [rule],
-        # The story fails if the webhook does.
+        # If the webhook fails, the story fails.
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
         "sideEffects": "None",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from scheduler.demo.api import ApiSession, Refused
+from scheduler.demo.api import ApiSession, RequestError
 from scheduler.demo.examples import documents, folder
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import CORE_EVENT, DEPLOYMENT, POD, RESOURCE_QUOTA
@@ -75,7 +75,7 @@ def _pod(namespace: str = _NAMESPACE, **term: Any) -> dict[str, Any]:
 async def test_a_pod_that_reaches_across_namespaces_is_refused(
     guarded: Guarded, term: dict[str, Any]
 ) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestError) as refused:
         await guarded.api.apply(_pod(**term))
     assert refused.value.status == 403
     assert (
