@@ -62,7 +62,7 @@ class ContainerResize:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """An in-place resize that is in progress or infeasible; None for a pod whose status agrees with its spec."""
+    """An in-place resize that is in progress or infeasible. Without one, `Pod.resize` is None."""
 
     containers: Mapping[str, ContainerResize]
     pod_requests: Requests | None

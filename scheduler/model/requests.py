@@ -128,7 +128,7 @@ def _in_scheduler_units(requests: Requests) -> dict[str, int]:
 def _total(
     pod: Pod, *, use_status: bool, pod_level: bool, non_missing: Requests | None = None
 ) -> Mapping[str, Quantity]:
-    """Return what `pod_requests` restarting; the result may be a mapping of the spec."""
+    """Return the same as `pod_requests`; the result may be the spec's own mapping, so it must not be changed."""
     spec = pod.spec
     resize = pod.resize if use_status else None
     level = pod_level and _has_pod_level_requests(spec)

@@ -12,7 +12,7 @@ class IncrementalWork:
     """
     Tasks in the order in which they were added; each is a generator that yields after every unit of work.
 
-    Steps until nothing is left have the same result as `finish`, provided that nothing else changes in between.
+    Steps until no work is left have the same result as `finish`, provided that nothing else changes in between.
     """
 
     def __init__(self, units_per_step: int = UNITS_PER_STEP) -> None:

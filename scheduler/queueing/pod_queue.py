@@ -13,7 +13,8 @@ The scheduling queue: which pending pod is tried next, and when a rejected pod i
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
     any             delete                                          (gone)
 
-Into ACTIVE or BACKOFF a pod has to pass the PreEnqueue checks, except from BACKOFF; if one fails it becomes GATED.
+A pod that moves to ACTIVE or BACKOFF has to pass the PreEnqueue checks, unless it comes from BACKOFF. If a check fails,
+the pod becomes GATED.
 
 Rules:
  1. A pod is in one sub-queue; `_move` puts it there.
@@ -89,7 +90,7 @@ class PodQueue:
 
     @property
     def has_backlog(self) -> bool:
-        """Return whether pods still have to move because of an event or the time."""
+        """Return whether an event or the time has pods still to move."""
         return bool(self._backlog)
 
     def step(self) -> None:
@@ -97,7 +98,7 @@ class PodQueue:
         self._backlog.step()
 
     def get(self, uid: str) -> QueuedPod | None:
-        """Return the pod if the queue holds it."""
+        """Return the pod if the queue holds it, else None."""
         return self._pods.get(uid)
 
     def pods(self) -> Iterable[QueuedPod]:
@@ -289,7 +290,7 @@ class PodQueue:
         """Move `queued` to `to`, or to GATED if a PreEnqueue check fails."""
         origin = queued.sub_queue
         self._sub_queues.remove(queued)
-        # Not checked again after backoff, from where it might as well have been popped early.
+        # A pod from BACKOFF is not checked again: it could have been popped early, without a check.
         if to is not SubQueue.UNSCHEDULABLE and origin is not SubQueue.BACKOFF:
             self._run_pre_enqueue(queued)
             if queued.gating_plugin:

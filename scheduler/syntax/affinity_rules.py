@@ -128,9 +128,9 @@ def _key_list_errors(term: Term, path: str) -> Iterator[FieldError]:
 
 def _keys_also_selected(path: str, match_keys: Sequence[object], selector: object) -> Iterator[FieldError]:
     """
-    Yield an error for every list_field key that the user's selector has too.
+    Yield an error for every listed key that the user's selector has too.
 
-    One expression with a list_field key is the merged one; a second one is the user's. The path lacks the name of the
+    One expression with a listed key is the merged one; a second one is the user's. The path lacks the name of the
     list because upstream indexes the term itself.
     """
     index_of = {str(key): index for index, key in enumerate(match_keys)}

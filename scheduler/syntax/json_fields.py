@@ -1,4 +1,4 @@
-"""Fields of an API object as JSON that nobody has checked yet: a field of another type counts as absent."""
+"""Fields of an API object as JSON that is not checked yet: a field of another type counts as absent."""
 
 from collections.abc import Mapping, Sequence
 

@@ -144,7 +144,7 @@ def with_requirements(selector: Selector, extra: Mapping[str, str]) -> Selector:
 
 
 def merge_requirements(first: Selector, second: Selector) -> Selector:
-    """Return the selector of what matches both; NOTHING if either is NOTHING."""
+    """Return the selector of the label sets that both match; NOTHING if either is NOTHING."""
     if first.is_nothing or second.is_empty:
         return first
     if second.is_nothing or first.is_empty:

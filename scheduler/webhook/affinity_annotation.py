@@ -1,8 +1,8 @@
 """
 Merges the key lists in the annotation `affinity-scheduler.io/affinity`.
 
-As in a field, the key lists stay, and the selector beside them gets the label values at creation. The terms stay in
-the annotation, where the scheduler reads them.
+As in a field, the key lists stay, and the term's selector gets the label values at creation. The terms stay in the
+annotation, where the scheduler reads them.
 """
 
 from __future__ import annotations

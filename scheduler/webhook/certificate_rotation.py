@@ -1,7 +1,7 @@
 """
 Renews the serving certificate, which replicas share in a Secret.
 
-A new pair is served only after the API server had time to learn its certificate authority:
+It serves a new pair only after the API server had time to learn its certificate authority:
 
     write the pair to the Secret (one replica wins) -> publish old and new authority in caBundle -> wait -> serve
 """
@@ -23,9 +23,9 @@ from scheduler.webhook.certificate_store import Store
 
 #: Time between checks of the Secret and the webhook configurations: three requests a minute and replica.
 CHECK_PERIOD_S: Final = 60.0
-#: The same after a failed check.
+#: Time until the next check after a failed one.
 RETRY_S: Final = 5.0
-#: How long the API server may take to learn an authority before a certificate of it is served.
+#: How long the API server has to learn an authority before its certificate is served.
 LEARN_S: Final = 60.0
 
 Clock = Callable[[], float]
@@ -56,6 +56,7 @@ class CertificateRotation:
         self._authorities = b""
         #: The pair whose authority was published last, and when.
         self._published: tuple[KeyPair, float] | None = None
+        #: Webhooks in the configurations at the last check; -1 before the first.
         self._n_webhooks = -1
 
     async def check(self) -> None:
@@ -106,7 +107,7 @@ class CertificateRotation:
         if self._published is None or self._published[0] != pair:
             self._published = (pair, now_s)
         waited = now_s - self._published[1] >= LEARN_S
-        # Somebody put another pair into the Secret. The served one is not trusted any more, so waiting gains nothing.
+        # If the served pair is not trusted any more, because somebody replaced the Secret, waiting gains nothing.
         is_due = waited or self._served is None or not is_trusted(self._served.cert, trusted.authorities)
         if pair != self._served and is_due:
             self._serving.serve(pair)

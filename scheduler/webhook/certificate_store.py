@@ -21,7 +21,7 @@ from scheduler.kube.requests import STRATEGIC_MERGE, Request
 from scheduler.serving.certificates import TrustedKeyPair
 from scheduler.serving.tls import KeyPair
 
-#: A request that takes longer is left to the next check.
+#: Longest wait for an answer; the next check tries again.
 _TIMEOUT_S: Final = 15.0
 _MERGE: Final = "application/merge-patch+json"
 _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -36,7 +36,7 @@ class StoredCertificate:
 
 
 class Store(Protocol):
-    """What `certificate_rotation` needs of a cluster."""
+    """The requests to the cluster that `certificate_rotation` needs."""
 
     async def read(self) -> StoredCertificate:
         """Return the stored certificates. Raises ApiError."""

@@ -11,12 +11,12 @@ from scheduler.observe.series import Family, exponential_bounds
 REQUESTS: Final = Family(
     "affinity_scheduler_webhook_requests_total",
     "Number of admission requests, by webhook and verdict: allowed, patched, refused, or malformed, too_large, "
-    "too_slow for those that were not answered.",
+    "too_slow for requests that were not answered.",
     ("webhook", "verdict"),
 )
 DURATION: Final = Family(
     "affinity_scheduler_webhook_request_duration_seconds",
-    "Time from the whole request to its answer, in seconds.",
+    "Time from the last byte of the request to its answer, in seconds.",
     ("webhook",),
     exponential_bounds(0.0001, 2, 14),
 )
@@ -49,7 +49,7 @@ class WebhookMetrics(ProcessMetrics):
             self._patches.add(n=n_operations)
 
     def on_rejected(self, webhook: str, verdict: str) -> None:
-        """A request was no question that could be answered."""
+        """Count a request that was not answered."""
         self._answers.add(webhook, verdict)
 
     def _expiry(self) -> Mapping[tuple[str, ...], int]:

@@ -6,8 +6,8 @@ Terms in the five annotations of kep-3633-alt are added to the pod's own fields.
 differs: it made a missing selector an empty one and refused nothing.
 
 Terms are added to fields without their key lists: an API server that knows the lists would merge them again and then
-refuse the pod. An annotation records the merged label values. If other webhooks change labels, a later run finds the
-terms that this one wrote by it, and writes them anew.
+refuse the pod. An annotation records the merged label values. If other webhooks change labels, a later run
+finds the terms that this run wrote with the help of that record, and replaces them.
 
 Source: pkg/registry/core/pod/strategy.go, mutatePodAffinity (kubernetes 1.36); github.com/10hin/kep-3633-alt, README.
 """
@@ -29,9 +29,9 @@ from scheduler.webhook.reviews import Allowed, Denied, Response, Review, Reviewe
 from scheduler.webhook.term_json import DECODE_ERRORS, ParsedTerms, ParseProblem, normalized, parse_terms
 from scheduler.webhook.term_lists import TERM_LISTS, Labels, TermList
 
-#: JSON of the label values that were merged. Its presence says that the annotations were merged.
+#: The merged label values as JSON; present only if the annotations were merged.
 MERGED: Final = "affinity-scheduler.io/merged-labels"
-#: A longer list in a field is not merged: it is no real use, and would delay other requests.
+#: A longer list in a field is not merged: no real pod has one, and merging it would delay other requests.
 MAX_MERGED_FIELDS: Final = 1024
 #: Pods with this label are left alone, as kep-3633-alt does.
 IGNORE: Final = "kep-3633-alt.10h.in/ignore"
@@ -114,7 +114,7 @@ def _change(pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool) ->
 def _list_items(
     change: _Change, term_list: TermList, pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool
 ) -> list[object] | None:
-    """Return the list's new items, None if they stay; add warnings and errors to `change`."""
+    """Return the list's new items, None if they are unchanged; add warnings and errors to `change`."""
     found = kep_3633_terms(pod, term_list)
     if isinstance(found, FieldError):
         change.errors.append(found)

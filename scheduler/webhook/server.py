@@ -4,8 +4,8 @@ The HTTPS server of /mutate and /validate.
 Time and size of a request are bounded. The answer is an AdmissionReview, or 400, 408 or 413 with one line; then the API
 server applies its failurePolicy.
 
-Every pod of the cluster may be able to connect. When there are too many requests, the slowest is dropped for a new one:
-the API server sends a request at once.
+Every pod of the cluster may be able to connect. If there are too many requests, a new request replaces the slowest one:
+the API server itself sends a request without pauses.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from scheduler.webhook.reviews import (
 #: An update has two pods. etcd takes a pod of 1.5 MiB, which is up to six times as long as JSON, since the API server
 #: escapes `<` and the like. With failurePolicy Ignore, a pod that is too large would not be validated.
 MAX_BODY_BYTES: Final = 20 << 20
-#: Total size of bodies that are being received. Beyond it, the one that has taken longest is dropped.
+#: Total size of bodies that are being received. Beyond it, the body that has taken longest is dropped.
 MAX_RECEIVED_BYTES: Final = 128 << 20
 #: How long a body may take to arrive. The API server never waits longer for a response.
 BODY_TIMEOUT_S: Final = 30.0
-#: Bodies that are received at a time. Beyond it, the one that has taken longest is dropped.
+#: Bodies that are received at a time. Beyond it, the body that has taken longest is dropped.
 MAX_UNDER_WAY: Final = 64
 #: An API server keeps 25 idle connections, and opens more for more requests at a time.
 MAX_CONNECTIONS: Final = 512
@@ -66,7 +66,7 @@ class Endpoint:
         self._metrics = metrics
         self._log = log
         self._body_timeout_s = body_timeout_s
-        #: Sizes of the bodies that are being received; the one that has taken longest is first.
+        #: Sizes of the bodies that are being received, the oldest first.
         self._receiving: dict[asyncio.Timeout, int] = {}
         self.application = web.Application()
         for name, reviewer in reviewers.items():
@@ -98,9 +98,8 @@ class Endpoint:
                     size_bytes += len(data)
                     if size_bytes > MAX_BODY_BYTES:
                         raise _TooLargeError
-                    if (
-                        deadline in self._receiving
-                    ):  # else it is dropped, and the timeout fires at the next await
+                    # A dropped body is not in here; its timeout fires at the next await.
+                    if deadline in self._receiving:
                         self._receiving[deadline] = size_bytes
                     while sum(self._receiving.values()) > MAX_RECEIVED_BYTES:
                         self._drop_slowest()

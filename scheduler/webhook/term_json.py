@@ -145,7 +145,7 @@ def _without_empty(item: Mapping[str, object]) -> Json:
 
 
 def _unknown(written: object, shaped: object, path: str) -> list[str]:
-    """Paths of the fields that were written and have no place in the term_type."""
+    """Return the paths of the fields in `written` that the type does not have."""
     if isinstance(written, dict) and isinstance(shaped, dict):
         here = [f"{path}.{name}" for name in written if name not in shaped]
         below = (

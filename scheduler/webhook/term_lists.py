@@ -70,7 +70,7 @@ class TermList:
         return [key for name in KEY_LISTS for key in list_field(term, name) if isinstance(key, str)]
 
     def without_keys(self, item: object, found_in: Labels | None = None) -> object:
-        """Return the item without its key lists, or without the list_field keys that `found_in` has."""
+        """Return the item without its key lists, or without the listed keys that `found_in` has."""
         if not isinstance(item, Mapping):
             return item
         if self.kind == PREFERRED:

@@ -96,7 +96,7 @@ def _is_over_all_namespaces(term: object) -> bool:
     """
     Return whether the namespaceSelector selects all or nearly all namespaces.
 
-    Only a label that a namespace must have narrows the selection. Most namespaces lack a label that they must not have.
+    Only a label that a namespace must have narrows the selection: NotIn and DoesNotExist hold for most namespaces.
     """
     selector = term.get("namespaceSelector") if isinstance(term, Mapping) else None
     return selector is not None and not object_field(selector, "matchLabels") and not _narrows(selector)
