@@ -26,7 +26,7 @@ _NAMESPACES: Final = "/api/v1/namespaces"
 _EVENTS: Final = "/apis/events.k8s.io/v1/events"
 _WARNINGS: Final = 3
 #: The longest wait for anything that takes a second on an idle machine.
-_PATIENCE_S: Final = 45.0
+PATIENCE_S: Final = 45.0
 _POLL_S: Final = 0.05
 
 #: Returns the group with which a table draws a pod.
@@ -146,7 +146,7 @@ class Stage:
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
-    async def wait_ready(self, total: int, *, within_s: float = _PATIENCE_S) -> None:
+    async def wait_ready(self, total: int, *, within_s: float = PATIENCE_S) -> None:
         """Wait until the story's namespaces have exactly `total` pods, all ready."""
 
         def ready() -> int:
@@ -177,7 +177,7 @@ class Stage:
 
         await self.watch.until(
             is_so,
-            within_s=_PATIENCE_S,
+            within_s=PATIENCE_S,
             failing=lambda: f"{new()} of {total} pods of the new revision are ready {self._reason()}",
             on_look=lambda: self.show.progress(new(), total, "pods of the new revision ready"),
         )
@@ -185,7 +185,7 @@ class Stage:
 
     async def _settled(self, path: str) -> None:
         """Wait until the deployment's status shows what its pods do."""
-        ends_s = time.monotonic() + _PATIENCE_S
+        ends_s = time.monotonic() + PATIENCE_S
         while not (deployment := await self.api.get(path, Deployment)).is_rolled_out:
             self.expect(time.monotonic() < ends_s, f"a finished rollout, found {deployment.status}")
             await asyncio.sleep(_POLL_S)
@@ -198,7 +198,7 @@ class Stage:
 
         await self.watch.until(
             lambda: len(reasons()) == count,
-            within_s=_PATIENCE_S,
+            within_s=PATIENCE_S,
             failing=lambda: f"{len(reasons())} of {count} pods have a reason for staying Pending",
         )
         listed = await self.api.items(f"{_NAMESPACES}/{namespace}/pods", Pod)
@@ -208,7 +208,7 @@ class Stage:
 
     async def wait_for_events(self, reason: str, word: str) -> list[str]:
         """Return the notes of the story's events of this reason that contain the word; wait for the first."""
-        ends_s = time.monotonic() + _PATIENCE_S
+        ends_s = time.monotonic() + PATIENCE_S
         while True:
             events = await self.api.items(_EVENTS, Event)
             ours = (one for one in events if one.metadata.namespace in self.namespaces)
@@ -299,7 +299,7 @@ class Stage:
             await self.api.delete(f"{_NAMESPACES}/{name}")
         await self.watch.until(
             lambda: not self.watch.pods(names) and not self.watch.leaving(names),
-            within_s=_PATIENCE_S,
+            within_s=PATIENCE_S,
             failing=lambda: f"pods of {', '.join(names)} are still there",
         )
 

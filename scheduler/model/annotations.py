@@ -43,7 +43,7 @@ from scheduler.syntax.selectors import (
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"
 MODE: Final = "affinity-scheduler.io/affinity-mode"
-#: Set by the webhook when it has merged matchLabelKeys into the selectors of the affinity annotation.
+#: Set by the webhook when it has merged label keys into selectors: the merged label values as JSON.
 MERGED_LABELS: Final = "affinity-scheduler.io/merged-labels"
 #: Seconds that a pod may run without the pods that its enforced affinity requires.
 GRACE: Final = "affinity-scheduler.io/affinity-grace-seconds"

@@ -24,7 +24,7 @@ from scheduler.settings.resolved import ClientConnection, LeaderElection, Settin
 KIND: Final = "KubeSchedulerConfiguration"
 STANDARD_INPUT: Final = "-"
 #: The only profile when no file is given: a second scheduler must not schedule the pods of the first.
-DEFAULT_SCHEDULER_NAME: Final = "affinity-scheduler"
+_SCHEDULER_NAME: Final = "affinity-scheduler"
 _EXPECTED_FILE: Final = f"a file with a {KIND}"
 #: client-go's leaderelection.JitterFactor.
 _JITTER_FACTOR: Final = 1.2
@@ -97,7 +97,7 @@ def default_settings(feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES) 
         "apiVersion": API_VERSION,
         "kind": KIND,
         "clientConnection": {"qps": -1},
-        "profiles": [{"schedulerName": DEFAULT_SCHEDULER_NAME}],
+        "profiles": [{"schedulerName": _SCHEDULER_NAME}],
     }
     return parse_settings(json.dumps(document), "built-in defaults", feature_gates)
 

@@ -8,8 +8,8 @@ validateCommonQueueSort) and framework/runtime/framework.go (NewFramework), kube
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
 
+from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.plugin_arguments import CHECK_ARGS_OF_NOT_BUILT, DEFAULT_ARGS, READ_ARGS
 from scheduler.settings.plugin_lists import (
@@ -23,9 +23,6 @@ from scheduler.settings.plugin_lists import (
 from scheduler.settings.plugin_table import DEFAULT_PLUGINS, IN_TREE_BY_NAME, POINTS, REMOVED_PLUGINS
 from scheduler.settings.problems import Problems, shown
 from scheduler.settings.resolved import ProfileSettings
-
-#: The schedulerName of pods that name none.
-UPSTREAM_SCHEDULER_NAME: Final = "default-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ def _read_profile(reader: ObjectReader, notes: list[str], *, only: bool) -> _Dra
     problems = reader.problems
     with reader:
         given = reader.text("schedulerName")
-        name = UPSTREAM_SCHEDULER_NAME if given is None and only else given or ""
+        name = DEFAULT_SCHEDULER_NAME if given is None and only else given or ""
         if not name:
             problems.required(reader.at("schedulerName"))
         percentage = read_percentage(reader)

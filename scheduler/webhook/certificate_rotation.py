@@ -19,7 +19,7 @@ from scheduler.errors import ApiError, Conflict
 from scheduler.observe.logs import Logger
 from scheduler.serving.certificates import TrustedKeyPair, is_trusted, renew, renewal_reason
 from scheduler.serving.tls import KeyPair, KeyPairUser, Sleep
-from scheduler.webhook.certificate_store import Store
+from scheduler.webhook.certificate_store import CertificateStore
 
 #: Time between checks of the Secret and the webhook configurations: three requests a minute and replica.
 CHECK_PERIOD_S: Final = 60.0
@@ -44,7 +44,13 @@ class CertificateRotation:
     """
 
     def __init__(
-        self, store: Store, hosts: Sequence[str], serving: KeyPairUser, *, log: Logger, clock_s: Clock
+        self,
+        store: CertificateStore,
+        hosts: Sequence[str],
+        serving: KeyPairUser,
+        *,
+        log: Logger,
+        clock_s: Clock,
     ) -> None:
         self._store = store
         self._hosts = tuple(hosts)

@@ -35,7 +35,7 @@ class StoredCertificate:
     trusted: TrustedKeyPair
 
 
-class Store(Protocol):
+class CertificateStore(Protocol):
     """The requests to the cluster that `certificate_rotation` needs."""
 
     async def read(self) -> StoredCertificate:

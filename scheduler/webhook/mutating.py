@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.model.annotations import AFFINITY
+from scheduler.model.annotations import AFFINITY, MERGED_LABELS
 from scheduler.syntax.field_errors import FieldError
 from scheduler.webhook.affinity_annotation import merge_annotation
 from scheduler.webhook.refusals import Json, annotation_error, invalid_pod
@@ -29,8 +29,6 @@ from scheduler.webhook.reviews import Allowed, Denied, Response, Review, Reviewe
 from scheduler.webhook.term_json import DECODE_ERRORS, ParsedTerms, ParseProblem, normalized, parse_terms
 from scheduler.webhook.term_lists import TERM_LISTS, Labels, TermList
 
-#: The merged label values as JSON; present only if the annotations were merged.
-MERGED: Final = "affinity-scheduler.io/merged-labels"
 #: A longer list in a field is not merged: no real pod has one, and merging it would delay other requests.
 MAX_MERGED_FIELDS: Final = 1024
 #: Pods with this label are left alone, as kep-3633-alt does.
@@ -59,13 +57,13 @@ def mutate(review: Review, *, merges_fields: bool) -> Response:
 
 def merged_labels(pod: ReviewedPod) -> Labels | FieldError | None:
     """Return the label values that an earlier run merged; None if there was none."""
-    text = pod.annotations.get(MERGED)
+    text = pod.annotations.get(MERGED_LABELS)
     if text is None:
         return None
     try:
         return msgspec.json.decode(text, type=dict[str, str])
     except DECODE_ERRORS as error:
-        return annotation_error(MERGED, text, f"$: {error}")
+        return annotation_error(MERGED_LABELS, text, f"$: {error}")
 
 
 def kep_3633_terms(pod: ReviewedPod, term_list: TermList) -> ParsedTerms | FieldError:
@@ -209,8 +207,8 @@ def _record(pod: ReviewedPod, keys: Iterable[str]) -> Iterator[Json]:
     """Yield the patch that records the merged label values for a later run, unless they are recorded already."""
     values = {key: pod.labels[key] for key in sorted(set(keys)) if key in pod.labels}
     text = json.dumps(values, separators=(",", ":"))
-    if pod.annotations.get(MERGED) != text:
-        yield _add(_annotation_path(MERGED), text)
+    if pod.annotations.get(MERGED_LABELS) != text:
+        yield _add(_annotation_path(MERGED_LABELS), text)
 
 
 def _annotation_path(name: str) -> str:

@@ -15,13 +15,13 @@ from scheduler.syntax.field_errors import FieldError, aggregate, invalid
 #: A JSON object, as a manifest or a Status is one.
 Json = dict[str, object]
 
-#: The most broken rules that one Status names; the rest are left out to keep the answer small.
-LIMIT: Final = 100
+#: Broken rules that one Status names; further rules are left out to keep the answer small.
+MAX_CAUSES: Final = 100
 
 
 def invalid_pod(name: str, errors: Iterable[FieldError]) -> Json | None:
-    """Return the Status 422 for the first `LIMIT` errors of a pod; None if there are none."""
-    found = list(islice(errors, LIMIT))
+    """Return the Status 422 for the first `MAX_CAUSES` errors of a pod; None if there are none."""
+    found = list(islice(errors, MAX_CAUSES))
     if not found:
         return None
     causes = [error.cause() for error in found]

@@ -41,7 +41,7 @@ MAX_RECEIVED_BYTES: Final = 128 << 20
 #: How long a body may take to arrive. The API server never waits longer for a response.
 BODY_TIMEOUT_S: Final = 30.0
 #: Bodies that are received at a time. Beyond it, the body that has taken longest is dropped.
-MAX_UNDER_WAY: Final = 64
+MAX_BODIES: Final = 64
 #: An API server keeps 25 idle connections, and opens more for more requests at a time.
 MAX_CONNECTIONS: Final = 512
 
@@ -89,7 +89,7 @@ class Endpoint:
         parts: list[bytes] = []
         size_bytes = 0
         async with asyncio.timeout(self._body_timeout_s) as deadline:
-            while len(self._receiving) >= MAX_UNDER_WAY:
+            while len(self._receiving) >= MAX_BODIES:
                 self._drop_slowest()
             self._receiving[deadline] = 0
             try:

@@ -21,7 +21,7 @@ from scheduler.serving.certificates import TrustedKeyPair, issue
 from scheduler.webhook import server as endpoint
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
-from scheduler.webhook.server import MAX_BODY_BYTES, MAX_UNDER_WAY, Endpoint, Listener
+from scheduler.webhook.server import MAX_BODIES, MAX_BODY_BYTES, Endpoint, Listener
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests.support import build
 from tests.webhook.client import answered, review
@@ -139,9 +139,7 @@ async def test_slow_bodies_are_dropped_for_new_requests(trusted):
     """With as many endless bodies as are received at a time."""
     async with running(trusted) as server:
         context = _trusting(trusted)
-        slow = [
-            await asyncio.open_connection(LOOPBACK, server.port, ssl=context) for _ in range(MAX_UNDER_WAY)
-        ]
+        slow = [await asyncio.open_connection(LOOPBACK, server.port, ssl=context) for _ in range(MAX_BODIES)]
         for _, writer in slow:
             writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
             await writer.drain()

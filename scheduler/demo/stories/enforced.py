@@ -6,7 +6,7 @@ from typing import Final
 
 from scheduler.demo.display import Group
 from scheduler.demo.objects import Pod
-from scheduler.demo.stage import Stage, Story
+from scheduler.demo.stage import PATIENCE_S, Stage, Story
 
 _NAMESPACE: Final = "news"
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -14,7 +14,6 @@ _REASON: Final = "RequiredDuringExecutionViolated"
 _CACHE: Final = Group("C", "the cache")
 _FRONT: Final = Group("F", "front ends, which have to be in the cache's zone")
 _FRONTS: Final = 3
-_PATIENCE_S: Final = 45.0
 
 
 async def _play(stage: Stage) -> None:
@@ -56,7 +55,7 @@ async def _replaced(stage: Stage, before: frozenset[str]) -> None:
 
     await stage.watch.until(
         lambda: left() == 0,
-        within_s=_PATIENCE_S,
+        within_s=PATIENCE_S,
         failing=lambda: f"{left()} of {_FRONTS} front ends are where they were",
         on_look=lambda: stage.show.progress(_FRONTS - left(), _FRONTS, "front ends evicted"),
     )
