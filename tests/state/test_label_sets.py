@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.label_sets import LabelSets
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from tests.support import build
 
 DEFAULT = NamespaceRule(frozenset({"default"}), NOTHING)

@@ -30,7 +30,7 @@ def test_taints_are_counted_by_effect_unless_they_are_tolerated(
     tolerations: tuple[Toleration, ...], soft: list[int], hard: list[int]
 ) -> None:
     state = ClusterState()
-    taints = (
+    taints: tuple[list[str], ...] = (
         [],
         ["k=v:PreferNoSchedule"],
         ["k=v:PreferNoSchedule", "l:PreferNoSchedule"],

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.framework.interface import PodContext
-from scheduler.model.labels import EVERYTHING, NOTHING, Requirement, Selector
 from scheduler.model.nodes import Node, decode_namespace, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
@@ -432,5 +431,5 @@ class States(RuleBasedStateMachine):
         return {self.state.nodes.name_of(row) for row in live}
 
 
-States.TestCase.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
+States.TestCase.settings = settings(max_examples=350, stateful_step_count=50, deadline=None)
 TestStates = States.TestCase
