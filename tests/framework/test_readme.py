@@ -56,3 +56,35 @@ def test_the_shown_plugin_keeps_a_fourth_pod_of_a_team_off_a_rack() -> None:
     other = driver.pod("other", labels={"team": "red"})
     assert isinstance(decide(other, snapshot, profile, random.Random(1), Unobserved()), ScheduleResult)
     driver.audit()
+
+
+def test_the_shown_plugin_follows_pods_that_go_and_racks_that_change() -> None:
+    """It keeps nothing itself."""
+    driver = Driver()
+    for name, rack in (("a1", "r1"), ("a2", "r1"), ("b", "r2")):
+        driver.node(name, labels={_RACK: rack})
+    driver.node("elsewhere", unschedulable=True)
+    running = [
+        driver.pod(f"p{number}", labels={"team": "blue"}, node=node)
+        for number, node in enumerate(("a1", "a2", "a2", "b", "b", "b"))
+    ]
+    profile = _profile(driver)
+
+    def chosen(**labels: str) -> set[str]:
+        """Return the nodes that are feasible for a pod with these labels."""
+        pod = driver.pod("new", labels=labels)
+        decision = decide(pod, Snapshot(driver.state), profile, random.Random(1), Unobserved())
+        if not isinstance(decision, ScheduleResult):
+            return set()
+        mask = decision.scores.feasible.mask
+        return {name for name, row in driver.state.nodes.row_by_name.items() if mask[row]}
+
+    assert chosen(team="blue") == set()
+    assert chosen() == {"a1", "a2", "b"}
+    driver.lose(running[0])
+    assert chosen(team="blue") == {"a1", "a2"}
+    driver.node("a1", labels={_RACK: "r2"})
+    assert chosen(team="blue") == {"a2"}
+    driver.node("a1", labels={_RACK: "r3"})
+    assert chosen(team="blue") == {"a1", "a2"}
+    driver.audit()

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from scheduler.framework.interface import Feasible
 from scheduler.framework.status import Code
 from scheduler.plugins.image_locality import image_scores, with_tag
+from scheduler.plugins.inter_pod_affinity.scoring import min_max_normalized
 from scheduler.plugins.node_ports import conflicting_rows
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
 from scheduler.plugins.node_resources.balanced_allocation import balance, deviation, used_fraction
@@ -21,6 +23,7 @@ from scheduler.plugins.node_resources.fit import (
     rounded_quotient,
     shape_table,
 )
+from scheduler.plugins.pod_topology_spread.scoring import points_of
 from scheduler.state.arrays import Amounts, Mask, rounded
 from tests.reference import arithmetic
 from tests.reference.balanced_allocation import balance as reference_balance
@@ -204,3 +207,53 @@ def test_latest_is_added_to_images_without_tag_or_digest(image: str, named: str)
 )
 def test_addresses_conflict_where_they_overlap(wanted: str, held: str, conflicts: bool):
     assert conflicting_rows(wanted, {3: {held}}) == ([3] if conflicts else [])
+
+
+@pytest.mark.parametrize(
+    ("n_pods", "n_domains", "max_skew", "points"),
+    [
+        pytest.param(
+            [0, 1, 5], 3, 1, [0.0, 1.6094379124341003, 8.047189562170502], id="ln(domains + 2) a pod"
+        ),
+        pytest.param([0, 1, 5], 3, 4, [3.0, 4.6094379124341005, 11.047189562170502], id="and maxSkew - 1"),
+        pytest.param([0, 1, 5], 0, 1, [0.0, 0.6931471805599453, 3.4657359027997265], id="no domain"),
+    ],
+)
+def test_soft_spread_counts_pods_by_the_logarithm_of_domains(
+    n_pods: list[int], n_domains: int, max_skew: int, points: list[float]
+):
+    assert points_of(_amounts(*n_pods), n_domains, max_skew).tolist() == points
+
+
+@pytest.mark.parametrize(
+    ("raw", "scores"),
+    [
+        pytest.param([-5, 0, 5], [0, 50, 100], id="negative sums"),
+        pytest.param([7, 7, 7], [0, 0, 0], id="all alike"),
+        pytest.param([0, 29, 100], [0, 28, 100], id="divided first: 0.29 times 100 is less than 29"),
+        pytest.param([0, 2900, 10_000], [0, 28, 100], id="and so above the table"),
+    ],
+)
+def test_scores_lie_between_the_lowest_and_the_highest_sum(raw: list[int], scores: list[int]) -> None:
+    everywhere = Feasible(np.ones(3, dtype=np.bool_))
+    assert min_max_normalized(np.array(raw), everywhere).tolist() == scores
+
+
+SUMS = st.one_of(
+    st.integers(-50, 50), st.integers(-10_000, 10_000), st.integers(4000, 4200), st.integers(-(2**40), 2**40)
+)
+
+
+@given(
+    nodes=st.lists(st.tuples(SUMS, st.booleans()), min_size=1).filter(lambda some: any(f for _, f in some))
+)
+def test_min_max_is_upstreams_formula_on_every_feasible_node(nodes: list[tuple[int, bool]]) -> None:
+    """Source: interpodaffinity/scoring.go, NormalizeScore (kubernetes 1.36). Others may have any sum."""
+    raw, mask = (np.array(column) for column in zip(*nodes, strict=True))
+    found = min_max_normalized(raw, Feasible(mask))
+    sums = [amount for amount, fits in nodes if fits]
+    lowest, span = min(sums), float(max(sums) - min(sums))
+    wanted = [int(100.0 * (float(one - lowest) / span)) if span else 0 for one in sums]
+    assert found[mask].tolist() == wanted
+    assert found.min() >= 0
+    assert found.max() <= 100

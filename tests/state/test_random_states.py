@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import settings
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.framework.interface import PodContext
-from scheduler.model.nodes import decode_namespace, decode_node
+from scheduler.model.nodes import Node, decode_namespace, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.terms import AffinityTerm, Toleration
@@ -48,6 +48,7 @@ asked_namespaces = st.sampled_from(("one", "one", "exempt"))
 node_labels = st.fixed_dictionaries(
     {}, optional={build.ZONE: st.sampled_from(("z1", "z2")), "rack": st.sampled_from(("r1", "r2", "r3"))}
 )
+taints = st.lists(st.sampled_from(("k=v:NoSchedule", "k=w:NoSchedule", "l:PreferNoSchedule")), max_size=2)
 rooms = st.fixed_dictionaries(
     {"cpu": st.sampled_from("1248"), "pods": st.sampled_from(("1", "3", "9"))},
     optional={"example.com/gpu": st.sampled_from("12")},
@@ -123,6 +124,32 @@ def _weight_of_declared(kind: TermKind, term: AffinityTerm) -> int:
     return _weight(kind, term.weight)
 
 
+class DrawnPod(NamedTuple):
+    """What a pod is made of, but for its name."""
+
+    node_name: str
+    labels: Mapping[str, str]
+    namespace: str
+    affinity: build.Json | None
+    limits: list[build.Json]
+    request: Mapping[str, str]
+    assumed: bool
+    terminating: bool
+
+
+drawn_pods = st.builds(
+    DrawnPod,
+    node_name=NODE_NAMES,
+    labels=labels,
+    namespace=st.sampled_from(NAMESPACES),
+    affinity=affinities,
+    limits=st.one_of(st.just([]), st.lists(limited, max_size=2)),
+    request=requests,
+    assumed=st.booleans(),
+    terminating=st.sampled_from((False, False, True)),
+)
+
+
 class States(RuleBasedStateMachine):
     """Nodes, namespaces and pods come, change and go; what is asked is asked again at any later time."""
 
@@ -130,8 +157,17 @@ class States(RuleBasedStateMachine):
         exempt=st.sampled_from((frozenset(), frozenset({"exempt"}))),
         max_derived_bytes=st.sampled_from((None, 0, 400, 2000)),
         asked=st.lists(matchers, min_size=3, max_size=3),
+        zones=st.lists(st.sampled_from((None, "z1", "z2")), min_size=3, max_size=3),
+        drawn=st.lists(drawn_pods, min_size=3, max_size=6),
     )
-    def start(self, exempt: frozenset[str], max_derived_bytes: int | None, asked: list[PodMatcher]) -> None:
+    def start(
+        self,
+        exempt: frozenset[str],
+        max_derived_bytes: int | None,
+        asked: list[PodMatcher],
+        zones: list[str | None],
+        drawn: list[DrawnPod],
+    ) -> None:
         """`asked`: few, so that each is asked about again and again."""
         self.state = ClusterState(exempt, max_derived_bytes=max_derived_bytes)
         self.snapshot = Snapshot(self.state)
@@ -140,23 +176,29 @@ class States(RuleBasedStateMachine):
         self._decoder = PodDecoder()
         self._asked = asked
         self._max_derived_bytes = max_derived_bytes
+        for name, zone in zip(NODES, zones, strict=False):
+            its = {} if zone is None else {build.ZONE: zone}
+            made = build.node(name, labels=its, allocatable={"cpu": "4", "pods": "9"})
+            self._upsert_node(decode_node(json.dumps(made).encode()))
+        for one in drawn:
+            self._add_pod(one)
 
     # What happens.
 
-    @rule(
-        name=st.sampled_from(NODES),
-        its=node_labels,
-        room=rooms,
-        taints=st.lists(
-            st.sampled_from(("k=v:NoSchedule", "k=w:NoSchedule", "l:PreferNoSchedule")), max_size=2
-        ),
-    )
+    @rule(name=st.sampled_from(NODES), its=node_labels, room=rooms, its_taints=taints)
     def upsert_node(
-        self, name: str, its: Mapping[str, str], room: Mapping[str, str], taints: list[str]
+        self, name: str, its: Mapping[str, str], room: Mapping[str, str], its_taints: list[str]
     ) -> None:
-        made = build.node(name, labels=its, allocatable=room, taints=taints)
-        node = self.plain.nodes[name] = decode_node(json.dumps(made).encode())
-        self.state.upsert_node(node)
+        made = build.node(name, labels=its, allocatable=room, taints=its_taints)
+        self._upsert_node(decode_node(json.dumps(made).encode()))
+
+    @precondition(lambda self: self.plain.nodes)
+    @rule(data=st.data(), room=rooms)
+    def resize_node(self, data: st.DataObject, room: Mapping[str, str]) -> None:
+        """It keeps its labels and taints."""
+        name = data.draw(st.sampled_from(sorted(self.plain.nodes)))
+        resized = decode_node(json.dumps(build.node(name, allocatable=room)).encode())
+        self._upsert_node(replace(self.plain.nodes[name], allocatable=resized.allocatable))
 
     @rule(name=st.sampled_from(NODES))
     def remove_node(self, name: str) -> None:
@@ -176,47 +218,11 @@ class States(RuleBasedStateMachine):
         self.plain.namespaces.pop(name, None)
         self.state.remove_namespace(name)
 
-    @rule(
-        node_name=NODE_NAMES,
-        its=labels,
-        namespace=st.sampled_from(NAMESPACES),
-        affinity=affinities,
-        limits=st.one_of(st.just([]), st.lists(limited, max_size=2)),
-        request=requests,
-        assumed=st.booleans(),
-        terminating=st.sampled_from((False, False, True)),
-    )
-    def add_pod(
-        self,
-        node_name: str,
-        its: Mapping[str, str],
-        namespace: str,
-        affinity: build.Json | None,
-        limits: list[build.Json],
-        request: Mapping[str, str],
-        assumed: bool,
-        terminating: bool,
-    ) -> None:
-        """One more, or another in the place of one that went."""
-        uid = next((uid for uid in UIDS if uid not in self.plain.pods), UIDS[0])
-        made = build.pod(
-            uid,
-            uid=uid,
-            namespace=namespace,
-            labels=its,
-            affinity=affinity,
-            terminating=terminating,
-            containers=[build.container(requests=request)],
-        )
-        if limits:
-            asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": limits}}
-            made["metadata"]["annotations"] = {ANNOTATION: json.dumps(asked)}
-        pod = self._decoder.decode(json.dumps(made).encode())
-        if assumed and uid not in self.plain.pods:
-            self.state.assume(replace(pod, node_name=node_name), node_name)
-            self.plain.put(pod, node_name, assumed=True)
-        else:
-            self._upsert(pod, node_name)
+    @rule(drawn=st.lists(drawn_pods, min_size=1, max_size=3))
+    def add_pods(self, drawn: list[DrawnPod]) -> None:
+        """Confirmed ones and assumed ones, or others in the place of one that is there."""
+        for one in drawn:
+            self._add_pod(one)
 
     @precondition(lambda self: self.plain.pods)
     @rule(data=st.data(), its=labels)
@@ -275,23 +281,26 @@ class States(RuleBasedStateMachine):
 
     # What is asked.
 
-    @rule(number=st.integers(0, 2), live_only=st.booleans(), key=st.sampled_from(KEYS), among=st.booleans())
-    def count_pods(self, number: int, live_only: bool, key: str, among: bool) -> None:
+    @rule(number=st.integers(0, 2), live_only=st.booleans())
+    def count_pods(self, number: int, live_only: bool) -> None:
         """On rows, in domains, and in the domains that nodes with a zone make."""
         matcher = self._asked[number]
         wanted = self.plain.selected(matcher, live_only=live_only)
-        eligible = self.snapshot.eligible((build.ZONE,)) if among else None
         counts = self.snapshot.selected(matcher, live_only=live_only)
         assert self._by_name(counts.by_row) == +wanted
-        per_domain = counts.per_domain(Domains(self.snapshot.column(key), eligible))
-        if among:
-            counted = {name for name in wanted if self.plain.domain(name, build.ZONE) is not None}
-            wanted = type(wanted)({name: wanted[name] for name in counted})
-        in_domains = self.plain.per_domain(wanted, key)
-        assert self._by_domain(per_domain, key) == in_domains
-        for least in (1, 2):
-            reaching = {n for n in self.plain.nodes if in_domains[self.plain.domain(n, key) or ""] >= least}
-            assert self._names(per_domain.at_least(least)) == reaching
+        zoned = {name: n for name, n in wanted.items() if self.plain.domain(name, build.ZONE) is not None}
+        for key in KEYS:
+            column = self.snapshot.column(key)
+            per_domain = counts.per_domain(Domains(column))
+            in_domains = self.plain.per_domain(wanted, key)
+            assert self._by_domain(per_domain, key) == in_domains
+            for least in (1, 2):
+                reaching = {
+                    n for n in self.plain.nodes if in_domains[self.plain.domain(n, key) or ""] >= least
+                }
+                assert self._names(per_domain.at_least(least)) == reaching
+            among_zoned = counts.per_domain(Domains(column, self.snapshot.eligible((build.ZONE,))))
+            assert self._by_domain(among_zoned, key) == self.plain.per_domain(zoned, key)
 
     @rule(its=asked_labels, namespace=asked_namespaces)
     def sum_terms(self, its: Mapping[str, str], namespace: str) -> None:
@@ -365,6 +374,31 @@ class States(RuleBasedStateMachine):
     def _any_pod(self, data: st.DataObject) -> PlainPod:
         return self.plain.pods[data.draw(st.sampled_from(sorted(self.plain.pods)))]
 
+    def _upsert_node(self, node: Node) -> None:
+        self.plain.nodes[node.name] = node
+        self.state.upsert_node(node)
+
+    def _add_pod(self, drawn: DrawnPod) -> None:
+        uid = next((uid for uid in UIDS if uid not in self.plain.pods), UIDS[0])
+        made = build.pod(
+            uid,
+            uid=uid,
+            namespace=drawn.namespace,
+            labels=drawn.labels,
+            affinity=drawn.affinity,
+            terminating=drawn.terminating,
+            containers=[build.container(requests=drawn.request)],
+        )
+        if drawn.limits:
+            asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": drawn.limits}}
+            made["metadata"]["annotations"] = {ANNOTATION: json.dumps(asked)}
+        pod = self._decoder.decode(json.dumps(made).encode())
+        if drawn.assumed and uid not in self.plain.pods:
+            self.state.assume(replace(pod, node_name=drawn.node_name), drawn.node_name)
+            self.plain.put(pod, drawn.node_name, assumed=True)
+        else:
+            self._upsert(pod, drawn.node_name)
+
     def _upsert(self, pod: Pod, node_name: str) -> None:
         self.state.upsert_pod(replace(pod, node_name=node_name))
         self.plain.put(pod, node_name)
@@ -397,5 +431,5 @@ class States(RuleBasedStateMachine):
         return {self.state.nodes.name_of(row) for row in live}
 
 
-States.TestCase.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
+States.TestCase.settings = settings(max_examples=350, stateful_step_count=50, deadline=None)
 TestStates = States.TestCase

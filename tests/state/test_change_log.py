@@ -1,0 +1,43 @@
+"""What the change log remembers, and what it forgets."""
+
+from __future__ import annotations
+
+from scheduler.state.change_log import Change, ChangeLog
+
+
+def _appended(log: ChangeLog, rows: range) -> None:
+    for row in rows:
+        log.append(Change(row))
+
+
+def test_changes_after_a_version_come_oldest_first() -> None:
+    log = ChangeLog()
+    _appended(log, range(3))
+    seen = log.version
+    assert log.since(seen) == []
+    _appended(log, range(3, 5))
+    assert log.since(seen) == [Change(3), Change(4)]
+    assert log.since(seen + 1) == [Change(4)]
+
+
+def test_changes_that_are_not_all_remembered_are_none() -> None:
+    log = ChangeLog()
+    _appended(log, range(5000))
+    assert log.since(0) is None
+    assert log.since(5000 - 1025) is None
+    last = log.since(5000 - 1024)
+    assert last is not None
+    assert [change.row for change in last] == list(range(5000 - 1024, 5000))
+
+
+def test_nothing_is_patched_across_a_restart() -> None:
+    log = ChangeLog()
+    _appended(log, range(3))
+    before = log.version
+    log.restart()
+    assert log.version > before
+    assert log.restarted_at == log.version
+    assert log.since(before) is None
+    _appended(log, range(7, 8))
+    assert log.since(log.restarted_at) == [Change(7)]
+    assert log.since(before) is None
