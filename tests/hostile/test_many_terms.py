@@ -30,7 +30,7 @@ LIMITS: dict[str, dict[str, int]] = {
 #: Calls per term in a pod's life, at the first decision after a node changed and at any other. Measured: 21 and 0, for
 #: preferences 35 and 0, for limits 140 and 68.
 CALLS_AT_FIRST, CALLS_AGAIN = 50.0, 1.0
-CALLS_OF_LIMITS_AT_FIRST, CALLS_OF_LIMITS_AGAIN = 200.0, 100.0
+CALLS_OF_LIMITS_AT_FIRST, CALLS_OF_LIMITS_AGAIN = 150.0, 70.0
 
 
 class Town:
@@ -99,7 +99,7 @@ def alone() -> int:
 
 @pytest.mark.parametrize("what", [*LIMITS, "preferred"])
 def test_each_term_of_others_costs_a_few_steps(what: str, alone: int) -> None:
-    """At first, again, after a node was relabelled, after a node came. Only limits take an array each."""
+    """At first, again, after a node was relabelled, after a node came. None takes an array."""
     town = Town(LIMITS.get(what, {}), weighted=what == "preferred")
     is_limit = "maxPodsPerDomain" in LIMITS.get(what, {})
     at_first = CALLS_OF_LIMITS_AT_FIRST if is_limit else CALLS_AT_FIRST
@@ -116,7 +116,7 @@ def test_each_term_of_others_costs_a_few_steps(what: str, alone: int) -> None:
             town.driver.node(**node)
         calls = town.calls_of_a_life(moment)
         assert calls - alone < calls_per_term * N_TERMS * N_HOSTILE, moment
-    assert town.n_arrays() == (N_TERMS * N_HOSTILE if is_limit else 0)
+    assert town.n_arrays() == 0
     town.driver.audit()
 
 

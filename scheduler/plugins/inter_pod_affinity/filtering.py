@@ -25,6 +25,7 @@ from scheduler.framework.status import Status, unresolvable, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Mask
+from scheduler.state.columns import ABSENT
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.snapshot import Snapshot
 
@@ -78,12 +79,14 @@ def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
     for term, limits in snapshot.term_sums("limiting", context.label_set, _limits).weights.items():
         if not limits or not term.pods_by_row:
             continue
-        topology_key = term.key.topology_key
-        column = snapshot.column(topology_key)
-        full = column.per_domain(snapshot.declaring(term)).amounts > 0
-        full &= snapshot.pods_by_domain(term.key.matcher, topology_key).amounts >= room(term)
-        if full.any():
-            yield full.take(column.ids[: snapshot.n_rows])
+        # A pod may declare thousands of such terms: by declaring rows, not by all rows.
+        pods = snapshot.pods_by_domain(term.key.matcher, term.key.topology_key)
+        domains = pods.ids[np.fromiter(term.pods_by_row, np.intp, len(term.pods_by_row))]
+        full = domains[(pods.amounts[domains] >= room(term)) & (domains != ABSENT)]
+        if len(full):
+            closed = np.zeros(len(pods.amounts), dtype=np.bool_)
+            closed[full] = True
+            yield closed.take(pods.ids)
 
 
 def room(term: ExistingPodTerm) -> int:
