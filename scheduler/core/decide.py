@@ -1,10 +1,10 @@
 """
-One decision: a pod, the state, a profile; out comes a node, or why there is none.
+Makes one decision: given a pod, the state and a profile, returns a node, or why there is none.
 
     PreFilter -> Filter (a mask over all nodes) -> PreScore -> Score (integers over all nodes) -> weighted sum -> argmax
 
-Every decision is made in full, and writes nothing: the same arguments give the same answer. Source: schedule_one.go,
-schedulingAlgorithm (kubernetes 1.36). Difference: all nodes are filtered and scored unless percentageOfNodesToScore
+A decision changes no state: the same arguments give the same answer. Source: schedule_one.go, schedulingAlgorithm
+(kubernetes 1.36). Difference: all nodes are filtered and scored unless percentageOfNodesToScore
 asks for fewer.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from scheduler.core.node_scores import INFEASIBLE, FilterResult, NodeScores, PluginScores, Refusal, Rng
 from scheduler.framework.diagnosis import FitError, PluginRefusals
-from scheduler.framework.interface import Feasible, NodeScorer, PodContext, PreFilterResult
+from scheduler.framework.interface import FeasibleNodes, NodeScorer, PodContext, PreFilterResult
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
@@ -35,7 +35,7 @@ _FEWEST_FEASIBLE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ScheduleResult:
-    """The node that was chosen, and among how many."""
+    """The chosen node, the number of nodes evaluated and found feasible, and their scores."""
 
     node_name: str
     n_evaluated: int
@@ -45,7 +45,7 @@ class ScheduleResult:
 
 @dataclass(frozen=True, slots=True)
 class CycleError:
-    """The cycle failed; the pod is tried again after a backoff. `unschedulable` if there are no nodes."""
+    """A failed cycle; the pod is tried again after a backoff. `unschedulable`: it is reported as Unschedulable."""
 
     message: str
     unschedulable: bool = False
@@ -56,7 +56,7 @@ Decision = ScheduleResult | FitError | CycleError
 
 def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: Observer) -> Decision:
     """
-    Return the best node for the pod, one of several drawn by `rng`; or why there is none.
+    Return the best node for the pod, or why there is none. `rng` chooses among equally good nodes.
 
     Cost: O(n_rows) per plugin that has work to do; 0.1 to 0.2 ms at 5,000 rows.
     """
@@ -78,7 +78,7 @@ def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: 
     mask = _run_filters(nodes, filtered, observer)
     mask = _sampled(_nominated_first(pod, snapshot, mask), profile, rng)
     observer.leave("Filter", Code.SUCCESS)
-    feasible = Feasible(mask)
+    feasible = FeasibleNodes(mask)
     if feasible.n == 0:
         return _diagnosed(snapshot, filtered, nodes)
     scored = _run_scorers(context, snapshot, profile, feasible, observer)
@@ -95,13 +95,13 @@ def _run_prefilters(
     context: PodContext, snapshot: Snapshot, profile: Profile, observer: Observer
 ) -> FilterResult | FitError | CycleError:
     """
-    Let every plugin look at the pod, in order.
+    Run PreFilter of every plugin, in order. Return the filters, or the failure.
 
-    UnschedulableAndUnresolvable stops at once; Unschedulable is remembered and fails after all have run.
+    UnschedulableAndUnresolvable stops at once; Unschedulable rejects the pod after all plugins have run.
     """
     observer.enter("PreFilter")
     filtered = FilterResult()
-    refused: list[tuple[str, Status]] = []
+    rejections: list[tuple[str, Status]] = []
     for plugin in profile.filters:
         result = plugin.prefilter(context, snapshot)
         if result is SKIP:
@@ -111,7 +111,7 @@ def _run_prefilters(
             if not result.code.rejects:
                 observer.leave("PreFilter", Code.ERROR)
                 return CycleError(f'running PreFilter plugin "{plugin.name}": {result.message}')
-            refused.append((plugin.name, result))
+            rejections.append((plugin.name, result))
             if result.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 break
         elif isinstance(result, PreFilterResult):
@@ -120,19 +120,19 @@ def _run_prefilters(
         else:
             filtered.filters.append((plugin.name, result))
     names = filtered.node_names
-    if not refused and names and not frozenset.intersection(*names.values()):
-        refused = [(name, _no_node_left(names)) for name in names]
-    if not refused:
+    if not rejections and names and not frozenset.intersection(*names.values()):
+        rejections = [(name, _no_node_left(names)) for name in names]
+    if not rejections:
         observer.leave("PreFilter", Code.SUCCESS)
         return filtered
-    status = refused[-1][1]
+    status = rejections[-1][1]
     observer.leave("PreFilter", status.code)
-    rejecting = frozenset(name for name, _ in refused)
+    rejecting = frozenset(name for name, _ in rejections)
     return FitError(snapshot.n_nodes, rejecting, prefilter=status)
 
 
 def _no_node_left(node_names: dict[str, frozenset[str]]) -> Status:
-    """Source: framework/runtime/framework.go, RunPreFilterPlugins (kubernetes 1.36)."""
+    """Return the status if no node is named by all plugins (runtime/framework.go, RunPreFilterPlugins, 1.36)."""
     names = " ".join(sorted(node_names))
     if len(node_names) == 1:
         return unresolvable(f"node(s) didn't satisfy plugin {names}")
@@ -140,7 +140,7 @@ def _no_node_left(node_names: dict[str, frozenset[str]]) -> Status:
 
 
 def _nodes_to_filter(snapshot: Snapshot, filtered: FilterResult) -> Mask:
-    """Return the live nodes, only the named ones if PreFilter named some."""
+    """Return the live nodes; only the ones that PreFilter named, if it named any."""
     if not filtered.node_names:
         return snapshot.alive
     mask = np.zeros(snapshot.n_rows, dtype=np.bool_)
@@ -152,6 +152,7 @@ def _nodes_to_filter(snapshot: Snapshot, filtered: FilterResult) -> Mask:
 
 
 def _run_filters(nodes: Mask, filtered: FilterResult, observer: Observer) -> Mask:
+    """Return the nodes that pass every filter, and add what each filter refuses to `filtered.refusals`."""
     left, n_left = nodes, int(np.count_nonzero(nodes))
     for name, node_filter in filtered.filters:
         observer.evaluated(name, "Filter")
@@ -166,7 +167,7 @@ def _run_filters(nodes: Mask, filtered: FilterResult, observer: Observer) -> Mas
 
 
 def _nominated_first(pod: Pod, snapshot: Snapshot, mask: Mask) -> Mask:
-    """Leave a pod that is nominated to a node that fits no other choice (evaluateNominatedNode)."""
+    """Return only the nominated node if it is feasible, else all feasible nodes (evaluateNominatedNode)."""
     row = snapshot.nodes.row_by_name.get(pod.nominated_node_name) if pod.nominated_node_name else None
     if row is None or not mask[row]:
         return mask
@@ -177,9 +178,9 @@ def _nominated_first(pod: Pod, snapshot: Snapshot, mask: Mask) -> Mask:
 
 def _sampled(mask: Mask, profile: Profile, rng: Rng) -> Mask:
     """
-    Return all feasible nodes, or as many as percentageOfNodesToScore asks for, from a drawn start on.
+    Return all feasible nodes, or as many as percentageOfNodesToScore asks for, beginning at a random one.
 
-    Upstream continues where the last cycle stopped; which nodes are looked at is arbitrary in both.
+    Upstream begins where the last cycle stopped; the choice is arbitrary in both.
     """
     percentage = profile.percentage_of_nodes_to_score
     if percentage <= 0 or percentage >= 100:
@@ -195,7 +196,7 @@ def _sampled(mask: Mask, profile: Profile, rng: Rng) -> Mask:
 
 
 def _diagnosed(snapshot: Snapshot, filtered: FilterResult, nodes: Mask) -> FitError:
-    """Return per node the first plugin that refuses it, in filter order."""
+    """Return the error of a pod without a feasible node; each node counts for the first plugin that refuses it."""
     parts: list[PluginRefusals] = []
     rejecting: set[str] = set()
     left_out = snapshot.alive & ~nodes
@@ -212,9 +213,9 @@ def _diagnosed(snapshot: Snapshot, filtered: FilterResult, nodes: Mask) -> FitEr
 
 
 def _run_scorers(
-    context: PodContext, snapshot: Snapshot, profile: Profile, feasible: Feasible, observer: Observer
+    context: PodContext, snapshot: Snapshot, profile: Profile, feasible: FeasibleNodes, observer: Observer
 ) -> tuple[Scores, list[PluginScores]] | CycleError:
-    """Return the weighted sum of all scores as `NodeScores.totals`, and its parts. A single feasible node has none."""
+    """Return `NodeScores.totals` and the scores of each plugin. A single feasible node is not scored."""
     totals: Scores = np.zeros(snapshot.n_rows, dtype=profile.totals_dtype)
     by_plugin: list[PluginScores] = []
     if feasible.n > 1 and profile.scorers:
@@ -224,7 +225,7 @@ def _run_scorers(
         observer.enter("Score")
         for name, weight, scorer in scorers:
             observer.evaluated(name, "Score")
-            # That scores are from 0 to 100 is a property of every plugin in the tree, as long as no amount wraps.
+            # Scores of in-tree plugins are from 0 to 100 unless an amount wraps, so only then is a check needed.
             scores = scorer.normalized(scorer.raw())
             if snapshot.nodes.may_wrap and (problem := _out_of_range(name, scores, feasible)):
                 observer.leave("Score", Code.ERROR)
@@ -238,7 +239,7 @@ def _run_scorers(
 
 
 def _run_prescorers(
-    context: PodContext, snapshot: Snapshot, profile: Profile, feasible: Feasible, observer: Observer
+    context: PodContext, snapshot: Snapshot, profile: Profile, feasible: FeasibleNodes, observer: Observer
 ) -> Sequence[tuple[str, int, NodeScorer[Any]]] | CycleError:
     observer.enter("PreScore")
     scorers: list[tuple[str, int, NodeScorer[Any]]] = []
@@ -256,8 +257,8 @@ def _run_prescorers(
     return scorers
 
 
-def _out_of_range(name: str, scores: Scores, feasible: Feasible) -> str:
-    """Say what is wrong with a plugin's scores, nothing if none is (runtime/framework.go, RunScorePlugins, 1.36)."""
+def _out_of_range(name: str, scores: Scores, feasible: FeasibleNodes) -> str:
+    """Return what is wrong with a plugin's scores, or "" (runtime/framework.go, RunScorePlugins, kubernetes 1.36)."""
     rows = (feasible.mask & ((scores < 0) | (scores > MAX_NODE_SCORE))).nonzero()[0]
     if not len(rows):
         return ""

@@ -1,12 +1,12 @@
 """
-The record of a decision that a bound pod carries as an annotation: small, stable, and written with the bind itself.
+The record of a decision, which a bound pod has as an annotation. It is written with the bind itself.
 
     {"v":1,"evaluated":5000,"feasible":4980,
      "top":[{"node":"n7","total":512,"scores":{"NodeResourcesFit":96,...}},...],   the chosen node first
      "rejected":{"node(s) had untolerated taint(s)":20}}
 
 `scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by
-reason, as the text of an event would. Where one node alone was feasible nothing was scored.
+reason, as the text of an event does. A single feasible node is not scored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduler.core.node_scores import NodeScores
 from scheduler.state.node_table import NodeTable
 
 DECISION_ANNOTATION: Final = "affinity-scheduler.io/decision"
-#: Longest record; what does not fit is left out, the worst runner-up first.
+#: The longest record; if it is too long, nodes are left out, the worst first, and then the reasons.
 RECORD_LIMIT_BYTES: Final = 1024
 
 _VERSION: Final = 1
@@ -38,7 +38,7 @@ class RankedNode(msgspec.Struct, frozen=True):
 
 
 class DecisionRecord(msgspec.Struct, frozen=True):
-    """What the annotation says; see the module."""
+    """The annotation's value; the module describes its fields."""
 
     v: int
     evaluated: int
@@ -67,7 +67,7 @@ def decision_record(result: ScheduleResult, nodes: NodeTable) -> str:
 
 
 def ranked_nodes(node_scores: NodeScores, nodes: NodeTable, n_most: int) -> tuple[RankedNode, ...]:
-    """Return the chosen node and the best of the others, `n_most` in all."""
+    """Return the chosen node and then the best others, at most `n_most` nodes in all."""
     ranked = []
     for row, total in node_scores.top_nodes(n_most):
         scores = {}
@@ -80,7 +80,7 @@ def ranked_nodes(node_scores: NodeScores, nodes: NodeTable, n_most: int) -> tupl
 
 
 def read_record(text: str) -> DecisionRecord | None:
-    """Return the record that an annotation holds; None if it is malformed, of another version, or longer than ours."""
+    """Return the record in an annotation; None if it is malformed, of another version, or too long."""
     if len(text) > RECORD_LIMIT_BYTES:
         return None
     try:

@@ -1,14 +1,15 @@
 """
-The machine: stimuli in, instructions out. It owns the state and the queue, and nothing else decides.
+The scheduler as a pure state machine: stimuli in, instructions out. It owns the state and the queue.
 
     handle(stimulus, now_s):
-        PodSeen, NodeSeen, ...   ClusterState moves, then the queue hears of the event
-        CycleDue                 pop -> decide -> assume and Bind, or put back and tell
-        BindDone, BindFailed     the assumed pod is announced, or forgotten and put back
+        PodSeen, NodeSeen, ...   update ClusterState, then notify the queue of the event
+        CycleDue                 pop -> decide -> assume and Bind, or put back and report
+        BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
-House rules:
- 1. A cycle is one stimulus: nothing can happen between pop and assume, or between failing and being put back.
- 2. Every assume ends in exactly one of: confirmed by PodSeen, forgotten by BindFailed, PodGone or deletion.
+Invariants:
+ 1. A cycle is one stimulus: no other stimulus comes between pop and assume, or between failure and putting back.
+ 2. Every assume ends in exactly one of: confirmed by PodSeen; forgotten by BindFailed or when the pod terminates;
+    removed by PodGone.
  3. The same stimuli at the same seconds with the same seed give the same instructions.
 
 Source: pkg/scheduler/{schedule_one,eventhandlers}.go (kubernetes 1.36).
@@ -23,7 +24,7 @@ from typing import Final, assert_never
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
 from scheduler.core.node_scores import Rng
-from scheduler.core.outcomes import attempted, failed_event, failure
+from scheduler.core.outcomes import attempted, failed_event, report_failure
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -66,7 +67,7 @@ from scheduler.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A pod between assume and the answer to its bind."""
+    """A pod between assume and the result of its bind."""
 
     queued: QueuedPod
     pod: Pod
@@ -91,12 +92,12 @@ class Machine:
     ) -> None:
         """
         Args:
-            state: empty, and written by this machine alone from now on.
-            queue: empty likewise.
+            state: empty; only this machine may change it.
+            queue: empty; only this machine may change it.
             profiles: by schedulerName.
-            rng: draws one of several best nodes.
-            observer: watches decisions.
-            records_decisions: whether binds carry `core.recording`'s annotation.
+            rng: chooses among equally good nodes.
+            observer: is called around each extension point.
+            records_decisions: whether binds carry the annotation of `core.decision_annotation`.
         """
         self.state = state
         self.queue = queue
@@ -111,16 +112,16 @@ class Machine:
 
     @property
     def n_binding(self) -> int:
-        """Number of binds that were ordered and not answered."""
+        """Number of binds without a result."""
         return len(self._binding)
 
     @property
     def n_unconfirmed(self) -> int:
-        """Fewest pods whose bind was answered and that no watch has shown bound."""
+        """Lower bound of the pods whose bind has a result and that no watch has shown bound."""
         return max(0, self.state.n_assumed - len(self._binding))
 
-    def whereabouts(self, uid: str) -> str | None:
-        """Return the node that a watch has shown the pod on; empty if shown unbound, None if not shown."""
+    def observed_node_name(self, uid: str) -> str | None:
+        """Return the node on which a watch has shown the pod; empty if shown unbound, None if not shown."""
         placed = self.state.placed.get(uid)
         if placed is not None and not placed.assumed:
             return self.state.nodes.name_of(placed.row)
@@ -128,26 +129,26 @@ class Machine:
 
     @property
     def has_backlog(self) -> bool:
-        """Return whether pods still have to be requeued because of the last stimulus."""
+        """Whether the queue has not finished with the events of past stimuli."""
         return self.queue.has_backlog
 
     def step(self) -> None:
-        """Work off a bounded part of the backlog, about 1 ms. `handle` finishes what is left of it."""
+        """Process a bounded part of the backlog, about 1 ms. `handle` processes the rest."""
         self.queue.step()
 
     def has_work(self) -> bool:
-        """Return whether CycleDue would pop a pod, or come nearer to it."""
+        """Return whether CycleDue would pop a pod or process backlog."""
         return self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
-        """Return when TimePassed next has something to do, None if nothing waits for time."""
+        """Return when TimePassed is next due, None if nothing waits for time."""
         of_queue, of_nodes = self.queue.next_wake_s(now_s), self.state.kubelet_refusals.next_s
         if of_nodes is None:
             return of_queue
         return max(now_s, of_nodes if of_queue is None else min(of_queue, of_nodes))
 
     def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
-        """Apply the stimulus and return what follows from it. `now_s`: of a clock that never goes back."""
+        """Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock."""
         match stimulus:
             case PodSeen(pod):
                 self._on_pod(pod, now_s)
@@ -182,12 +183,12 @@ class Machine:
                 assert_never(stimulus)
         return []
 
-    # What watches show.
+    # Watch events.
 
     def _on_pod(self, pod: Pod, now_s: float) -> None:
         if pod.is_terminal:
             if pod.kubelet_refusal and pod.scheduler_name in self._profiles:
-                self.state.see_refused(pod.uid, pod.kubelet_refusal, now_s)
+                self.state.record_kubelet_refusal(pod.uid, pod.kubelet_refusal, now_s)
             self._on_pod_deleted(pod.uid, now_s)
         elif pod.node_name:
             self._on_assigned_pod(pod, now_s)
@@ -198,16 +199,16 @@ class Machine:
         self._pending.pop(pod.uid, None)
         self.queue.delete(pod.uid)
         known = self.state.placed.get(pod.uid)
-        # Read first: upsert_pod changes what is known.
+        # Read before upsert_pod, which changes `known`.
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
         self.state.upsert_pod(pod)
         has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
-        if has_started and self.state.kubelet_refusals.accept(pod.spec, pod.node_name):
+        if has_started and self.state.kubelet_refusals.forget(pod.spec, pod.node_name):
             self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
         if counted is None or assumed:
             self._notify_queue(ASSIGNED_POD_ADD, None, pod, now_s)
         if counted is not None and counted.node_name != pod.node_name:
-            # Assumed on one node and bound to another by another scheduler: its room is free.
+            # Assumed on one node, but bound to another by another scheduler: the first node is free again.
             self._notify_queue(ASSIGNED_POD_DELETE, counted, None, now_s)
         elif counted is not None and counted.resource_version != pod.resource_version:
             for action in pod_update_actions(counted, pod):
@@ -220,14 +221,14 @@ class Machine:
         self._pending[pod.uid] = pod
         if self.state.is_assumed(pod.uid):
             if pod.terminating:
-                # Its bind will fail: the API server refuses to bind a pod that is being deleted.
+                # The API server does not bind a pod that is being deleted.
                 self._forget(pod.uid, now_s)
             else:
-                # Relabelled before its bind was written. Upstream lets it count as it was until the bind is seen.
-                self.state.reassume(pod)
+                # Changed while its bind is in flight. Upstream counts the old object until the bind is seen.
+                self.state.update_assumed(pod)
             return
         if (lost := self.state.remove_pod(pod.uid)) is not None:
-            # The server was restored, or lags behind: what it shows counts.
+            # Shown unbound although it was bound: the server was restored or lags behind.
             self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
@@ -248,7 +249,7 @@ class Machine:
             self._release_nomination(pending, now_s)
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:
-        """Wake pods that had respected the nomination: those of lower or equal priority."""
+        """Wake waiting pods of lower or equal priority, which upstream's filters reject because of the nomination."""
         self.queue.on_event(
             ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= pod.priority
         )
@@ -282,13 +283,13 @@ class Machine:
     def _on_workload(self, workload: Workload, now_s: float) -> None:
         known = self.state.workloads.selector_of(workload.kind, workload.namespace, workload.name)
         self.state.upsert_workload(workload)
-        # Every status update of a ReplicaSet comes here.
+        # Skip status updates, which are frequent for ReplicaSets.
         if known != workload.selector:
             action = Action.ADD if known is None else Action.UPDATE
             self._notify_queue(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
 
     def _expire_kubelet_refusals(self, now_s: float) -> None:
-        """Open nodes whose exclusion is over, and wake the pods that wait for them."""
+        """End exclusions whose time is over, and wake the pods that wait for them."""
         if self.state.kubelet_refusals.expire(now_s):
             self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
 
@@ -311,7 +312,7 @@ class Machine:
         decision = decide(pod, self._snapshot, profile, self._rng, self._observer)
         match decision:
             case ScheduleResult():
-                return self._place(queued, decision, now_s)
+                return self._assume_and_bind(queued, decision, now_s)
             case FitError(rejecting=rejecting):
                 return self._fail(queued, decision.message(), rejecting, now_s, unschedulable=True)
             case CycleError(message, unschedulable):
@@ -319,9 +320,9 @@ class Machine:
             case _:
                 assert_never(decision)
 
-    def _place(self, queued: QueuedPod, result: ScheduleResult, now_s: float) -> list[Instruction]:
+    def _assume_and_bind(self, queued: QueuedPod, result: ScheduleResult, now_s: float) -> list[Instruction]:
         pod, node_name = queued.pod, result.node_name
-        # Read first: the scores are the cycle's own arrays, and assume moves some of them.
+        # Before assume, which changes some of the score arrays.
         annotations = self._annotations(result)
         self.state.assume(replace(pod, node_name=node_name), node_name)
         self._binding[pod.uid] = _Binding(
@@ -348,17 +349,17 @@ class Machine:
         result: Final = "unschedulable" if unschedulable else "error"
         return [
             attempted(queued, result, now_s, message=message),
-            *failure(pod, message, unschedulable=unschedulable),
+            *report_failure(pod, message, unschedulable=unschedulable),
         ]
 
-    # The answer to a bind.
+    # Results of binds.
 
     def _on_bind_done(self, uid: str, now_s: float) -> list[Instruction]:
         binding = self._binding.pop(uid, None)
         if binding is None:
             return []
         if uid in self._pending and not self.state.is_assumed(uid):
-            # Shown bound, then unbound again by a restored server: no event would queue it again.
+            # Shown bound, then unbound by a restored server; _on_pending_pod left it to this result to queue it.
             self.queue.add(self._pending[uid], now_s)
         node_name = binding.node_name
         note = f"Successfully assigned {binding.pod.key} to {node_name}"
@@ -384,11 +385,11 @@ class Machine:
             queued.pod = newest
             self.queue.put_back(queued, frozenset(), now_s)
         self._forget(uid, now_s)
-        # Written even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
+        # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         text = f'running Bind plugin "DefaultBinder": {message}'
         return [
             attempted(queued, "error", binding.started_s, message=text),
-            *failure(queued.pod, text, unschedulable=False),
+            *report_failure(queued.pod, text, unschedulable=False),
         ]
 
     def _forget(self, uid: str, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""How the nodes fared in one decision: which filter refused which, what each plugin scored, which node was chosen."""
+"""The results of one decision: the nodes that each filter refused, the scores by plugin, and the chosen node."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from scheduler.framework.interface import Feasible, NodeFilter
+from scheduler.framework.interface import FeasibleNodes, NodeFilter
 from scheduler.state.arrays import Mask, Scores
 
-#: The total of a row that is not feasible, by type of the totals: below every sum of weighted scores.
+#: The total of an infeasible row, by dtype of the totals: below every sum of weighted scores.
 INFEASIBLE: Final = {np.dtype(one): int(np.iinfo(one).min) for one in (np.int16, np.int32, np.int64)}
 
 
 class Rng(Protocol):
-    """Random numbers; seeded by the caller."""
+    """A random number generator, seeded by the caller."""
 
     def randrange(self, stop: int, /) -> int:
         """Return a number from 0 to stop - 1."""
@@ -25,7 +25,7 @@ class Rng(Protocol):
 
 
 class Refusal(NamedTuple):
-    """A filter and the rows that it was the first to refuse: bool array of shape (n_rows,)."""
+    """A filter, and the rows that it was the first to refuse: bool array of shape (n_rows,)."""
 
     plugin: str
     node_filter: NodeFilter
@@ -35,10 +35,10 @@ class Refusal(NamedTuple):
 @dataclass(slots=True)
 class FilterResult:
     """
-    The filters of one pod and what they refused.
+    The filters of one pod, and what they refused.
 
-    `filters`: by plugin name, in order. `node_names`: by plugin the only nodes that its PreFilter leaves. `refusals`:
-    filters that refused a node that no earlier one had refused.
+    `filters`: plugin names and filters, in order. `node_names`: the only nodes that a plugin's PreFilter allows, by
+    plugin name. `refusals`: one for each filter that refused a node which no earlier filter had refused.
     """
 
     filters: list[tuple[str, NodeFilter]] = field(default_factory=list)
@@ -66,34 +66,34 @@ class PluginScores(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class NodeScores:
     """
-    The scores of one decision. They hold the cycle's own arrays: read them before the next stimulus only.
+    The scores of one decision. The arrays are valid until the next stimulus.
 
-    `chosen`: a row. `totals`: integers of shape (n_rows,), INFEASIBLE on rows that are not feasible. `by_plugin` is
-    empty if one node alone was feasible.
+    `chosen`: the chosen row. `totals`: integers of shape (n_rows,), INFEASIBLE on infeasible rows. `by_plugin`: empty
+    if a single node was feasible.
     """
 
     chosen: int
-    feasible: Feasible
+    feasible: FeasibleNodes
     totals: Scores
     by_plugin: Sequence[PluginScores]
     filtered: FilterResult
 
-    def choosing(self, row: int) -> NodeScores:
-        """Return the same scores as if this feasible row had been chosen."""
+    def with_chosen(self, row: int) -> NodeScores:
+        """Return the same scores with this feasible row as the chosen one."""
         return replace(self, chosen=row)
 
     def top_nodes(self, n_most: int) -> list[tuple[int, int]]:
-        """Return (row, total) of the chosen node, then of the others from the best down. O(n_most * n_rows)."""
+        """Return (row, total) of the chosen node, then of the others, best first. O(n_most * n_rows)."""
         n_most = min(n_most, self.feasible.n)
         totals = self.totals
         ranked = [(self.chosen, totals.item(self.chosen))]
-        # A ranked row steps aside for the next: cheaper than a copy of all totals.
-        passed = INFEASIBLE[totals.dtype]
-        totals[self.chosen] = passed
+        # Rows already ranked are overwritten and restored below, which is cheaper than copying all totals.
+        already_ranked = INFEASIBLE[totals.dtype]
+        totals[self.chosen] = already_ranked
         while len(ranked) < n_most:
             row = int(totals.argmax())
             ranked.append((row, totals.item(row)))
-            totals[row] = passed
+            totals[row] = already_ranked
         for row, total in ranked:
             totals[row] = total
         return ranked

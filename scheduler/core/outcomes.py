@@ -1,5 +1,5 @@
 """
-What an attempt leads to: events, the PodScheduled condition, and the figures for metrics.
+Instructions that report an attempt: events, the PodScheduled condition, and the figures for metrics.
 
 Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessage (kubernetes 1.36).
 """
@@ -12,36 +12,36 @@ from scheduler.model.instructions import Attempted, EmitEvent, Instruction, Patc
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod
 
-#: Longest note that the Events API takes, and what upstream cuts a longer one to.
+#: The longest note that the Events API accepts. A longer one is cut and ends with `_NOTE_TAIL`, as upstream.
 _NOTE_LIMIT_BYTES: Final = 1024
 _NOTE_TAIL: Final = " ..."
 
 
-def failure(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
-    """Return the event of a failed attempt and, if it says something new, the condition."""
+def report_failure(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
+    """Return the event of a failed attempt, and the condition if it changed or a nomination has to be cleared."""
     reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
     instructions: list[Instruction] = [failed_event(pod, message)]
-    known = pod.scheduled_condition
+    condition = pod.scheduled_condition
     wanted = ("False", reason, message)
-    unchanged = known is not None and (known.status, known.reason, known.message) == wanted
-    nominated = bool(pod.nominated_node_name)
-    if not unchanged or nominated:
-        instructions.append(PatchCondition(pod, reason, message, clear_nomination=nominated))
+    unchanged = condition is not None and (condition.status, condition.reason, condition.message) == wanted
+    is_nominated = bool(pod.nominated_node_name)
+    if not unchanged or is_nominated:
+        instructions.append(PatchCondition(pod, reason, message, clear_nomination=is_nominated))
     return instructions
 
 
 def failed_event(pod: Pod, note: str) -> EmitEvent:
-    """Return the Warning event of a pod that was not scheduled; a note too long for the Events API is cut."""
-    return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _fitting(note))
+    """Return the Warning event of a pod that was not scheduled, with the note cut to the Events API's limit."""
+    return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _truncated(note))
 
 
-def _fitting(note: str) -> str:
-    """Return the note, or its first 1020 bytes and ` ...`, without a character that the cut would split."""
+def _truncated(note: str) -> str:
+    """Return the note, or its first 1020 bytes and ` ...`; a character that the cut would split is dropped."""
     encoded = note.encode()
     if len(encoded) <= _NOTE_LIMIT_BYTES:
         return note
-    kept = encoded[: _NOTE_LIMIT_BYTES - len(_NOTE_TAIL)].decode(errors="ignore")
-    return kept + _NOTE_TAIL
+    start = encoded[: _NOTE_LIMIT_BYTES - len(_NOTE_TAIL)].decode(errors="ignore")
+    return start + _NOTE_TAIL
 
 
 def attempted(
@@ -53,7 +53,7 @@ def attempted(
     n_feasible: int = 0,
     message: str = "",
 ) -> Attempted:
-    """Return the attempt for metrics and logs. A pod that was never active before has waited since `started_s`."""
+    """Return the attempt for metrics and logs. A pod never active before became active at `started_s`."""
     return Attempted(
         pod=queued.pod,
         result=result,

@@ -1,6 +1,6 @@
 """
-The plugin contract and the thing that runs it. Pure.
+The plugin contract. Pure.
 
-Belongs here: stage protocols, verdicts, cluster events, the runner, the diagnosis text.
-Does not: any plugin by name, any metric.
+Belongs here: protocols of the extension points, statuses, cluster events, profiles, the diagnosis text.
+Does not: any plugin by name, any metric. `core.decide` runs the plugins.
 """

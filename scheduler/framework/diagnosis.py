@@ -1,5 +1,5 @@
 """
-The message of a pod that fits on no node.
+The result and the message of a pod that fits on no node.
 
 Grammar of the message (framework/types.go, FitError.Error, kubernetes 1.36):
 
@@ -21,7 +21,7 @@ from scheduler.state.arrays import Mask
 
 @dataclass(frozen=True, slots=True)
 class PluginRefusals:
-    """What one plugin refused in a cycle; `rows` are those that no earlier plugin had refused."""
+    """The rows that one plugin was the first to refuse in a cycle, and its statuses."""
 
     plugin: str
     statuses: NodeStatuses
@@ -31,9 +31,10 @@ class PluginRefusals:
 @dataclass(frozen=True, slots=True)
 class FitError:
     """
-    No node fits: enough to write the message, to requeue by event and to look for victims.
+    Why no node fits.
 
-    `prefilter` is the refusal of a PreFilter that concerns all nodes; `per_node` is empty then.
+    `rejecting`: plugins whose events can make the pod schedulable. `prefilter`: the status of a PreFilter that rejected
+    the pod; `per_node` is empty then.
     """
 
     n_nodes: int
@@ -51,7 +52,7 @@ class FitError:
         return f"{text} {postfilter}" if postfilter else text
 
     def reason_counts(self) -> Counter[str]:
-        """Return how many nodes have each reason."""
+        """Return the number of nodes by reason."""
         counts: Counter[str] = Counter()
         for part in self.per_node:
             for status, n_nodes in part.statuses.counts(part.rows):

@@ -1,9 +1,9 @@
 """
-Cluster events, by which plugins declare which changes may make a pod schedulable that they rejected.
+Cluster events: changes that may make a rejected pod schedulable.
 
-An event is a resource and an action. A plugin registers the events that could lift its rejection, each with an optional
-hint that looks at the changed object. The queue asks only the plugins that rejected a pod, and only about events that
-they registered.
+An event is a resource and an action. A plugin registers the events that may lift its rejection, each with an optional
+hint that looks at the changed object. The queue calls only hints of plugins that rejected the pod, for events that
+these plugins registered.
 
 Source: pkg/scheduler/framework/events.go and staging/src/k8s.io/kube-scheduler/framework (kubernetes 1.36).
 """
@@ -22,7 +22,7 @@ class Resource(StrEnum):
     """
     The kind of the changed object; the value is the first half of the event's label.
 
-    Incoming pod events are ASSIGNED_POD or UNSCHEDULABLE_POD; plugins register POD, which matches both.
+    Pod events are of ASSIGNED_POD or UNSCHEDULABLE_POD; plugins register POD, which matches both.
     """
 
     POD = "Pod"
@@ -52,7 +52,7 @@ class Action(IntFlag):
     """
     What happened to the object; plugins register unions of these bits.
 
-    UPDATE and ALL are unions. An incoming UPDATE is an update that changed none of the specific properties.
+    UPDATE and ALL are unions. An event with action UPDATE is an update that changed none of the specific properties.
     """
 
     ADD = 1 << 0
@@ -86,7 +86,7 @@ class ClusterEvent:
 
     Attributes:
         resource: the changed object's kind.
-        action: what happened to it; for incoming events one bit, UPDATE or ALL.
+        action: what happened to it: one bit, UPDATE or ALL.
         custom_label: if not empty, the label instead of resource and action.
     """
 
@@ -107,19 +107,19 @@ class Hint(Enum):
     SKIP = "QueueSkip"
 
 
-#: Called with the pending pod and the object before and after the change (None before an add and after a delete).
-#: The object's type is that of the registered resource, which a callable type cannot express.
-#: A hint may read spec, labels, owner and profile of the pending pod, and its UID to recognise the pod's own update:
-#: its answer for one pod is used for all pods that are equal in these. It never raises: in doubt it returns QUEUE.
+#: Called with the pending pod and the object before and after the change (None before an add and after a delete). The
+#: object's type follows from the registered resource, which a Callable cannot express. A hint may read only spec,
+#: labels, owner and profile of the pending pod, and its UID to recognise the pod's own update: its result for one pod
+#: is used for all pods that are equal in these. It never raises: in doubt it returns QUEUE.
 HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
-#: Called with a hint's arguments; true if the hint's answer for this change depends on the pending pod's labels or
-#: owner. If not, the answer for one pod is used for all pods of its spec and profile, of which thousands may wait. It
-#: must not read labels or owner itself.
+#: Called with a hint's arguments. Returns whether the hint's result for this change depends on the pending pod's labels
+#: or owner. If not, the result for one pod is used for all pods of its spec and profile, of which thousands may wait.
+#: It must not read labels or owner itself.
 ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
 
 
 def always(_pod: Pod, _old: object, _new: object) -> bool:
-    """Return True: the hint may read labels or owner for any change."""
+    """Return True: the hint may read labels or owner."""
     return True
 
 
@@ -136,8 +136,8 @@ class ClusterEventWithHint:
     Attributes:
         resource: the kind of object; POD stands for assigned and pending pods.
         actions: union of the actions of interest.
-        hint: decides about one change; None stands for QUEUE.
-        reads_labels: whether the hint depends on labels or owner of the pending pod.
+        hint: decides about one change; None means QUEUE.
+        reads_labels: returns whether the hint depends on labels or owner of the pending pod.
     """
 
     resource: Resource
@@ -147,7 +147,7 @@ class ClusterEventWithHint:
 
     def matches(self, event: ClusterEvent) -> bool:
         """
-        Return whether `event` is registered by this.
+        Return whether this registration covers the event.
 
         A registered UPDATE matches every specific update; a registered specific update does not match UPDATE.
 
@@ -167,7 +167,7 @@ UNSCHEDULABLE_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.A
 UNSCHEDULABLE_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
-#: A node is eligible again after its kubelet had rejected a pod (not upstream; see `plugins.kubelet_refusal`).
+#: A node is no longer excluded for a refusal of its kubelet (not upstream; see `plugins.kubelet_refusal`).
 KUBELET_REFUSAL_OVER: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_CONDITION, "KubeletRefusalOver")
 
 # Labels of moves that no cluster event caused.
@@ -179,10 +179,10 @@ UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
 
 def with_node_taint_updates(events: Sequence[ClusterEventWithHint]) -> tuple[ClusterEventWithHint, ...]:
     """
-    Return the events of a plugin, with node taint updates added if it registered new nodes only.
+    Return the events of a plugin, with node taint updates added if it registered node adds but no taint updates.
 
-    A node that is tainted when it is added is filtered out before the plugin sees it, so for the plugin the removal of
-    the taint is the arrival of the node. The added event has no hint.
+    A tainted node may be filtered out before the plugin is run on it, so that the removal of the taint has the effect
+    of a node add. The added event has no hint.
 
     Source: pkg/scheduler/scheduler.go, buildQueueingHintMap (kubernetes 1.36).
     """
@@ -211,7 +211,7 @@ def pod_update_actions(old: Pod, new: Pod) -> list[Action]:
         # Tolerations can only be added, so comparing their number is enough.
         Action.UPDATE_POD_TOLERATION: len(old.spec.tolerations) != len(new.spec.tolerations),
     }
-    return [action for action, is_so in changed.items() if is_so] or [Action.UPDATE]
+    return [action for action, is_changed in changed.items() if is_changed] or [Action.UPDATE]
 
 
 def node_update_actions(old: Node, new: Node) -> list[Action]:
@@ -230,11 +230,11 @@ def node_update_actions(old: Node, new: Node) -> list[Action]:
         Action.UPDATE_NODE_LABEL: old.labels != new.labels,
         Action.UPDATE_NODE_DECLARED_FEATURE: old.declared_features != new.declared_features,
     }
-    return [action for action, is_so in changed.items() if is_so]
+    return [action for action, is_changed in changed.items() if is_changed]
 
 
 def _is_scaled_down(old: Pod, new: Pod) -> bool:
-    """Return whether an effective request fell or vanished, compared in thousandths as upstream does."""
+    """Return whether an effective request fell or is gone, compared in milli-units as upstream does."""
     if old.spec is new.spec and old.resize == new.resize:
         return False
     remaining = pod_requests(new, use_status=True, pod_level=True)

@@ -1,9 +1,9 @@
 """
-What a filter plugin may tell of its refusals, and what it is given to find that out.
+The optional part of the plugin contract by which a filter plugin explains its refusals.
 
-A plugin that has `explain` returns a `PluginExplanation`: the rules behind its refusals, what the nodes of a group have
-in common, and changes that would lift a refusal. The room `explain` groups, tries and prints them, and knows no plugin.
-Of a plugin without `explain` it shows the reason alone.
+A plugin's `explain` returns a `PluginExplanation`: the rules behind its refusals, a text per node to group them by, and
+changes that would lift a refusal. The package `explain` groups the nodes and tries the changes, and knows no plugin.
+For a plugin without `explain` it shows only the reason.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from scheduler.state.snapshot import Snapshot
 
 #: The most pods that one proposal may remove.
 MOST_REMOVED: Final = 50
-#: Removing a pod of these owners is no use: it comes back to the same node.
+#: Removing a pod of these owners is useless: it comes back to the same node.
 _BOUND_TO_NODE: Final = ("DaemonSet", "Node")
 #: Pods of at least this priority are system-critical (scheduling.k8s.io, SystemCriticalPriority).
 _SYSTEM_CRITICAL: Final = 2_000_000_000
 
 
 class ExplainContext:
-    """The refused pod and its cluster, read only. Methods that return pods walk over placed pods."""
+    """The refused pod and its cluster, read only. Methods that return pods cost O(placed pods)."""
 
     def __init__(self, pod: Pod, state: ClusterState) -> None:
         self.pod = pod
@@ -65,15 +65,15 @@ class BlockingRule:
     """
     A rule about pods per domain of a topology key that refuses nodes. Arrays have one entry per node row.
 
-    Rows without the key are to be labelled; elsewhere pods are to leave, or `other_changes` to be made.
+    A refused row needs the label if it lacks the key; otherwise pods have to leave, or `other_changes` are needed.
     """
 
-    #: What sort of rule it is, as the explanation's JSON names it.
+    #: The rule's kind in the explanation's JSON.
     kind: str
     topology_key: str
     #: The column of the key; `column.key` is empty if no node has it.
     column: LabelColumn
-    #: The pods that the rule selects, and their namespaces, as text.
+    #: The selectors and namespaces of the rule, as text.
     selects: str
     namespaces: str
     #: Live rows that the rule refuses.
@@ -86,11 +86,11 @@ class BlockingRule:
     n_to_remove: Amounts
     #: Returns the pods that the rule selects, and their rows.
     find_pods: Callable[[], Iterable[tuple[Pod, int]]]
-    #: The most pods that a domain may already have; None for a rule that asks for pods.
+    #: The most pods that a domain may already have; None for a rule that requires pods.
     max_existing: int | None = None
     #: Returns the pods that declare the rule, and their rows; None if the pod itself declares it.
     find_declaring_pods: Callable[[], Iterable[tuple[Pod, int]]] | None = None
-    #: Matches the pods that the rule asks for; None for other rules.
+    #: Matches the pods that the rule requires; None for other rules.
     required_pods: PodMatcher | None = None
     #: The numbers of a rule that compares domains; None for other rules.
     skew: Skew | None = None
@@ -110,7 +110,7 @@ class BlockingRule:
 
 
 class Skew(msgspec.Struct, frozen=True, rename="camel"):
-    """How a rule compares domains. `fewest`: pods in the emptiest domain; 0 below minDomains."""
+    """The numbers of a spread constraint. `fewest`: pods in the emptiest domain; 0 below minDomains."""
 
     max_skew: int
     min_domains: int
@@ -126,11 +126,11 @@ def _one_change(rows: Rows) -> Fractions:
 @dataclass(frozen=True)
 class Repair:
     """
-    Changes that would lift one plugin's refusals. They are proposals: `explain` keeps those that a decision confirms.
+    Changes that would lift one plugin's refusals. They are proposals, which `explain` confirms by a decision.
 
     Args:
         alternatives: returns the changes that would help on a refused row, best first; empty if none would.
-        effort: about how many changes each of some refused rows takes, infinite if none helps.
+        effort: estimates the number of changes for each of some refused rows, infinite if none helps.
     """
 
     alternatives: Callable[[int], Sequence[Changes]]
@@ -140,13 +140,13 @@ class Repair:
 @dataclass(frozen=True)
 class PluginExplanation:
     """
-    What one plugin tells of its refusals.
+    The explanation of one plugin's refusals.
 
     Args:
-        rules: the rules that refuse nodes. If there are any, groups and changes follow from them.
-        where: returns for each of some rows that have one reason a text: rows of equal texts are one group.
-        repair: the changes that would lift refusals; None if none does.
-        proposals: returns changes that concern no single node and may lift refusals; None if there are none.
+        rules: the rules that refuse nodes. If there are any, they replace `where` and `repair`.
+        where: returns a text for each of the given rows, which share a reason; rows with equal texts form a group.
+        repair: the changes that would lift refusals; None if there are none.
+        proposals: returns changes not tied to one node that may lift refusals; None if there are none.
     """
 
     rules: Sequence[BlockingRule] = ()
@@ -167,7 +167,7 @@ class ExplainingPlugin(Protocol):
 
 
 def must_stay(pod: Pod) -> bool:
-    """Return whether to remove the pod is no use: its controller puts it back, or the node needs it."""
+    """Return whether removing the pod is useless or harmful: its controller puts it back, or it is system-critical."""
     owned = pod.owner is not None and pod.owner.kind in _BOUND_TO_NODE
     return owned or pod.priority >= _SYSTEM_CRITICAL
 
@@ -178,5 +178,5 @@ def removal(pod: Pod, node_name: str) -> RemovePod:
 
 
 def example_value(values: Sequence[str]) -> str:
-    """Return a value for a label that has to have one of these, or only has to exist."""
+    """Return a value for a label that needs one of these values, or any value if there are none."""
     return values[0] if values else "true"

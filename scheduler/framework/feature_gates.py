@@ -8,10 +8,10 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class FeatureGates:
     """
-    Which gated rules are on.
+    The feature gates and their values.
 
-    MatchLabelKeysInPodAffinity and MatchLabelKeysInPodTopologySpreadSelectorMerge act where pods are created, not in
-    a decision; they are here so that one value carries them all.
+    MatchLabelKeysInPodAffinity and MatchLabelKeysInPodTopologySpreadSelectorMerge take effect when pods are created,
+    not in a decision; they are here so that one value has all gates.
     """
 
     match_label_keys_in_pod_affinity: bool = True

@@ -1,9 +1,9 @@
 """
 The plugin contract.
 
-A plugin looks at a pod once (`prefilter`, `prescore`) and returns an object that answers for all nodes at once, with
-arrays. It keeps nothing between decisions: what is dear to compute it asks of the snapshot, which keeps it. No stage
-loops over nodes in Python, sees another plugin, logs, counts or reads a clock.
+A plugin is called once per pod (`prefilter`, `prescore`) and returns an object that answers for all nodes at once, with
+arrays. It keeps nothing about nodes between decisions: the snapshot caches what is expensive to compute. A plugin does
+not loop over nodes in Python, see another plugin, log, count or read a clock.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ class PodContext:
 
 
 class NodeFilter(Protocol):
-    """What PreFilter returns for Filter. `statuses().codes == 0` exactly where `mask()` is true."""
+    """What PreFilter returns for Filter. `statuses().codes` is 0 exactly where `mask()` is true."""
 
     def mask(self) -> Mask:
         """Return the rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
         ...
 
     def statuses(self) -> NodeStatuses:
-        """Return why the other rows are refused; called for a pod that found no node, and for the decision record."""
+        """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
         ...
 
 
 class RuleFilter:
     """
-    A filter made of rules, each a mask and the status of a node outside it. A node gets the first status that applies.
+    A filter of rules: each has a mask of the nodes that satisfy it, and the status of the others.
+
+    A node gets the status of the first rule that it does not satisfy.
 
     Masks are bool arrays of shape (n_rows,).
     """
@@ -58,13 +60,13 @@ class RuleFilter:
         self.rules = rules
 
     def mask(self) -> Mask:
-        """Return the rows that keep every rule."""
+        """Return the rows that satisfy every rule."""
         if not self.rules:
             return np.ones(self._n_rows, dtype=np.bool_)
         return reduce(and_, [mask for mask, _ in self.rules])
 
     def statuses(self) -> NodeStatuses:
-        """Return the first rule that each row breaks."""
+        """Return the status of the first rule that each row does not satisfy."""
         return NodeStatuses.first_broken(self.rules, self._n_rows)
 
 
@@ -79,8 +81,8 @@ class PreFilterResult:
 PreFiltered = NodeFilter | PreFilterResult | Skip | Status
 
 
-class Feasible:
-    """The nodes that passed every filter, as scoring sees them. `mask`: bool array of shape (n_rows,)."""
+class FeasibleNodes:
+    """The nodes that passed every filter. `mask`: bool array of shape (n_rows,). `n`: their number."""
 
     __slots__ = ("mask", "n")
 
@@ -89,21 +91,21 @@ class Feasible:
         self.n = int(np.count_nonzero(mask))
 
     def highest(self, amounts: Scores) -> int:
-        """Return the largest amount on a feasible row; there must be one. 1 µs at 5,000 rows if no other has more."""
+        """Return the largest amount of a feasible row, of which there must be one."""
         row = amounts.argmax()
         if self.mask.item(row):
             return amounts.item(row)
         return int(amounts[self.mask].max())
 
     def lowest(self, amounts: Scores) -> int:
-        """Return the smallest amount on a feasible row; there must be one."""
+        """Return the smallest amount of a feasible row, of which there must be one."""
         row = amounts.argmin()
         if self.mask.item(row):
             return amounts.item(row)
         return int(amounts[self.mask].min())
 
     def n_per_domain(self, ids: Rows, n_ids: int) -> Rows:
-        """Return how many feasible rows have each domain id, ABSENT included: array of shape (n_ids,)."""
+        """Return the number of feasible rows per domain id, including ABSENT: array of shape (n_ids,)."""
         if self.n == len(self.mask):
             return np.bincount(ids, minlength=n_ids)
         return np.bincount(ids[self.mask], minlength=n_ids)
@@ -116,20 +118,20 @@ class NodeScorer(Protocol[_Raw]):
     """What PreScore returns for Score and NormalizeScore."""
 
     def raw(self) -> _Raw:
-        """Return scores before normalising, in whatever form the plugin normalises them."""
+        """Return the scores before normalising, in a form of the plugin's choice."""
         ...
 
     def normalized(self, raw: _Raw) -> Scores:
         """
-        Return scores from 0 to 100: integers of shape (n_rows,); rows that are not feasible may hold anything.
+        Return scores from 0 to 100: integers of shape (n_rows,), undefined on infeasible rows.
 
-        Returns `raw` itself if the plugin does not normalise.
+        Return `raw` itself if the plugin does not normalise.
         """
         ...
 
 
 class FinalScores:
-    """A scorer whose scores are from 0 to 100 already."""
+    """A scorer whose scores need no normalising."""
 
     __slots__ = ("_scores",)
 
@@ -141,7 +143,7 @@ class FinalScores:
         return self._scores
 
     def normalized(self, raw: Scores) -> Scores:
-        """Return them as they are."""
+        """Return the scores unchanged."""
         return raw
 
 
@@ -155,7 +157,7 @@ class FilterPlugin(Protocol):
     name: str
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        """Look at the pod: nothing to do, refused everywhere, or a filter for the nodes."""
+        """Return a filter for the nodes, SKIP, or the status with which the pod is rejected."""
         ...
 
 
@@ -165,14 +167,14 @@ class ScorePlugin(Protocol):
 
     name: str
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
-        """Look at the pod and the feasible nodes: nothing to do, failed, or a scorer."""
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+        """Return a scorer for the feasible nodes, SKIP, or the status with which the plugin failed."""
         ...
 
 
 @runtime_checkable
 class PreEnqueuePlugin(Protocol):
-    """A plugin that can keep a pod out of the queue."""
+    """A plugin of the PreEnqueue point, which can keep a pod out of the active queue."""
 
     name: str
 
@@ -183,10 +185,10 @@ class PreEnqueuePlugin(Protocol):
 
 @runtime_checkable
 class EnqueueExtensions(Protocol):
-    """A plugin that names the events that may lift its refusals."""
+    """A plugin that registers the events that may lift its rejections."""
 
     name: str
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events, with hints that look at the changed object."""
+        """Return the events, each with an optional hint."""
         ...

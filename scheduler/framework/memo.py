@@ -1,4 +1,4 @@
-"""Values worked out once per pod spec."""
+"""Values computed once per pod spec."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _T = TypeVar("_T")
 
 class MemoBySpec(Generic[_T]):
     """
-    `derive(pod)`, called once per spec for as long as a pod of the spec lives.
+    A cache of `derive(pod)` by the pod's spec. An entry lives as long as its spec.
 
-    It must depend on the spec alone. Pods of an equal spec share one object, so that a look-up costs 0.3 µs.
+    `derive` must depend only on the spec. Pods of an equal spec share one object, so that a look-up costs 0.3 µs.
     """
 
     def __init__(self, derive: Callable[[Pod], _T]) -> None:

@@ -10,18 +10,18 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.interface import Feasible
+from scheduler.framework.interface import FeasibleNodes
 from scheduler.state.arrays import Scores
 
 #: Upstream's MaxNodeScore.
 MAX_NODE_SCORE: Final = 100
 
 
-def default_normalized(raw: Scores, feasible: Feasible, *, reverse: bool) -> Scores:
+def default_normalized(raw: Scores, feasible: FeasibleNodes, *, reverse: bool) -> Scores:
     """
-    Return scores scaled so that the best feasible node has 100, turned around if `reverse`.
+    Return scores scaled so that the highest raw score of a feasible node gives 100; 100 minus that if `reverse`.
 
-    The minimum is not subtracted; raw scores are not negative. int16 array of shape (n_rows,). O(n_rows).
+    Raw scores must not be negative; the lowest is not subtracted. int16 array of shape (n_rows,). O(n_rows).
     """
     highest = max(0, feasible.highest(raw))
     if highest == 0:

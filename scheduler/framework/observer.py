@@ -1,4 +1,4 @@
-"""The protocol by which metrics watch decisions: its implementation has the clock and the counters."""
+"""The protocol by which metrics observe decisions. The implementation has the clock and the counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Observer(Protocol):
     """Called by `core.decide` around each extension point of each cycle."""
 
     def begin(self, profile: Profile) -> Profile:
-        """Note that a cycle starts. Returns the profile to run: the same plugins, possibly wrapped to be timed."""
+        """Note that a cycle starts. Return the profile to run: the same plugins, possibly wrapped to time them."""
         ...
 
     def enter(self, point: str) -> None:
@@ -20,7 +20,7 @@ class Observer(Protocol):
         ...
 
     def leave(self, point: str, code: Code) -> None:
-        """Note that they have run, with this outcome."""
+        """Note that the plugins of the point have run, with this code."""
         ...
 
     def evaluated(self, plugin: str, point: str) -> None:
@@ -33,10 +33,10 @@ class Observer(Protocol):
 
 
 class Unobserved:
-    """An observer that does nothing."""
+    """An observer that does nothing, for decisions without metrics."""
 
     def begin(self, profile: Profile) -> Profile:
-        """Return the profile as it is."""
+        """Return the profile unchanged."""
         return profile
 
     def enter(self, point: str) -> None:

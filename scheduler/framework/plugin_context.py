@@ -1,4 +1,4 @@
-"""What a plugin may be built from, beside its arguments."""
+"""The context that a plugin's constructor gets besides its arguments."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _no_labels(_namespace: str) -> Mapping[str, str] | None:
 @dataclass(frozen=True, slots=True)
 class PluginContext:
     """
-    Gates, and what hints read of the cluster.
+    Feature gates, and functions by which hints read the cluster.
 
-    `default_selector`: returns what a pod without constraints of its own is spread by, None if nothing does.
+    `default_selector`: returns the selector of a pod's default spread constraints, None if no workload selects it.
     `namespace_labels`: returns the labels of a namespace, None if it is not known.
     """
 

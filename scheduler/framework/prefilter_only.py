@@ -1,4 +1,4 @@
-"""A plugin that a profile runs at PreFilter and not at Filter: it may refuse the pod or name nodes, and no more."""
+"""A plugin that a profile runs at PreFilter but not at Filter, where it can reject the pod or name nodes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from scheduler.state.snapshot import Snapshot
 
 
 class PreFilterOnly:
-    """What is left of the plugin if `filter.disabled` names it and `preFilter.disabled` does not."""
+    """Runs only PreFilter of a plugin that `filter.disabled` names and `preFilter.disabled` does not."""
 
     def __init__(self, plugin: FilterPlugin) -> None:
         self.name = plugin.name
         self._plugin = plugin
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the plugin's own events without hints: a hint asks what the filter would say."""
+        """Return the plugin's events without hints, since hints repeat the filter's rules."""
         plugin = self._plugin
         own = plugin.events_to_register() if isinstance(plugin, EnqueueExtensions) else ()
         return [ClusterEventWithHint(one.resource, one.actions) for one in own]
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        """Return the plugin's refusal or the names that it narrows to; skip if it only returned a filter."""
+        """Return the plugin's rejection or its node names; SKIP if it only returned a filter."""
         result = self._plugin.prefilter(context, snapshot)
         if isinstance(result, PreFilterResult):
             return PreFilterResult(RuleFilter(snapshot.n_rows), result.node_names)

@@ -1,4 +1,4 @@
-"""A profile: the plugins that one schedulerName runs, in order and weighted; checked when it is put together."""
+"""A profile: the plugins of one schedulerName in order, with weights. `plugins.registry` builds and checks it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Profile:
     """
     One profile of the configuration, ready to run.
 
-    `percentage_of_nodes_to_score` is 0 where all nodes are to be scored, which is our default.
+    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default.
     """
 
     scheduler_name: str
@@ -36,12 +36,12 @@ class Profile:
 
     @cached_property
     def totals_dtype(self) -> np.dtype[np.signedinteger]:
-        """The smallest integers that hold any sum of weighted scores: small arrays stay in the processor's caches."""
+        """The smallest dtype for any sum of weighted scores, since small arrays stay in the processor's caches."""
         most = MAX_NODE_SCORE * sum(abs(weighted.weight) for weighted in self.scorers) + 1
         return np.result_type(np.int16, np.min_scalar_type(-most))
 
     def enqueue_extensions(self) -> Iterator[EnqueueExtensions]:
-        """Yield each plugin that can refuse a pod and names the events that may lift the refusal, once."""
+        """Yield each plugin that can reject a pod and registers events that may lift the rejection, once."""
         seen: set[str] = set()
         for plugin in (*self.pre_enqueue, *self.filters):
             if isinstance(plugin, EnqueueExtensions) and plugin.name not in seen:

@@ -1,7 +1,7 @@
 """
-What a stage answers: a status, a skip, or a status per refused node.
+Results of plugins: a status, SKIP, or a status per refused node.
 
-Not fitting is a value, never an exception. Source: staging/src/k8s.io/kube-scheduler/framework, Status (1.36).
+A refusal is a value, never an exception. Source: staging/src/k8s.io/kube-scheduler/framework, Status (1.36).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.state.arrays import Codes, Mask
 
 
 class Code(Enum):
-    """What a status means to the framework; values are upstream's names, as metrics have them."""
+    """The code of a status; values are upstream's names, as metrics have them."""
 
     SUCCESS = "Success"
     ERROR = "Error"
@@ -28,13 +28,13 @@ class Code(Enum):
 
     @property
     def rejects(self) -> bool:
-        """Whether the pod was refused, as opposed to the plugin having failed."""
+        """Whether the plugin rejected the pod, rather than failed or succeeded."""
         return self in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Why a plugin said no (or failed): `reasons` are the texts that operators see, in order."""
+    """Why a plugin rejected a pod, refused a node, or failed. `reasons`: texts for operators, in order."""
 
     code: Code
     reasons: tuple[str, ...]
@@ -46,12 +46,12 @@ class Status:
 
 
 def unschedulable(*reasons: str) -> Status:
-    """Return a refusal that removing pods could lift."""
+    """Return the status of a refusal that removing pods may lift."""
     return Status(Code.UNSCHEDULABLE, reasons)
 
 
 def unresolvable(*reasons: str) -> Status:
-    """Return a refusal that removing pods cannot lift."""
+    """Return the status of a refusal that removing pods cannot lift."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
 
@@ -61,7 +61,7 @@ def failed(*reasons: str) -> Status:
 
 
 class Skip(Enum):
-    """The plugin has nothing to do for this pod: its filter or score is not run in this cycle."""
+    """The result of a plugin that has nothing to do for the pod: its Filter or Score is not run in this cycle."""
 
     SKIP = "Skip"
 
@@ -82,7 +82,7 @@ class NodeStatuses:
 
     @classmethod
     def first_broken(cls, rules: Sequence[tuple[Mask, Status]], n_rows: int) -> NodeStatuses:
-        """Give each row the status of the first rule (bool array of shape (n_rows,)) that it does not keep."""
+        """Return for each row the status of the first rule (bool array of shape (n_rows,)) that it does not satisfy."""
         codes = np.zeros(n_rows, dtype=np.uint16)
         for code in range(len(rules), 0, -1):
             np.putmask(codes, ~rules[code - 1][0], code)
@@ -94,7 +94,7 @@ class NodeStatuses:
         return None if code == 0 else self.statuses[code - 1]
 
     def counts(self, rows: Mask) -> Iterator[tuple[Status, int]]:
-        """Yield each status of the refused `rows` (bool array of shape (n_rows,)), and how many of them have it."""
+        """Yield each status of the refused `rows` (bool array of shape (n_rows,)) with its number of rows."""
         if len(self.statuses) == 1:
             yield self.statuses[0], int(np.count_nonzero(rows))
             return

@@ -19,7 +19,7 @@ from random import Random
 from typing import Final, Generic, TypeVar
 
 from scheduler.framework.interface import (
-    Feasible,
+    FeasibleNodes,
     FilterPlugin,
     NodeFilter,
     NodeScorer,
@@ -217,7 +217,7 @@ class _TimedScorePlugin:
         self._plugin = plugin
         self._stopwatch = stopwatch
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         started_s = self._stopwatch.now_s()
         result = self._plugin.prescore(context, snapshot, feasible)
         self._stopwatch.stop(self.name, "PreScore", started_s, _status(result))

@@ -162,7 +162,7 @@ class Metrics(ControllerMetrics):
         self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
-        self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_closed})
+        self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
 
     def cycle_observer(
         self, profiles: Mapping[str, Profile], *, seed: int, sampled: float = 0.1

@@ -1,6 +1,6 @@
 """
-One plugin, one file, readable top to bottom. Pure.
+The plugins, one file or package each. Pure.
 
-A plugin gets a read-only snapshot and returns arrays. It never loops over nodes, sees another plugin, logs or
-counts. `registry` holds the only list of them.
+A plugin gets a read-only snapshot and returns arrays. It does not see other plugins, log or count. `registry` has the
+only list of plugins.
 """

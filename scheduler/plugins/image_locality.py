@@ -1,12 +1,12 @@
 """
-ImageLocality: prefer nodes that hold the pod's images already, the more so the more nodes hold them.
+ImageLocality: prefer nodes that already have the pod's images.
 
-An image counts its size times the share of all nodes that hold it, so that one lucky node does not draw every pod.
-The sum scores from 0 (23 MB or less) to 100 (1000 MB per container or more). Names are compared as they stand, only
-`:latest` is added on the pod's side.
+An image counts with its size times the share of all nodes that have it, so that a single node with a large image does
+not attract every pod. The sum gives a score from 0 (23 MB or less) to 100 (1000 MB per container or more). Names are
+compared as text, with `:latest` added to the pod's names that lack a tag.
 
-Source: plugins/imagelocality/image_locality.go (kubernetes 1.36). Difference: upstream may see the number of nodes
-that hold an image as of the node's last change; here it is always current.
+Source: plugins/imagelocality/image_locality.go (kubernetes 1.36). Difference: upstream may use the number of nodes
+with an image as of the node's last change; here it is always current.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.interface import Feasible, FinalScores, PodContext, PreScored
+from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored
 from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Scores
@@ -31,14 +31,14 @@ HIGHEST_BYTES_PER_CONTAINER: Final = 1000 * _MB
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A pod's images, repeated ones repeatedly, and its containers: image volumes are no containers."""
+    """A pod's images, with repetitions, and its number of containers. Image volumes are images without a container."""
 
     images: tuple[str, ...]
     n_containers: int
 
 
 class ImageLocality:
-    """Images on nodes. It never refuses, so no event concerns it."""
+    """Scores nodes by the images that they have. It refuses no node, so it registers no event."""
 
     name = NAME
     extension_points: ClassVar = ("score",)
@@ -47,8 +47,8 @@ class ImageLocality:
     def __init__(self) -> None:
         self._wanted = MemoBySpec(_wanted)
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
-        """Never skipped."""
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+        """Return the scorer; no pod is skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
         wanted = self._wanted.of(context.pod)
         return FinalScores(
@@ -67,12 +67,12 @@ def _wanted(pod: Pod) -> _Wanted:
 
 
 def with_tag(image: str) -> str:
-    """The name with `:latest` where it has neither tag nor digest; a registry's port is no tag."""
+    """Return the name, with `:latest` added if it has neither tag nor digest; a registry's port is not a tag."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
 def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:
-    """Size of the images that each node holds, scaled by how many nodes hold them: int64 array of shape (n_rows,)."""
+    """Return the size of the images on each node, scaled by their share of nodes: int64 array of shape (n_rows,)."""
     total = np.zeros(snapshot.n_rows, dtype=np.int64)
     for image in images:
         state = snapshot.nodes.images.get(image)
@@ -83,7 +83,7 @@ def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:
 
 def image_scores(present: Amounts, n_containers: int) -> Scores:
     """
-    Bytes between the two thresholds as a score from 0 to 100: int16 array of shape (n_rows,).
+    Return the bytes between the two thresholds as a score from 0 to 100: int16 array of shape (n_rows,).
 
     Args:
         present: int64 array of shape (n_rows,), scaled bytes.

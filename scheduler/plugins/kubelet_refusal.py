@@ -1,11 +1,11 @@
 """
-KubeletRefusal: a node whose kubelet has just refused such a pod is left out for a while.
+KubeletRefusal: a node whose kubelet has just refused a pod of the same spec is excluded for a while.
 
-What a scheduler counts and what a kubelet finds can differ: another scheduler was faster, a device is not healthy, the
-node is shutting down. The pod fails there (OutOfcpu and its like), its controller makes another one, and the best node
-for that is the same again. Not an upstream plugin: without a refusal it has nothing to do, and nothing is different.
-Part of every profile, behind all others, so that a node which does not fit anyway says so. How long a node is left out:
-`state.kubelet_refusals`; when the time is over, waiting pods are woken.
+A kubelet may refuse a pod that fits by the scheduler's counts: another scheduler was faster, a device is not healthy,
+or the node is shutting down. The pod fails there (such as OutOfcpu), its controller makes another one, and the best
+node for it is the same again. Not an upstream plugin; without a refusal it skips every pod. It is the last plugin of
+every profile, so that other reasons take precedence. `state.kubelet_refusals` has the durations; the end of an
+exclusion wakes waiting pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME: Final = "KubeletRefusal"
 
 
 class KubeletRefusal:
-    """Nodes that refused a pod of the same spec, for as long as they are left out."""
+    """Excludes nodes whose kubelet has just refused a pod of the same spec."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
@@ -35,12 +35,12 @@ class KubeletRefusal:
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
         """Skip a spec that no kubelet refused."""
-        closed = snapshot.closed_by_kubelets(context.pod.spec)
-        return _filter(closed, snapshot) if closed else SKIP
+        reason_by_node = snapshot.kubelet_refusals(context.pod.spec)
+        return _filter(reason_by_node, snapshot) if reason_by_node else SKIP
 
 
 def _filter(reason_by_node: Mapping[str, str], snapshot: Snapshot) -> RuleFilter:
-    """Refuse the nodes, each with its kubelet's reason."""
+    """Return a filter that refuses the nodes, each with its kubelet's reason."""
     rules = []
     for reason in sorted(set(reason_by_node.values())):
         mask = np.ones(snapshot.n_rows, dtype=np.bool_)

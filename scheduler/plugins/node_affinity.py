@@ -1,8 +1,8 @@
 """
-NodeAffinity: nodeSelector and node affinity of the pod, and what the profile adds for all pods (addedAffinity).
+NodeAffinity: nodeSelector and node affinity of the pod, and the profile's addedAffinity.
 
-Filter: a node is refused where the added required terms, or the pod's nodeSelector and required terms, do not match
-it. A pod whose every required term lists node names is looked at on those nodes only.
+Filter: a node is refused if the added required terms, or the pod's nodeSelector and required terms, do not match it.
+If every required term lists node names, PreFilter limits the cycle to these nodes.
 Score: the sum of the weights of the preferred terms that match, the pod's and the added ones.
 
 Source: plugins/nodeaffinity/node_affinity.go, component-helpers scheduling/corev1/nodeaffinity (kubernetes 1.36).
@@ -21,7 +21,7 @@ import numpy as np
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, example_value
 from scheduler.framework.interface import (
-    Feasible,
+    FeasibleNodes,
     PodContext,
     PreFiltered,
     PreFilterResult,
@@ -68,13 +68,13 @@ _FIXED_LABELS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NodeAffinityArgs:
-    """`added_affinity`: a v1 NodeAffinity as JSON values, whose terms parse; ANDed to every pod's own."""
+    """`added_affinity`: a v1 NodeAffinity as JSON values, whose terms parse; ANDed with every pod's own."""
 
     added_affinity: dict[str, object] | None = None
 
 
 class NodeAffinity:
-    """Which nodes a pod, or the profile, asks for."""
+    """Filters and scores nodes by the node affinity of the pod and of the profile."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
@@ -83,13 +83,13 @@ class NodeAffinity:
 
     def __init__(self, args: NodeAffinityArgs, _context: PluginContext) -> None:
         added = wire.Affinity(node_affinity=msgspec.convert(args.added_affinity or {}, wire.NodeAffinity))
-        #: Terms None where nothing is added.
+        #: Its `terms` are None if the profile adds no required term.
         self._added = parse_required_node_affinity(None, added)
         self._added_preferred = parse_preferred_nodes(added.node_affinity) or ()
         self._named = MemoBySpec(lambda pod: named_nodes(pod.spec.required_node_affinity))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Nodes that come or change labels; an annotation that makes the pod ask otherwise."""
+        """Return new nodes, changed node labels, and updates of the pod, whose annotation may change its affinity."""
         return (
             ClusterEventWithHint(
                 Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._hint_after_node_change, never
@@ -98,7 +98,7 @@ class NodeAffinity:
         )
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        """Nothing to do where neither side has a required term or a nodeSelector; narrowed where names are listed."""
+        """Skip if neither pod nor profile has a required term or a nodeSelector; name nodes if all terms list names."""
         rule = context.pod.spec.required_node_affinity
         if rule.node_selector is None and rule.terms is None and self._added.terms is None:
             return SKIP
@@ -112,14 +112,14 @@ class NodeAffinity:
         return node_filter if named is None else PreFilterResult(node_filter, named)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Group nodes by the requirements that they do not meet; propose the labels."""
+        """Group nodes by the requirements that they do not satisfy; propose labels that would."""
         return PluginExplanation(
             where=lambda rows: [_unmet_text(context, row) for row in rows.tolist()],
             repair=Repair(partial(_add_labels, context), partial(_label_effort, context)),
         )
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
-        """Nothing to do where neither side prefers anything; failed where a preference that counts does not parse."""
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+        """Skip if neither pod nor profile has a preferred term; fail if a preferred term does not parse."""
         own = context.pod.spec.preferred_nodes
         if own is None and not self._added_preferred:
             return SKIP
@@ -133,15 +133,15 @@ class NodeAffinity:
         """
         Source: node_affinity.go, isSchedulableAfterNodeChange (kubernetes 1.36).
 
-        Upstream asks of the old node the pod's own rule only, so that an update which makes the added affinity match
-        wakes nobody there.
+        Upstream checks only the pod's own rule on the old node, so that an update which makes the added affinity match
+        wakes no pod there.
         """
         rule = pod.spec.required_node_affinity
-        if new is None or not self._lets_in(new, rule):
+        if new is None or not self._matches(new, rule):
             return Hint.SKIP
-        return Hint.QUEUE if old is None or not self._lets_in(old, rule) else Hint.SKIP
+        return Hint.QUEUE if old is None or not self._matches(old, rule) else Hint.SKIP
 
-    def _lets_in(self, node: Node, rule: RequiredNodeAffinity) -> bool:
+    def _matches(self, node: Node, rule: RequiredNodeAffinity) -> bool:
         return rule_matches(self._added, node) and rule_matches(rule, node)
 
 
@@ -153,10 +153,10 @@ def _hint_after_pod_update(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
 
 def named_nodes(rule: RequiredNodeAffinity) -> frozenset[str] | None:
     """
-    The only names that can match, where every required term lists names; None where some term does not.
+    Return the only node names that can match, if every required term lists names; None if a term does not.
 
-    Names of one term intersect, those of several terms unite. Empty where the lists contradict each other. NotIn
-    never narrows. Terms that do not parse narrow like any other.
+    Lists of one term are intersected, and the results of all terms united; empty if the lists contradict each other.
+    NotIn lists do not count. Terms that do not parse do.
     """
     if not rule.terms:
         return None
@@ -170,29 +170,29 @@ def named_nodes(rule: RequiredNodeAffinity) -> frozenset[str] | None:
 
 
 class _PreferenceScorer:
-    """Summed weights, the highest of which becomes 100."""
+    """Scores nodes by the sum of the weights of matching preferred terms."""
 
     def __init__(
-        self, preferred: Sequence[PreferredNodeTerm], snapshot: Snapshot, feasible: Feasible
+        self, preferred: Sequence[PreferredNodeTerm], snapshot: Snapshot, feasible: FeasibleNodes
     ) -> None:
         self._preferred = preferred
         self._snapshot = snapshot
         self._feasible = feasible
 
     def raw(self) -> Amounts:
-        """Weights of the terms that match: int64 array of shape (n_rows,)."""
+        """Return the sum of the weights of matching terms: int64 array of shape (n_rows,)."""
         total = np.zeros(self._snapshot.n_rows, dtype=np.int64)
         for preferred in self._preferred:
             total += preferred.weight * self._snapshot.matching_term(preferred.term)
         return total
 
     def normalized(self, raw: Scores) -> Scores:
-        """Scaled, not turned around."""
+        """Return the sums scaled so that the highest gives 100."""
         return default_normalized(raw, self._feasible, reverse=False)
 
 
 def rule_matches(rule: RequiredNodeAffinity, node: Node) -> bool:
-    """Whether one node satisfies the rule: the answer of the masks, for a node that is (or was) not in the table."""
+    """Return whether a node, which need not be in the node table, satisfies the rule; equals `Snapshot.matching`."""
     if any(node.labels.get(key) != value for key, value in rule.node_selector or ()):
         return False
     return rule.terms is None or any(_term_matches(term, node) for term in rule.terms)

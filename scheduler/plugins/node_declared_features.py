@@ -1,8 +1,8 @@
 """
-NodeDeclaredFeatures: a pod that uses a node feature runs only where the kubelet declares it.
+NodeDeclaredFeatures: a pod that uses a node feature runs only on nodes whose kubelet declares the feature.
 
-Kubernetes 1.36 infers two requirements from a spec: a container that restarts all containers when it exits, and the
-host's network without the host's users.
+Kubernetes 1.36 infers two required features: for containers that restart all containers when they exit, and for
+hostNetwork together with a user namespace (hostUsers: false).
 
 Source: plugins/nodedeclaredfeatures/nodedeclaredfeatures.go, component-helpers/nodedeclaredfeatures (kubernetes 1.36).
 """
@@ -31,7 +31,7 @@ USER_NAMESPACES_ON_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
 
 
 class NodeDeclaredFeatures:
-    """Features that a kubelet declares and a pod needs."""
+    """Refuses nodes that do not declare a feature that the pod needs."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
@@ -40,7 +40,7 @@ class NodeDeclaredFeatures:
         self._required = MemoBySpec(required_features)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return nodes that come or declare other features, and an update of the pod."""
+        """Return new nodes, changed declared features, and updates of the pod."""
         return (
             ClusterEventWithHint(
                 Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE, _hint_after_node_change
@@ -49,11 +49,11 @@ class NodeDeclaredFeatures:
         )
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        """Skip a pod that needs no such feature, as nearly all."""
+        """Skip a pod that needs no feature, as nearly all pods do."""
         required = self._required.of(context.pod)
         if not required:
             return SKIP
-        # The one filter that walks over nodes, 0.3 ms at 5,000: a column would be kept for pods that hardly exist.
+        # The only filter that loops over nodes, 0.3 ms at 5,000: such pods are too rare for a column.
         nodes = snapshot.nodes.nodes
         declares = (node is not None and required <= node.declared_features for node in nodes)
         mask = np.fromiter(declares, np.bool_, count=len(nodes))
@@ -61,7 +61,7 @@ class NodeDeclaredFeatures:
 
 
 def required_features(pod: Pod) -> frozenset[str]:
-    """What a node must declare to run pods of this spec."""
+    """Return the features that a node must declare to run pods of this spec."""
     spec = pod.spec
     required = set()
     if any(container.restarts_all for container in (*spec.containers, *spec.init_containers)):

@@ -1,7 +1,7 @@
 """
-NodeName: a pod that names its node can run there only.
+NodeName: a pod with spec.nodeName fits only on that node.
 
-Pods that have a node never reach the queue, so this speaks only where a decision is asked for such a pod.
+Pods with a node never reach the queue, so this only matters where a decision about one is asked for explicitly.
 
 Source: plugins/nodename/node_name.go (kubernetes 1.36).
 """
@@ -24,7 +24,7 @@ OTHER_NODE: Final = unresolvable("node(s) didn't match the requested node name")
 
 
 class NodeName:
-    """spec.nodeName as a filter."""
+    """Refuses every node but the one that the pod names."""
 
     name = NAME
     extension_points: ClassVar = ("filter",)

@@ -1,8 +1,8 @@
 """
 NodePorts: a host port can be held once per node, protocol and address.
 
-The address 0.0.0.0 stands for all of them, on either side; every other one, `::` included, only for itself. Ports of
-app containers and sidecars count, those of plain init containers never.
+The address 0.0.0.0 conflicts with every address; any other, including `::`, only with itself and 0.0.0.0. Ports of app
+containers and sidecars count, ports of other init containers do not.
 
 Source: plugins/nodeports/node_ports.go, framework/types.go HostPortInfo.CheckConflict (kubernetes 1.36).
 """
@@ -29,12 +29,12 @@ NAME: Final = "NodePorts"
 
 PORT_TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
-#: All addresses of a node; only compared, nothing listens.
+#: Conflicts with every address. Only compared: nothing listens on it.
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  (see above)
 
 
 class NodePorts:
-    """Host ports."""
+    """Refuses nodes on which a host port of the pod is taken."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
@@ -43,7 +43,7 @@ class NodePorts:
         self._wanted = MemoBySpec(lambda pod: host_ports(pod.spec))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return pods that free a port, and new nodes."""
+        """Return deleted pods that held a port, and new nodes."""
         return (
             ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
             ClusterEventWithHint(Resource.NODE, Action.ADD),
@@ -62,12 +62,12 @@ class NodePorts:
         return RuleFilter(snapshot.n_rows, (mask, PORT_TAKEN))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Propose that the pods leave that hold a wanted port."""
+        """Propose to remove the pods that hold a port of the pod."""
         return PluginExplanation(repair=Repair(partial(_free_ports, context)))
 
 
 def conflicting_rows(wanted_ip: str, held: Mapping[int, Collection[str]]) -> list[int]:
-    """Return the rows of `held` (addresses of one port by row) whose addresses overlap with the wanted one."""
+    """Return the rows of `held` (addresses of one port by row) with an address that conflicts with the wanted one."""
     if wanted_ip == ANY_ADDRESS:
         return list(held)
     return [row for row, ips in held.items() if ANY_ADDRESS in ips or wanted_ip in ips]

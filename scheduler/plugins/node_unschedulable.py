@@ -1,7 +1,7 @@
 """
 NodeUnschedulable: a cordoned node takes only pods that tolerate being there.
 
-Only spec.unschedulable is read, never the taint that the node controller sets beside it.
+Only spec.unschedulable is read, not the taint that the node controller adds.
 
 Source: plugins/nodeunschedulable/node_unschedulable.go (kubernetes 1.36).
 """
@@ -25,12 +25,12 @@ NAME: Final = "NodeUnschedulable"
 
 CORDONED: Final = unresolvable("node(s) were unschedulable")
 
-#: What a pod has to tolerate to run on a cordoned node.
+#: A pod that tolerates this taint may run on a cordoned node.
 _UNSCHEDULABLE: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
 
 class NodeUnschedulable:
-    """Cordons."""
+    """Refuses cordoned nodes."""
 
     name = NAME
     extension_points: ClassVar = ("filter",)
@@ -64,8 +64,8 @@ def _tolerates_cordons(pod: Pod) -> bool:
 
 def _hint_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> Hint:
     """Source: node_unschedulable.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
-    was_closed = old is None or old.unschedulable
-    return Hint.QUEUE if new is not None and was_closed and not new.unschedulable else Hint.SKIP
+    was_unusable = old is None or old.unschedulable
+    return Hint.QUEUE if new is not None and was_unusable and not new.unschedulable else Hint.SKIP
 
 
 def _hint_after_toleration_change(pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:

@@ -1,8 +1,8 @@
 """
-The only list of plugins, and how a profile is put together from names, arguments and weights.
+The only list of plugins, and the construction of profiles from names, arguments and weights.
 
-What a plugin is (its extension points, default weight, arguments and events) stands in its own file. What a profile
-asks of a plugin is checked here, once, so that no cycle ever finds out.
+A plugin's file has its extension points, default weight, arguments and events. That a plugin has the methods that a
+profile needs is checked here, once, and not in each cycle.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from scheduler.plugins.unsupported import Unsupported
 #: `PluginContext` are then passed to the constructor, which otherwise takes none.
 PluginClass = type[Any]
 
-#: Plugins of every profile, whatever the configuration says: the first to filter, and the last.
+#: Plugins of every profile, whatever the configuration says: the first and the last to filter.
 ALWAYS_FIRST: Final = Unsupported
 ALWAYS_LAST: Final = KubeletRefusal
 
@@ -60,7 +60,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
 
 
 def default_weight(plugin: PluginClass) -> int:
-    """Return the weight of the plugin's scores if the configuration states none, 0 if it does not score."""
+    """Return the plugin's default weight, 0 if it does not score."""
     weight: int = getattr(plugin, "default_weight", 0)
     return weight
 
@@ -86,17 +86,17 @@ def build_profile(
     Return the profile that runs these plugins in this order, one instance of each.
 
     Args:
-        scheduler_name: the pods it is for.
+        scheduler_name: the schedulerName of the profile's pods.
         filters: names of the plugins of PreFilter and Filter.
         scorers: names and weights of the plugins of PreScore and Score.
         pre_enqueue: names of the plugins of PreEnqueue.
-        prefilter_only: names of those of PreFilter that are switched off at Filter.
-        args_by_plugin: by plugin name; a plugin that is not named gets its defaults.
-        context: what the plugins are built from.
+        prefilter_only: names of plugins that run at PreFilter but not at Filter.
+        args_by_plugin: arguments by plugin name; other plugins get their defaults.
+        context: passed to the plugins' constructors.
         percentage_of_nodes_to_score: 0 scores all nodes.
 
-    Raises InvariantViolation for a name that is not in `IN_TREE` and for a plugin that lacks the stage: settings
-    let neither through.
+    Raises InvariantViolation for a name that is not in `IN_TREE` and for a plugin without the extension point; settings
+    reject both.
     """
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue)
     built = {name: _build(name, args_by_plugin or {}, context) for name in dict.fromkeys(used)}
@@ -144,4 +144,4 @@ def _score_plugin(name: str, plugin: object) -> ScorePlugin:
 def _pre_enqueue_plugin(name: str, plugin: object) -> PreEnqueuePlugin:
     if isinstance(plugin, PreEnqueuePlugin):
         return plugin
-    raise InvariantViolation(f"plugin {name} does not keep pods out of the queue")
+    raise InvariantViolation(f"plugin {name} has no PreEnqueue")

@@ -1,5 +1,5 @@
 """
-SchedulingGates: a pod with gates is not tried until the last of them is gone.
+SchedulingGates: a pod with scheduling gates is not scheduled until all are removed.
 
 Source: plugins/schedulinggates/scheduling_gates.go (kubernetes 1.36).
 """
@@ -16,7 +16,7 @@ NAME: Final = "SchedulingGates"
 
 
 class SchedulingGates:
-    """spec.schedulingGates."""
+    """Keeps pods with spec.schedulingGates out of the active queue."""
 
     name = NAME
     extension_points: ClassVar = ("preEnqueue",)

@@ -1,9 +1,9 @@
 """
-TaintToleration: a node's taints keep pods off that do not tolerate them.
+TaintToleration: a pod fits only on nodes whose taints it tolerates.
 
-Filter: a node with a NoSchedule or NoExecute taint that no toleration of the pod covers is refused.
-Score: the fewer PreferNoSchedule taints without a toleration the better; only tolerations without an effect, or with
-that effect, count here.
+Filter: a node with an untolerated NoSchedule or NoExecute taint is refused.
+Score: the fewer untolerated PreferNoSchedule taints the better; only tolerations of this effect, or without an effect,
+count here.
 
 Source: plugins/tainttoleration/taint_toleration.go (kubernetes 1.36).
 """
@@ -19,7 +19,7 @@ import numpy as np
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import (
-    Feasible,
+    FeasibleNodes,
     FinalScores,
     PodContext,
     PreFiltered,
@@ -42,19 +42,19 @@ NAME: Final = "TaintToleration"
 NOT_TOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
 
 _SOFT_EFFECTS: Final = ("PreferNoSchedule",)
-#: Prefix of taints that the node controller sets for a node's conditions. To tolerate them mends nothing.
+#: Prefix of taints that the node controller sets for a node's conditions. Tolerating them is not proposed.
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 
 
 class TaintToleration:
-    """Taints, hard and soft."""
+    """Filters and scores nodes by their untolerated taints."""
 
     name = NAME
     extension_points: ClassVar = ("filter", "preScore", "score")
     default_weight: ClassVar = 3
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Nodes that come or change taints; tolerations that the pod is given."""
+        """Return new nodes, changed taints, and tolerations added to the pod."""
         return (
             ClusterEventWithHint(
                 Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change, never
@@ -65,7 +65,7 @@ class TaintToleration:
         )
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        """Every pod has something to tolerate or not."""
+        """Return the filter; no pod is skipped."""
         tolerated = snapshot.tolerated(context.pod.spec.tolerations)
         return RuleFilter(snapshot.n_rows, (tolerated, NOT_TOLERATED))
 
@@ -76,9 +76,9 @@ class TaintToleration:
             repair=Repair(partial(_lift_taints, context)),
         )
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
-        """Never skipped: where no taint counts, every node gets 100."""
-        counts = snapshot.intolerable(context.pod.spec.tolerations, _SOFT_EFFECTS)
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+        """Return the scorer; no pod is skipped. If no node has an untolerated soft taint, every node scores 100."""
+        counts = snapshot.n_untolerated_taints(context.pod.spec.tolerations, _SOFT_EFFECTS)
         if not counts.any():
             return FinalScores(
                 snapshot.per_node(NAME, lambda: np.full(len(counts), MAX_NODE_SCORE, np.int16))
@@ -88,17 +88,17 @@ class TaintToleration:
 
 class _TaintScorer:
     """
-    Soft taints that are not tolerated, turned around: the most give 0, none gives 100.
+    Scores nodes by untolerated soft taints, from 100 for none down to 0 for the most.
 
-    A toleration of such a taint for another effect alone does not cover it: tolerations match effects.
+    A toleration with another effect does not tolerate the taint.
     """
 
-    def __init__(self, counts: Amounts, feasible: Feasible) -> None:
+    def __init__(self, counts: Amounts, feasible: FeasibleNodes) -> None:
         self._counts = counts
         self._feasible = feasible
 
     def raw(self) -> Amounts:
-        """Return the taints per node: int64 array of shape (n_rows,)."""
+        """Return the number of untolerated soft taints per node: int64 array of shape (n_rows,)."""
         return self._counts
 
     def normalized(self, raw: Scores) -> Scores:
@@ -108,12 +108,12 @@ class _TaintScorer:
 
 def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:
     """Source: taint_toleration.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
-    if new is None or _keeps_off(new, pod):
+    if new is None or _is_untolerated(new, pod):
         return Hint.SKIP
-    return Hint.QUEUE if old is None or _keeps_off(old, pod) else Hint.SKIP
+    return Hint.QUEUE if old is None or _is_untolerated(old, pod) else Hint.SKIP
 
 
-def _keeps_off(node: Node, pod: Pod) -> bool:
+def _is_untolerated(node: Node, pod: Pod) -> bool:
     return bool(untolerated(node.taints, pod.spec.tolerations, HARD_EFFECTS))
 
 

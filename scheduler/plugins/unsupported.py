@@ -1,11 +1,11 @@
 """
-Unsupported: a pod that needs what is not built yet, or is too large to be decided on, is refused in words instead of
-being placed wrongly or holding up all others.
+Unsupported: a pod that needs an unsupported feature, or whose spec is too large, is rejected with a clear message
+instead of being placed wrongly or blocking other pods.
 
-Those are volumes that depend on a node (claims, and the claims made for ephemeral volumes) and resource claims. Not
-an upstream plugin: there VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources would
-look at such a pod. What is too large: `model.limits`. Part of every profile, before all others, so that the refusal is
-the whole message.
+Unsupported are volumes that depend on a node (claims, and ephemeral volumes) and resource claims. Not an upstream
+plugin: there VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources handle such a pod.
+`model.limits` has the limits of a spec. It is the first plugin of every profile, so that its reason is the whole
+message.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ NAME: Final = "Unsupported"
 
 
 class Unsupported:
-    """The last resort of honesty. No event lifts its refusal: what a pod needs cannot change."""
+    """Rejects pods that need an unsupported feature. No event lifts the rejection, since a pod's needs never change."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter",)
 
     def __init__(self) -> None:
-        self._refusal = MemoBySpec(refusal)
+        self._rejection = MemoBySpec(rejection)
 
     def prefilter(self, context: PodContext, _snapshot: Snapshot) -> PreFiltered:
-        """Skip a pod that needs only what is built."""
-        return self._refusal.of(context.pod) or SKIP
+        """Skip a pod that needs only supported features."""
+        return self._rejection.of(context.pod) or SKIP
 
 
-def refusal(pod: Pod) -> Status | None:
-    """Everything unsupported that the pod's spec names, in one sentence; None where there is nothing."""
+def rejection(pod: Pod) -> Status | None:
+    """Return a status that names everything unsupported in the pod's spec; None if there is nothing."""
     spec = pod.spec
     if spec.exceeded_limits is not None:
         return unresolvable(

@@ -263,7 +263,7 @@ class Scheduler:
             on_throttled=on_throttled,
             on_answered=limit.on_answer,
             may_write=self._leads,
-            watched_node=self._machine.whereabouts,
+            watched_node=self._machine.observed_node_name,
             on_unreadable=self._on_unreadable_bind,
             now_s=self._now_s,
         )

@@ -1,6 +1,6 @@
 """
-Columnar cluster state with exactly one writer. Pure.
+The state of the cluster as columns, with exactly one writer. Pure.
 
-Belongs here: interning, node columns, label sets, selectors, counts per node row, the audit that recounts them.
-Does not: any rule of a plugin, any order to the outside.
+Belongs here: node and pod columns, label sets, counts per node row, derived values, the audit that recounts them.
+Does not: any rule of a plugin, any instruction to the shell.
 """

@@ -1,8 +1,8 @@
 """
-Recounts everything from the placed pods and compares: the invariant that the whole design stands on.
+Recounts everything from the placed pods and compares it with the columns and derived values.
 
-Runs whole at the teardown of every test that has a cluster, and a bounded piece at a time in a running scheduler, whose
-state moves between two pieces. Every single comparison is made at one moment.
+Tests run a whole audit at the teardown of every cluster. A running scheduler audits a bounded piece at a time. Its
+state may change between two pieces, so each comparison is complete within one piece.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def differences(state: ClusterState) -> list[str]:
 
 class Audit:
     """
-    Rounds of comparisons without end.
+    Compares in small pieces, round after round.
 
     Args:
-        state: may move between two pieces, not during one.
-        pods_per_piece: pods that a piece looks at, and some more.
+        state: may change between two pieces, not during one.
+        pods_per_piece: a piece ends after the comparison that reaches this number of pods.
     """
 
     def __init__(self, state: ClusterState, pods_per_piece: int = _PODS_PER_PIECE) -> None:
@@ -47,7 +47,7 @@ class Audit:
         self._round: Iterator[_Comparison] = iter(())
 
     def step(self) -> list[str]:
-        """Return the differences of the next piece, one line each; a piece ends where a round does. Cost: 2 ms."""
+        """Return the differences of the next piece, one line each; a piece never spans two rounds. Cost: 2 ms."""
         found: list[str] = []
         left = self._pods_per_piece
         while left > 0:
@@ -89,7 +89,7 @@ def _totals(state: ClusterState) -> Iterator[str]:
 
 
 def _row(state: ClusterState, row: int) -> Iterator[str]:
-    """Compare everything that is kept of the pods on the row."""
+    """Compare the row's columns with its pods."""
     pods, nodes, name = state.placed_on(row), state.nodes, state.nodes.name_of(row)
     requested: Counter[str] = Counter()
     non_zero = [0, 0]

@@ -1,4 +1,4 @@
-"""What changed lately, so that a value derived from all pods and nodes can be patched instead of computed again."""
+"""The latest changes, so that a value derived from all pods and nodes can be patched instead of recomputed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _REMEMBERED: Final = 1024
 
 class Change(NamedTuple):
     """
-    A pod came to a row (`delta` 1) or left it (-1), or only amounts or images of the row's node changed (0).
+    One change at a row: a pod came (`delta` 1) or left (-1), or amounts or images of the row's node changed (0).
 
-    `is_live`: the pod is not terminating. `terms`: the affinity terms that it declares.
+    `is_live`: the pod is not terminating. `terms`: the affinity terms that the pod declares.
     """
 
     row: int
@@ -29,15 +29,15 @@ class Change(NamedTuple):
 
 class ChangeLog:
     """
-    The last changes and an ever-growing version.
+    The latest changes and a version that only grows.
 
-    Pods that come and go, and amounts of nodes, are remembered one by one. After any other change (a node, a label, a
-    taint, a namespace) `restart` makes everything derived before it stale.
+    Changes of pods and of nodes' amounts are remembered one by one. Any other change (of a node, label, taint or
+    namespace) calls `restart`, which makes every value derived before it stale.
     """
 
     def __init__(self) -> None:
         self.version = 0
-        #: The version at the last restart: a value that depends on no pod is current if it is not older.
+        #: The version at the last restart. A value that depends only on nodes is current if it is at least as new.
         self.restarted_at = 0
         self._changes: list[Change] = []
 

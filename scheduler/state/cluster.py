@@ -1,14 +1,14 @@
 """
-The state of the cluster: nodes, placed pods and everything counted from them. The only door to change any of it.
+The state of the cluster: nodes, placed pods and everything counted from them. Every change goes through `ClusterState`.
 
-A pod's life here (framework/cache in kube-scheduler; assumed pods never expire):
+The life of a pod here, as in kube-scheduler's cache, except that assumed pods never expire:
 
     unknown --assume--> assumed --upsert_pod--> placed --remove_pod--> unknown
        |                   `------forget------> unknown
        `--------------upsert_pod--------------> placed
 
-House rules: one writer; pods are keyed by UID; every pod that comes or goes is one entry of the change log, from which
-derived counts follow; `state.audit` recounts everything.
+Invariants: one writer; pods are keyed by UID; every pod that comes or goes is one entry of the change log, by which
+derived counts are patched; `state.audit` recounts everything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scheduler.state.workloads import Workloads
 
 @dataclass(slots=True)
 class PlacedPod:
-    """A pod on a node row, with everything it was counted as, so that exactly that is taken back."""
+    """A pod on a node row, and what it was counted as, so that exactly that is subtracted when it leaves."""
 
     pod: Pod
     row: int
@@ -52,7 +52,7 @@ _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 
 
 class ClusterState:
-    """Everything known about the cluster, as columns, and the counts derived from them."""
+    """The cluster as columns, and the counts derived from them."""
 
     def __init__(
         self, exempt_namespaces: frozenset[str] = frozenset(), *, max_derived_bytes: int | None = MAX_BYTES
@@ -77,31 +77,31 @@ class ClusterState:
         self.kubelet_refusals = KubeletRefusals()
         #: Every placed or assumed pod by UID.
         self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
-        #: The same by row: UID -> pod. No row without pods.
+        #: The same pods by row, then UID; a row without pods has no entry.
         self._on_row: dict[int, dict[str, PlacedPod]] = {}
-        #: Pods in `placed` that await their confirmation by the API server.
+        #: Pods in `placed` that no watch has confirmed yet.
         self.n_assumed = 0
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
 
     def upsert_node(self, node: Node) -> None:
-        """Take over the node's facts; pods that were seen on it before count from now on."""
+        """Add or update the node; pods that were seen on it earlier count from now on."""
         self.nodes.upsert(node)
 
     def remove_node(self, name: str) -> None:
-        """Forget the node; pods still on it count nowhere until it returns."""
+        """Remove the node; pods still on it count nowhere until it returns."""
         self.nodes.remove(name)
 
     def node(self, name: str) -> Node | None:
-        """Return the live node of that name."""
+        """Return the live node of that name, None if there is none."""
         row = self.nodes.row_by_name.get(name)
         return None if row is None else self.nodes.nodes[row]
 
     def upsert_namespace(self, namespace: Namespace) -> None:
-        """Take over the labels of the namespace."""
+        """Add the namespace or update its labels."""
         self._relabel_namespace(namespace.name, namespace.labels)
 
     def remove_namespace(self, name: str) -> None:
-        """Forget the namespace: its pods, if any, are in an unknown namespace."""
+        """Remove the namespace; pods in it are then in an unknown namespace."""
         self._relabel_namespace(name, None)
 
     def _relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
@@ -116,89 +116,89 @@ class ClusterState:
         if not self.terms.n_limiting:
             return
         for placed in self.placed.values():
-            # Whether such a pod counts among those that it limits may have changed. O(placed pods), like few others.
+            # A limiting term may select its own pod by namespace labels: its key may have changed. O(placed pods).
             if placed.pod.namespace == name and has_limits(placed.pod.spec):
-                self.terms.lift(placed.terms, placed.row)
-                placed.terms = self.terms.place(placed.label_set, placed.pod.spec, placed.row)
+                self.terms.remove(placed.terms, placed.row)
+                placed.terms = self.terms.add(placed.label_set, placed.pod.spec, placed.row)
 
     def upsert_workload(self, workload: Workload) -> None:
-        """Take over the selector of a workload."""
+        """Add the workload or update its selector."""
         self.workloads.upsert(workload)
 
     def remove_workload(self, kind: str, namespace: str, name: str) -> None:
-        """Forget the workload."""
+        """Remove the workload."""
         self.workloads.remove(kind, namespace, name)
 
     def upsert_pod(self, pod: Pod) -> None:
         """
-        Place the pod on `pod.node_name`, as a watch shows it; an assumed pod is confirmed, or moved if it differs.
+        Place the pod on `pod.node_name`, as a watch shows it. This confirms an assumed pod, or moves it.
 
         O(labels + terms it declares).
         """
         known = self.placed.get(pod.uid)
         if known is not None:
-            if self._replaced(known, pod):
+            if self._update_in_place(known, pod):
                 self.n_assumed -= known.assumed
                 known.assumed = False
                 return
-            self._lift(known)
-        self._put(pod, pod.node_name, assumed=False)
+            self._uncount(known)
+        self._count(pod, pod.node_name, assumed=False)
 
     def remove_pod(self, uid: str) -> Pod | None:
-        """Take the pod off its node. Returns the pod as it was counted, None if it was not placed."""
+        """Take the pod off its node. Return the pod as it was counted, None if it was not placed."""
         known = self.placed.get(uid)
         if known is None:
             return None
-        self._lift(known)
+        self._uncount(known)
         return known.pod
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """
-        Count the pod on the node before the API server confirms it; ends in `upsert_pod` or `forget`.
+        Count the pod on the node before the API server confirms it; `upsert_pod`, `forget` or `remove_pod` ends this.
 
         Raises InvariantViolation if the pod is placed already: a second assume would count it twice.
         """
         if pod.uid in self.placed:
             raise InvariantViolation(f"assume {pod.key} on {node_name}: uid {pod.uid} is placed already")
-        self._put(pod, node_name, assumed=True)
+        self._count(pod, node_name, assumed=True)
 
-    def reassume(self, pod: Pod) -> None:
+    def update_assumed(self, pod: Pod) -> None:
         """
-        Count the assumed pod as `pod` says, which a watch shows unbound, on the node that it is assumed on.
+        Replace the assumed pod by `pod`, which a watch shows still unbound; it stays on the node that it is assumed on.
 
         Raises InvariantViolation if the pod is not assumed.
         """
         known = self.placed.get(pod.uid)
         if known is None or not known.assumed:
-            raise InvariantViolation(f"reassume {pod.key}: uid {pod.uid} is not assumed")
+            raise InvariantViolation(f"update_assumed {pod.key}: uid {pod.uid} is not assumed")
         counted = replace(pod, node_name=self.nodes.name_of(known.row))
-        if self._replaced(known, counted):
+        if self._update_in_place(known, counted):
             return
-        self._lift(known)
-        self._put(counted, counted.node_name, assumed=True)
+        self._uncount(known)
+        self._count(counted, counted.node_name, assumed=True)
 
     def forget(self, uid: str) -> Pod | None:
-        """Take back an assumed pod. Returns it, None if it was not assumed (it may have been confirmed meanwhile)."""
+        """Take an assumed pod off its node and return it; None if it is not assumed, or confirmed meanwhile."""
         known = self.placed.get(uid)
         if known is None or not known.assumed:
             return None
-        self._lift(known)
+        self._uncount(known)
         return known.pod
 
     def is_assumed(self, uid: str) -> bool:
-        """Return whether the pod is assumed and not confirmed yet."""
+        """Return whether the pod is assumed and no watch has confirmed it."""
         known = self.placed.get(uid)
         return known is not None and known.assumed
 
-    def see_refused(self, uid: str, reason: str, now_s: float) -> None:
-        """Note that the kubelet of the placed pod's node refused it; do nothing if the pod is not placed."""
+    def record_kubelet_refusal(self, uid: str, reason: str, now_s: float) -> None:
+        """Record that the kubelet of the pod's node refused the pod; do nothing if the pod is not placed."""
         known = self.placed.get(uid)
         if known is not None:
             node_name = self.nodes.name_of(known.row)
-            self.kubelet_refusals.refuse(known.pod.spec, node_name, reason, now_s)
+            self.kubelet_refusals.record(known.pod.spec, node_name, reason, now_s)
 
     def sweep(self) -> None:
-        """Drop what nothing has used for a while, so that memory is bounded under churn. O(label sets)."""
+        """Drop what nothing has used for a while, so that memory is bounded. O(label sets + derived values)."""
         self.derived.sweep()
         self.label_sets.sweep()
         self.nodes.sweep()
@@ -208,7 +208,7 @@ class ClusterState:
         return self._on_row.get(row, _NO_PODS).values()
 
     def usage_of(self, pod: Pod) -> Usage:
-        """Return what the pod takes from its node; shared by all pods of a spec unless one is being resized."""
+        """Return what the pod takes from its node; pods of one spec share it unless the pod is being resized."""
         if pod.resize is not None:
             return _usage(pod)
         usage = self._usage_by_spec.get(pod.spec)
@@ -217,13 +217,12 @@ class ClusterState:
             self._usage_by_spec[pod.spec] = usage
         return usage
 
-    def _replaced(self, known: PlacedPod, pod: Pod) -> bool:
+    def _update_in_place(self, known: PlacedPod, pod: Pod) -> bool:
         """
-        Replace the known object by the new one if it takes and declares the same on the same node.
+        Replace the known object by the new one if node, usage and declared terms are the same; return whether they are.
 
         This is so for most updates of the status, and for every bind, which gives the pod its node's topology labels
         (PodTopologyLabelsAdmission, kubernetes 1.35).
-        Returns: False if nothing was done.
         """
         if not (
             known.pod.spec is pod.spec
@@ -234,7 +233,7 @@ class ClusterState:
             return False
         if known.pod.labels != pod.labels:
             if self.terms.n_limiting:
-                # Whether a limiting term counts its declarer depends on the labels.
+                # A limiting term may select the pod that declares it, which depends on the labels.
                 return False
             self._relabel(known, pod)
         known.pod = pod
@@ -248,32 +247,32 @@ class ClusterState:
         self.pods.relabel(placed.slot, label_set.number)
         placed.label_set = label_set
 
-    def _put(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
+    def _count(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
         row, live = self.nodes.row_for(node_name), not pod.terminating
         label_set, usage = self.label_sets.of(pod.namespace, pod.labels), self.usage_of(pod)
-        terms = self.terms.place(label_set, pod.spec, row)
+        terms = self.terms.add(label_set, pod.spec, row)
         slot = self.pods.add(label_set.number, row, live=live)
         placed = self.placed[pod.uid] = PlacedPod(pod, row, slot, label_set, usage, terms, assumed)
         self._on_row.setdefault(row, {})[pod.uid] = placed
         label_set.n_pods += 1
         self.n_assumed += assumed
-        self.nodes.take(row, usage)
+        self.nodes.add_usage(row, usage)
         self.log.append(Change(row, 1, label_set, live, terms))
 
-    def _lift(self, placed: PlacedPod) -> None:
+    def _uncount(self, placed: PlacedPod) -> None:
         uid, row, live = placed.pod.uid, placed.row, not placed.pod.terminating
         del self.placed[uid]
         on_row = self._on_row[row]
         del on_row[uid]
         if not on_row:
             del self._on_row[row]
-        self.terms.lift(placed.terms, row)
+        self.terms.remove(placed.terms, row)
         self.pods.remove(placed.slot)
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed
-        # First: giving the amounts back may free the row.
+        # Before remove_usage, which may free the row.
         self.log.append(Change(row, -1, placed.label_set, live, placed.terms))
-        self.nodes.give_back(row, placed.usage)
+        self.nodes.remove_usage(row, placed.usage)
 
 
 def _usage(pod: Pod) -> Usage:

@@ -1,4 +1,4 @@
-"""A node label as a column of domain ids: which nodes are in which domain."""
+"""Node labels as columns of domain ids, and amounts per domain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
 
-#: Domain id of a node that lacks the label. Real domains start at 1, so that a gather needs no mask.
+#: Domain id of a node that lacks the label; domains start at 1. Amounts have an entry for it too, so that looking up
+#: every row needs no mask.
 ABSENT: Final = 0
 
 
@@ -34,33 +35,34 @@ class PerDomain:
 
     def on_nodes(self) -> Amounts:
         """Return for each row the amount of its domain, 0 without the label. 4 µs at 5,000 rows."""
-        # No id is beyond the amounts; every other mode looks first.
+        # No id is out of range; the mode only avoids the check.
         return self.amounts.take(self.ids, mode="clip")
 
     def at_least(self, least: int) -> Mask:
-        """Return the rows whose domain has `least` or more; a row without the label is none. 8 µs at 5,000 rows."""
-        reached = self.amounts >= least
-        reached[ABSENT] = False
-        return reached.take(self.ids, mode="clip")
+        """Return the rows whose domain has at least `least`; never a row without the label. 8 µs at 5,000 rows."""
+        has_enough = self.amounts >= least
+        has_enough[ABSENT] = False
+        return has_enough.take(self.ids, mode="clip")
 
 
 class LabelColumn:
     """
     One node label over all rows: equal values share a domain id.
 
-    Relabelling a node changes its id here and nothing else: pods are counted per row, never per domain.
+    Relabelling a node changes only its id here, since pods are counted per row and added up per domain later.
     """
 
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
         #: intp, shape (capacity,). ABSENT where the row has no live node or the node lacks the label.
         self.ids: Rows = np.zeros(capacity, dtype=np.intp)
-        #: Domain id of each value in use; ids of vanished values are given out again.
+        #: Domain id of each value in use; ids of values that no node has any more are reused.
         self.id_by_value: dict[str, int] = {}
         #: Nodes per domain id; index 0 is not used.
-        self._members: list[int] = [0]
+        self._n_nodes_by_id: list[int] = [0]
         self._free: list[int] = []
         self._value_by_id: list[str] = [""]
+        #: Values that several nodes have.
         self._n_shared = 0
         #: Nodes that have the label.
         self.n_labelled = 0
@@ -72,7 +74,7 @@ class LabelColumn:
         members = Counter(value for value in values if value is not None)
         ids = column.id_by_value = {value: domain for domain, value in enumerate(members, ABSENT + 1)}
         column.ids[: len(values)] = [ABSENT if value is None else ids[value] for value in values]
-        column._members += members.values()
+        column._n_nodes_by_id += members.values()
         column._value_by_id += members
         column._n_shared = sum(n > 1 for n in members.values())
         column.n_labelled = members.total()
@@ -81,11 +83,11 @@ class LabelColumn:
     @property
     def n_ids(self) -> int:
         """One more than the highest domain id: the length of arrays indexed by domain."""
-        return len(self._members)
+        return len(self._n_nodes_by_id)
 
     @property
     def is_unique(self) -> bool:
-        """Whether no two nodes share a value, as with the hostname: a node's counts are then its domain's."""
+        """Whether no two nodes share a value, as with the hostname: each domain is then one node."""
         return self._n_shared == 0
 
     @property
@@ -110,12 +112,12 @@ class LabelColumn:
         self.ids[row] = new
         self.n_labelled += (new != ABSENT) - (old != ABSENT)
         if new != ABSENT:
-            self._members[new] += 1
-            self._n_shared += self._members[new] == 2
+            self._n_nodes_by_id[new] += 1
+            self._n_shared += self._n_nodes_by_id[new] == 2
         if old != ABSENT:
-            self._members[old] -= 1
-            self._n_shared -= self._members[old] == 1
-            if self._members[old] == 0:
+            self._n_nodes_by_id[old] -= 1
+            self._n_shared -= self._n_nodes_by_id[old] == 1
+            if self._n_nodes_by_id[old] == 0:
                 del self.id_by_value[self._value_by_id[old]]
                 self._free.append(old)
 
@@ -124,8 +126,8 @@ class LabelColumn:
             domain = self._free.pop()
             self._value_by_id[domain] = value
         else:
-            domain = len(self._members)
-            self._members.append(0)
+            domain = len(self._n_nodes_by_id)
+            self._n_nodes_by_id.append(0)
             self._value_by_id.append(value)
         self.id_by_value[value] = domain
         return domain

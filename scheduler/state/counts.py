@@ -1,7 +1,7 @@
 """
 Pods and terms counted per node row, derived from the pod columns and patched pod by pod.
 
-A count is made when a decision first asks for it; nobody pays for selectors that no decision asks for.
+A count is computed when a decision first asks for it; a selector that no decision asks for costs nothing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from scheduler.state.pod_columns import PodColumns
 
 #: Bytes of a dictionary entry.
 _ENTRY_BYTES: Final = 100
-#: A term on so large a share of the rows is added as an array, any other row by row.
+#: A term on more than one row in this many is added as an array, any other row by row.
 _DENSE_SHARE: Final = 16
 
 
 class Domains(NamedTuple):
     """
-    The domains of a topology key, made by some nodes alone.
+    The domains of a topology key, formed by the eligible nodes only.
 
-    `eligible`: bool array of shape (n_rows,), None for all nodes; it stays the same object while nodes are the same.
+    `eligible`: bool array of shape (n_rows,), None for all nodes; the same object until nodes change.
     """
 
     column: LabelColumn
@@ -42,9 +42,9 @@ class Domains(NamedTuple):
 @dataclass(slots=True, eq=False)
 class PodCounts:
     """
-    Pods that a matcher selects.
+    The number of pods that a matcher selects.
 
-    `by_row`: int32 array of shape (n_rows,), not to be written to. `version`: of the log when it last changed.
+    `by_row`: int32 array of shape (n_rows,), not to be written to. `version`: the log's version when it last changed.
     """
 
     by_row: Counts
@@ -54,13 +54,13 @@ class PodCounts:
 
     @property
     def nbytes(self) -> int:
-        """Bytes, the verdicts on label sets included."""
+        """Bytes, including the memo of selected label sets."""
         by_domain = sum(one.amounts.nbytes for _, one in self._by_domain.values())
         return self.by_row.nbytes + by_domain + _ENTRY_BYTES * len(self._selects)
 
     def per_domain(self, domains: Domains) -> PerDomain:
         """Return the pods in each of the domains, not to be written to. O(n_rows) the first time, then O(1)."""
-        # The id names the array: it is kept here, so that no other one can have it.
+        # `id()` is a safe key: the entry holds a strong reference to the array.
         key = (domains.column.key, id(domains.eligible))
         found = self._by_domain.get(key)
         if found is None:
@@ -70,7 +70,7 @@ class PodCounts:
     def patch(
         self, changes: Sequence[Change], version: int, matches: Callable[[LabelSet], bool], *, live_only: bool
     ) -> None:
-        """Follow the changes, which lead to the version. O(changes), 0.2 µs each and for each of the domains."""
+        """Apply the changes up to the version. O(changes * cached domains), 0.2 µs each."""
         by_row, selects = self.by_row, self._selects
         for row, delta, label_set, is_live, _ in changes:
             if label_set is None or (live_only and not is_live):
@@ -100,10 +100,10 @@ class PodCounts:
 @dataclass(slots=True, eq=False)
 class TermSums:
     """
-    The weighted sum of the existing terms that select one label set.
+    The weighted sums of the existing terms that select one label set.
 
-    `by_key`: by topology key the sums per domain, not to be written to. `weights`: by term its weight, 0 if it does not
-    count.
+    `by_key`: sums per domain by topology key, not to be written to. `weights`: the weight of each term, 0 if the term
+    does not select the label set or is left out.
     """
 
     by_key: dict[str, PerDomain] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class TermSums:
 
     @property
     def nbytes(self) -> int:
-        """Bytes, the weights of terms included."""
+        """Bytes, including the weights."""
         by_key = sum(sums.amounts.nbytes for sums in self.by_key.values())
         return by_key + _ENTRY_BYTES * (len(self.weights) + 1)
 
@@ -126,7 +126,7 @@ class TermSums:
 
 
 class PodCounter:
-    """Answers which pods and which terms are on which row. Values are valid until the next stimulus."""
+    """Counts pods and terms per row. Returned values are valid until the next stimulus."""
 
     def __init__(
         self,
@@ -183,12 +183,12 @@ class PodCounter:
         self, purpose: Hashable, label_set: LabelSet, weight_of: Callable[[ExistingPodTerm], int]
     ) -> TermSums:
         """
-        Return the sum of the existing terms that select pods of the label set.
+        Return the sums of the existing terms that select pods of the label set.
 
         Args:
-            purpose: names `weight_of`; equal purposes must weigh alike.
+            purpose: the cache key of `weight_of`; equal purposes must give equal weights.
             label_set: of the incoming pod.
-            weight_of: the weight of a term, 0 to leave it out.
+            weight_of: returns the weight of a term, 0 to leave it out.
 
         Cost: O(terms in changes since the last call), 0.2 µs each; O(terms that may select it + their rows) at first.
         """
@@ -224,7 +224,7 @@ class PodCounter:
                 sums.add(row, weight * n_pods)
 
     def _sums(self, found: TermSums, term: ExistingPodTerm) -> PerDomain:
-        """Return the sums by the term's topology key, to be written to."""
+        """Return the sums of the term's topology key, which may be written to."""
         key = term.key.topology_key
         sums = found.by_key.get(key)
         if sums is None:

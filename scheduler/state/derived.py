@@ -1,8 +1,8 @@
 """
-The one place where anything is kept between two decisions.
+The cache of everything that is derived from the columns and kept between two decisions.
 
-A derived value (a mask, scores, counts) is computed from columns, stamped with the version of the change log, patched
-at what changed since, or computed again. Plugins know nothing of it: they ask the snapshot each time.
+A derived value (a mask, scores, counts) is stamped with the version of the change log. When it is asked for again, it
+is patched with the changes since, or recomputed. Plugins keep nothing themselves: they ask the snapshot each time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sized(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes, of dictionaries that grow with the value as well."""
+        """Bytes, including those of dictionaries that belong to the value."""
         ...
 
 
@@ -43,10 +43,10 @@ class _Entry:
 
 
 class DerivedValues:
-    """Values by key, current when handed out and valid until the next stimulus."""
+    """Values by key. A returned value is current, and valid until the next stimulus."""
 
     def __init__(self, log: ChangeLog, max_bytes: int | None = MAX_BYTES) -> None:
-        """`max_bytes`: None keeps every value, for a process that asks for all of them again and again."""
+        """`max_bytes`: None keeps every value, for a process that uses all of them regularly."""
         self._log = log
         self._max_bytes = max_bytes
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
@@ -65,11 +65,11 @@ class DerivedValues:
         Return the value of the key.
 
         Args:
-            key: names the value; equal keys must compute equal values.
-            compute: makes it from the columns.
-            patch: applies changes to it in place; None if it depends on no pod and no amount.
+            key: identifies the value; equal keys must compute equal values.
+            compute: computes the value from the columns.
+            patch: applies changes to the value in place; None if it depends on neither pods nor amounts.
 
-        Cost: 1 µs and the patch, or the computation.
+        Cost: 1 µs plus the patch, or the computation.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -78,7 +78,7 @@ class DerivedValues:
             entry.compute, entry.patch, entry.used = compute, patch, True
             if not self._bring_up_to_date(entry):
                 entry.value, entry.version = compute(), self._log.version
-            # Again: the computation may have asked for other values, and they may have displaced this one.
+            # Insert again: the computation may have asked for other values, which may have evicted this one.
             self._entries[key] = entry
             self._entries.move_to_end(key)
         value: T = entry.value
@@ -100,7 +100,7 @@ class DerivedValues:
     def differs(self, key: Hashable) -> bool:
         """Return whether the value is not what its computation returns now; for the audit."""
         entry = self._entries.get(key)
-        # A value that has to be computed again is left alone: only its next caller knows how, after nodes changed.
+        # A value that has to be recomputed is skipped: after nodes changed, only its next caller's `compute` is valid.
         if entry is None or not self._bring_up_to_date(entry):
             return False
         fresh = entry.compute()
@@ -109,7 +109,7 @@ class DerivedValues:
         return not entry.value.same_as(fresh)
 
     def _bring_up_to_date(self, entry: _Entry) -> bool:
-        """Patch the value if it needs that. Returns False if it has to be computed again."""
+        """Patch the value if it is stale. Return False if it has to be recomputed."""
         log = self._log
         if entry.version < log.restarted_at:
             return False
@@ -123,11 +123,11 @@ class DerivedValues:
         return True
 
     def _resize(self, entry: _Entry, n_bytes: int) -> None:
-        """Account for the entry, which was used last, and drop others while all are too large."""
+        """Account for the new size of the entry, the last one used, and evict others while the total is too large."""
         if n_bytes != entry.n_bytes:
             self.n_bytes += n_bytes - entry.n_bytes
             entry.n_bytes = n_bytes
             while self._max_bytes is not None and self.n_bytes > self._max_bytes and len(self._entries) > 1:
-                displaced = self._entries.popitem(last=False)[1]
-                self.n_bytes -= displaced.n_bytes
-                displaced.n_bytes = 0
+                evicted = self._entries.popitem(last=False)[1]
+                self.n_bytes -= evicted.n_bytes
+                evicted.n_bytes = 0

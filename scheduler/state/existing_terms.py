@@ -1,5 +1,5 @@
 """
-Affinity terms that placed pods declare: the symmetric half of inter-pod affinity.
+Affinity terms that placed pods declare. The rules and scores of inter-pod affinity apply them to incoming pods.
 
 kube-scheduler walks all running pods to find the terms that select an incoming pod. Here equal terms share one entry,
 and an incoming pod finds the terms that may select it by its labels and its namespace.
@@ -30,10 +30,10 @@ class TermKind(Enum):
 
 class TermKey(NamedTuple):
     """
-    What makes two declared terms equal.
+    The identity of a declared term: pods with an equal key share one `ExistingPodTerm`.
 
-    `max_pods`: selected pods that a domain may hold. `selects_itself`: the declaring pod is one of them; only told
-    apart where `max_pods` is above 1.
+    `max_pods`: the most selected pods of a domain with a declaring pod. `selects_itself`: whether the term selects the
+    pod that declares it; always False if `max_pods` is 1, where it makes no difference.
     """
 
     kind: TermKind
@@ -46,23 +46,23 @@ class TermKey(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ExistingPodTerm:
-    """One distinct term of placed pods, and how many pods on each row declare it."""
+    """One distinct term, and how many pods on each row declare it."""
 
     key: TermKey
     pods_by_row: dict[int, int] = field(default_factory=dict)
 
     @property
     def is_forbidding(self) -> bool:
-        """Whether one pod that declares it closes its domain to the pods that it selects."""
+        """Whether it keeps every selected pod out of a domain with a declaring pod."""
         return self.key.kind is TermKind.REQUIRED_ANTI and self.key.max_pods == 1
 
     @property
     def is_limiting(self) -> bool:
-        """Whether it lets more than one pod be in a domain."""
+        """Whether it is anti-affinity with maxPodsPerDomain above 1."""
         return self.key.max_pods > 1
 
     def add(self, row: int, delta: int) -> None:
-        """Count so many more declaring pods on the row. O(1)."""
+        """Add `delta` to the number of declaring pods on the row. O(1)."""
         count = self.pods_by_row.get(row, 0) + delta
         if count:
             self.pods_by_row[row] = count
@@ -77,11 +77,12 @@ class ExistingTerms:
         self._label_sets = label_sets
         self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, ExistingPodTerm] = {}
-        #: Where a label set looks for terms that may select it: by a pair of its labels, by its namespace, and (under
-        #: None) terms that require neither.
+        #: Terms by anchor, which a label set must have to be selected: a (key, value) label, else a namespace, else
+        #: None for terms that require neither.
         self._by_anchor: dict[Hashable, dict[ExistingPodTerm, None]] = {}
+        #: Terms with maxPodsPerDomain above 1.
         self.n_limiting = 0
-        #: The terms that pods of a spec declare, where these depend on the spec alone.
+        #: The terms that pods of a spec declare, unless they depend on the pod's labels too.
         self._by_spec: WeakKeyDictionary[PodSpec, tuple[ExistingPodTerm, ...]] = WeakKeyDictionary()
 
     def __iter__(self) -> Iterator[ExistingPodTerm]:
@@ -91,8 +92,8 @@ class ExistingTerms:
         """Return the term of the key, None if no placed pod declares it."""
         return self._terms.get(key)
 
-    def place(self, label_set: LabelSet, spec: PodSpec, row: int) -> tuple[ExistingPodTerm, ...]:
-        """Count a pod that came to the row. Returns the terms it declares, for `lift`. O(terms of the spec)."""
+    def add(self, label_set: LabelSet, spec: PodSpec, row: int) -> tuple[ExistingPodTerm, ...]:
+        """Count a pod that came to the row. Return the terms that it declares, for `remove`. O(terms of the spec)."""
         declared = self._by_spec.get(spec)
         if declared is None or not all(term.pods_by_row for term in declared):
             declared = tuple(self._term(key) for key in self.keys(label_set, spec))
@@ -102,8 +103,8 @@ class ExistingTerms:
             term.add(row, 1)
         return declared
 
-    def lift(self, declared: Iterable[ExistingPodTerm], row: int) -> None:
-        """Take back a pod that declared these terms and left the row."""
+    def remove(self, declared: Iterable[ExistingPodTerm], row: int) -> None:
+        """Subtract a pod that declared these terms and left the row."""
         for term in declared:
             term.add(row, -1)
             if not term.pods_by_row and self._terms.pop(term.key, None) is not None:
@@ -118,7 +119,7 @@ class ExistingTerms:
         """
         Yield the terms that select pods of the label set.
 
-        O(terms that require one of its labels, name its namespace, or require neither), 0.5 µs each.
+        O(terms with one of its anchors), 0.5 µs each.
         """
         anchors = (*label_set.labels.items(), label_set.namespace, None)
         for anchor in anchors:
@@ -127,11 +128,11 @@ class ExistingTerms:
                     yield term
 
     def keys(self, label_set: LabelSet, spec: PodSpec) -> Iterator[TermKey]:
-        """Yield the key of each term that the pod declares; a list that does not parse declares nothing."""
+        """Yield the key of each term that the pod declares; a list of terms that does not parse declares none."""
         affinity = spec.affinity
         for term in usable(affinity.required):
             yield TermKey(TermKind.REQUIRED, declared_matcher(term), term.topology_key)
-        # Pods of exempt namespaces are invisible to required anti-affinity: they declare none and are not selected.
+        # Pods of exempt namespaces neither declare required anti-affinity nor are selected by it.
         if spec.namespace not in self._exempt_namespaces:
             for term in usable(affinity.required_anti):
                 matcher = declared_matcher(term, self._exempt_namespaces)
@@ -155,17 +156,17 @@ class ExistingTerms:
 
 
 def has_limits(spec: PodSpec) -> bool:
-    """Return whether a term of the spec lets more than one pod be in a domain; its keys then depend on labels too."""
+    """Return whether a term of the spec has maxPodsPerDomain above 1. Its key then depends on the pod's labels too."""
     return any(term.max_pods > 1 for term in usable(spec.affinity.required_anti))
 
 
 def declared_matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:
-    """Return the pods that a running pod's term selects."""
+    """Return the matcher of the pods that a running pod's term selects."""
     return PodMatcher(((declared_rule(term), term.selector),), exempt)
 
 
 def _anchors(matcher: PodMatcher) -> Iterable[Hashable]:
-    """Return what a label set has at least one of if the matcher selects it."""
+    """Return anchors, at least one of which every selected label set has: labels, namespaces, or None."""
     anchor = matcher.anchor()
     if anchor is not None:
         key, values = anchor

@@ -1,11 +1,11 @@
 """
-Nodes whose kubelet refused a pod, left out for pods of the same spec for a while. Not upstream: there the replacement
+Nodes whose kubelet refused a pod, excluded for pods of the same spec for a while. Not upstream: there the replacement
 goes to the same node at once, and a controller makes as many failed pods as the API server bears (kubernetes#106884).
 
-    refuse --> closed for 5 s, 10 s, 20 s ... 300 s --> open, and remembered for 300 s --> forgotten
-                          a pod of the spec starts there, or the node changes --> forgotten at once
+    refused --> excluded for 5 s, 10 s, 20 s ... 300 s --> allowed, and remembered for 300 s --> forgotten
+                           a pod of the spec starts there, or the node changes --> forgotten at once
 
-Time is an argument. Bounded: past `CAPACITY` pairs the one that has been in longest is forgotten.
+Time is an argument. Bounded: past `CAPACITY` exclusions the one refused longest ago is forgotten.
 """
 
 from __future__ import annotations
@@ -16,118 +16,119 @@ from typing import Final
 
 from scheduler.model.pods import PodSpec
 
-#: Seconds that a first refusal closes the node for; each further one doubles them up to the longest.
+#: Seconds that a first refusal excludes the node for; each further one doubles them up to `LONGEST_S`.
 FIRST_S: Final = 5.0
 LONGEST_S: Final = 300.0
-#: Pairs of spec and node that are remembered, about 200 bytes each.
+#: Exclusions that are remembered, about 200 bytes each.
 CAPACITY: Final = 4096
 
 
 @dataclass(slots=True)
-class _Pair:
-    """One spec on one node: closed until `open_at_s`, remembered for `LONGEST_S` more."""
+class _Exclusion:
+    """A node that is excluded for one spec until `ends_s`, and remembered for `LONGEST_S` more."""
 
     reason: str
     n_refusals: int
-    open_at_s: float
-    is_open: bool = False
+    ends_s: float
+    has_ended: bool = False
 
     @property
     def next_s(self) -> float:
-        """When something is to be done about it."""
-        return self.open_at_s + LONGEST_S if self.is_open else self.open_at_s
+        """When it ends or, if it has ended, is forgotten."""
+        return self.ends_s + LONGEST_S if self.has_ended else self.ends_s
 
 
 _NONE: Final[Mapping[str, str]] = {}
 
 
 class KubeletRefusals:
-    """All pairs of spec and node. Holds the specs, so that a replacement that comes later shares its forerunner's."""
+    """Exclusions by spec and node. Holds strong references to the specs, so that a replacement shares the spec."""
 
     def __init__(self) -> None:
         #: Refusals so far.
         self.n_refused = 0
-        #: Moves where a node is closed or open again.
+        #: Changes whenever an exclusion begins or ends.
         self.version = 0
         #: In the order of their last refusal.
-        self._pairs: dict[tuple[PodSpec, str], _Pair] = {}
-        #: Spec -> name of each closed node -> the kubelet's reason; no spec without a node.
-        self._closed: dict[PodSpec, dict[str, str]] = {}
+        self._exclusions: dict[tuple[PodSpec, str], _Exclusion] = {}
+        #: Spec -> name of each excluded node -> the kubelet's reason; no spec without a node.
+        self._excluded: dict[PodSpec, dict[str, str]] = {}
         self._next_s: float | None = None
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self._exclusions)
 
     @property
-    def n_closed(self) -> int:
-        """Pairs of spec and node that are closed. O(specs)."""
-        return sum(map(len, self._closed.values()))
+    def n_excluded(self) -> int:
+        """Exclusions that have not ended. O(specs)."""
+        return sum(map(len, self._excluded.values()))
 
     @property
     def next_s(self) -> float | None:
         """When `expire` next has something to do; None if never."""
         return self._next_s
 
-    def closed(self, spec: PodSpec) -> Mapping[str, str]:
-        """Return the nodes that are closed to pods of the spec, each with its kubelet's reason. O(1)."""
-        return self._closed.get(spec, _NONE) if self._closed else _NONE
+    def excluded_nodes(self, spec: PodSpec) -> Mapping[str, str]:
+        """Return the names of the nodes that are excluded for the spec, each with its kubelet's reason. O(1)."""
+        return self._excluded.get(spec, _NONE) if self._excluded else _NONE
 
-    def refuse(self, spec: PodSpec, node_name: str, reason: str, now_s: float) -> None:
-        """Close the node, whose kubelet refused a pod of the spec, to others of it: for longer each time."""
+    def record(self, spec: PodSpec, node_name: str, reason: str, now_s: float) -> None:
+        """Record that the node's kubelet refused a pod of the spec. Exclude the node for it, longer each time."""
         self.n_refused += 1
-        known = self._pairs.pop((spec, node_name), None)
+        known = self._exclusions.pop((spec, node_name), None)
         n_refusals = 1 if known is None else known.n_refusals + 1
         lasts_s = min(FIRST_S * 2.0 ** min(n_refusals - 1, 16), LONGEST_S)
-        if len(self._pairs) >= CAPACITY:
-            self._forget(next(iter(self._pairs)))
-        self._pairs[spec, node_name] = _Pair(reason, n_refusals, now_s + lasts_s)
-        self._closed.setdefault(spec, {})[node_name] = reason
+        if len(self._exclusions) >= CAPACITY:
+            self._forget(next(iter(self._exclusions)))
+        self._exclusions[spec, node_name] = _Exclusion(reason, n_refusals, now_s + lasts_s)
+        self._excluded.setdefault(spec, {})[node_name] = reason
         self.version += 1
         self._set_next()
 
-    def accept(self, spec: PodSpec, node_name: str) -> bool:
-        """Note that a pod of the spec has started on the node. Returns whether that opens it."""
-        return bool(self._pairs) and self._forgotten([(spec, node_name)])
+    def forget(self, spec: PodSpec, node_name: str) -> bool:
+        """Forget refusals of the spec by the node. Return whether that ends an exclusion."""
+        return bool(self._exclusions) and self._forget_all([(spec, node_name)])
 
     def forget_node(self, node_name: str) -> bool:
-        """Forget refusals of a node that changed or is gone. Returns whether that opens it for a spec. O(pairs)."""
-        return self._forgotten([pair for pair in self._pairs if pair[1] == node_name])
+        """Forget all refusals by the node. Return whether that ends an exclusion. O(exclusions)."""
+        return self._forget_all([key for key in self._exclusions if key[1] == node_name])
 
     def expire(self, now_s: float) -> bool:
-        """Open nodes whose time is over. Returns whether there was one. O(pairs), and O(1) before `next_s`."""
+        """End exclusions whose time is over. Return whether there was one. O(exclusions), and O(1) before `next_s`."""
         if self._next_s is None or now_s < self._next_s:
             return False
-        opened = False
-        for key, pair in list(self._pairs.items()):
-            if pair.next_s > now_s:
+        any_ended = False
+        for key, exclusion in list(self._exclusions.items()):
+            if exclusion.next_s > now_s:
                 continue
-            if pair.is_open:
-                del self._pairs[key]
+            if exclusion.has_ended:
+                del self._exclusions[key]
             else:
-                pair.is_open = opened = True
-                self._open(*key)
+                exclusion.has_ended = any_ended = True
+                self._end(*key)
         self._set_next()
-        return opened
+        return any_ended
 
-    def _forgotten(self, keys: list[tuple[PodSpec, str]]) -> bool:
-        opened = [self._forget(key) for key in keys if key in self._pairs]
-        if opened:
+    def _forget_all(self, keys: list[tuple[PodSpec, str]]) -> bool:
+        """Drop these exclusions. Return whether one of them had not ended."""
+        ended = [self._forget(key) for key in keys if key in self._exclusions]
+        if ended:
             self._set_next()
-        return any(opened)
+        return any(ended)
 
     def _forget(self, key: tuple[PodSpec, str]) -> bool:
-        """Drop the pair. Returns whether it was closed."""
-        pair = self._pairs.pop(key)
-        if not pair.is_open:
-            self._open(*key)
-        return not pair.is_open
+        """Drop the exclusion. Return whether it had not ended."""
+        exclusion = self._exclusions.pop(key)
+        if not exclusion.has_ended:
+            self._end(*key)
+        return not exclusion.has_ended
 
-    def _open(self, spec: PodSpec, node_name: str) -> None:
+    def _end(self, spec: PodSpec, node_name: str) -> None:
         self.version += 1
-        nodes = self._closed[spec]
+        nodes = self._excluded[spec]
         del nodes[node_name]
         if not nodes:
-            del self._closed[spec]
+            del self._excluded[spec]
 
     def _set_next(self) -> None:
-        self._next_s = min((pair.next_s for pair in self._pairs.values()), default=None)
+        self._next_s = min((exclusion.next_s for exclusion in self._exclusions.values()), default=None)

@@ -1,7 +1,7 @@
 """
-The distinct (namespace, labels) of pods, and which of them a selector selects.
+Label sets, the distinct (namespace, labels) of pods, and which of them a selector selects.
 
-Pods are counted through their label set, so that a selector is evaluated once per label set and not once per pod.
+Pods are counted by label set, so that a selector is evaluated once per label set and not once per pod.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from scheduler.syntax.selectors import Requirement
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V", bound=Hashable)
 
-#: Sweeps that an unused label set outlives.
-_KEPT_SWEEPS: Final = 2
+#: Sweeps that a label set survives unused.
+_UNUSED_SWEEPS: Final = 2
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -28,8 +28,8 @@ class LabelSet:
     """
     One distinct (namespace, labels).
 
-    `number`: from 1, given to another label set once this one is gone. `n_pods`: placed pods that have it. `used_at`:
-    the sweep before which it was last asked for.
+    `number`: from 1; reused after the label set is dropped. `n_pods`: placed pods that have it. `used_at`: how many
+    sweeps had run when it was last asked for.
     """
 
     namespace: str
@@ -78,26 +78,26 @@ class LabelSets:
         """
         Return which label sets the matcher selects: bool array of shape (n_numbers,), by number.
 
-        Evaluated by sets instead of one label set at a time: a hostile selector has thousands of requirements and
-        values, of which few concern any label set. O(label sets with its anchor or in its namespaces + values + label
-        sets that have one of them).
+        Evaluated by set operations, not label set by label set: a hostile selector has thousands of requirements and
+        values, few of which occur in any label set. O(label sets with its anchor or in its namespaces + values + label
+        sets that have one of the values).
         """
         mask = np.zeros(self.n_numbers, dtype=np.bool_)
         mask[[label_set.number for label_set in self._selected_by(matcher)]] = True
         return mask
 
     def sweep(self) -> None:
-        """Drop label sets without pods that two sweeps found unused, so that memory is bounded. O(label sets)."""
+        """Drop label sets without pods that were unused for two sweeps, so that memory is bounded. O(label sets)."""
         self._sweep += 1
-        oldest = self._sweep - _KEPT_SWEEPS
+        oldest = self._sweep - _UNUSED_SWEEPS
         for key, label_set in list(self._by_labels.items()):
             if not label_set.n_pods and label_set.used_at < oldest:
                 del self._by_labels[key]
                 self._forget(label_set)
 
     def _selected_by(self, matcher: PodMatcher) -> set[LabelSet]:
-        """Return what `PodMatcher.matches` selects."""
-        found = self._at_least(matcher)
+        """Return the label sets for which `matches` is true."""
+        found = self._superset(matcher)
         for rule, selector in matcher.parts:
             if selector.is_nothing:
                 return set()
@@ -108,8 +108,8 @@ class LabelSets:
             found = {one for one in found if one.namespace not in matcher.exempt}
         return found
 
-    def _at_least(self, matcher: PodMatcher) -> set[LabelSet]:
-        """Return all label sets that the matcher may select, as a fresh set."""
+    def _superset(self, matcher: PodMatcher) -> set[LabelSet]:
+        """Return a new set of all label sets that the matcher may select, by its anchor or its namespaces."""
         anchor = matcher.anchor()
         if anchor is not None:
             key, values = anchor
@@ -154,7 +154,7 @@ class LabelSets:
 
 
 def discard(sets: dict[_K, set[_V]], key: _K, member: _V) -> None:
-    """Take the member out of the key's set, and drop the set if it is empty."""
+    """Remove the member from the key's set, and the set if it is empty then."""
     members = sets[key]
     members.discard(member)
     if not members:

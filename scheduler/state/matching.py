@@ -1,4 +1,4 @@
-"""Which pods a term is about, as a value that can be compared and hashed: equal questions are asked once."""
+"""The pods that a term selects, as a value that can be compared and hashed, so that equal terms share one count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRule:
-    """The namespaces that a term covers: those named, and those whose labels match."""
+    """The namespaces that a term covers: named ones, and ones whose labels the selector matches."""
 
     names: frozenset[str]
     selector: Selector
@@ -29,8 +29,8 @@ def incoming_rule(term: AffinityTerm) -> NamespaceRule:
     Return the namespaces that a term of an incoming pod covers.
 
     Quirk of kubernetes 1.36 (interpodaffinity, getNamespaceLabelsSnapshot): after the matching namespaces were added
-    to the names, the selector itself is still tried, on no labels; one of NotIn and DoesNotExist alone then covers
-    every namespace.
+    to the names, the selector itself is also matched against empty labels; a selector of only NotIn and DoesNotExist
+    then covers every namespace.
     """
     if term.namespace_selector.requirements and term.namespace_selector.matches(_NO_LABELS):
         return NamespaceRule(term.namespaces, EVERYTHING)
@@ -38,7 +38,7 @@ def incoming_rule(term: AffinityTerm) -> NamespaceRule:
 
 
 def declared_rule(term: AffinityTerm) -> NamespaceRule:
-    """Return the namespaces that a term of a running pod covers: its selector read on the incoming pod's namespace."""
+    """Return the namespaces that a term of a running pod covers: the selector is matched as written."""
     return NamespaceRule(term.namespaces, term.namespace_selector)
 
 
@@ -49,7 +49,7 @@ class PodMatcher:
     parts: tuple[tuple[NamespaceRule, Selector], ...]
     #: Namespaces whose pods are never selected, whatever the parts say.
     exempt: frozenset[str] = frozenset()
-    #: Looked up by in every decision, where hashing selectors anew takes 2 µs.
+    #: Precomputed: a matcher is looked up in every decision, and hashing its selectors takes 2 µs.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class PodMatcher:
 
     @classmethod
     def of(cls, labels: Mapping[str, str], *, namespaces: Iterable[str] | None = None) -> PodMatcher:
-        """Return what selects the pods with these labels, in all namespaces unless some are named."""
+        """Return the matcher of the pods with these labels, in all namespaces unless some are named."""
         selector = Selector(tuple(Requirement(key, "In", (value,)) for key, value in labels.items()))
         rule = NamespaceRule(frozenset(namespaces or ()), EVERYTHING if namespaces is None else NOTHING)
         return cls(((rule, selector),))
@@ -77,12 +77,12 @@ class PodMatcher:
         return True
 
     def anchor(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return a label and the values of which every selected pod has one, as few as possible; None without."""
+        """Return a label key, and the fewest values of which every selected pod has one; None if there is none."""
         anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
         return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
 
     def named_namespaces(self) -> frozenset[str] | None:
-        """Return the only namespaces that selected pods can be in; None if no part names them all."""
+        """Return the only namespaces that selected pods can be in; None if no part is limited to named ones."""
         for rule, _ in self.parts:
             if not rule.selector.matches(_NO_LABELS) and not rule.selector.requirements:
                 return rule.names

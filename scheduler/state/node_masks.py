@@ -1,7 +1,7 @@
 """
-Which nodes satisfy a node rule or a set of tolerations, as masks over all rows, kept until nodes change.
+Masks of the nodes that satisfy a node rule or a set of tolerations, cached until nodes change.
 
-Several plugins need them: NodeAffinity and TaintToleration as their rule, PodTopologySpread for its inclusion
+Several plugins need them: NodeAffinity and TaintToleration for their rule, PodTopologySpread for its inclusion
 policies. Source: component-helpers scheduling/corev1/nodeaffinity, corev1 helpers (kubernetes 1.36).
 """
 
@@ -24,14 +24,14 @@ HARD_EFFECTS: Final = ("NoSchedule", "NoExecute")
 
 
 class NodeMasks:
-    """Masks by rule, kept until nodes change. Returned masks must not be written to."""
+    """Masks by rule, cached until nodes change. Returned masks must not be written to."""
 
     def __init__(self, nodes: NodeTable, derived: DerivedValues) -> None:
         self._nodes = nodes
         self._derived = derived
 
     def matching(self, rule: RequiredNodeAffinity) -> Mask:
-        """Return the rows whose node has every pair and matches a term. O(n_rows) per requirement until kept."""
+        """Return the rows whose node matches nodeSelector and one of the terms. O(n_rows * requirements) at first."""
 
         def compute() -> Mask:
             mask = self._nodes.alive.copy()
@@ -47,7 +47,7 @@ class NodeMasks:
         return self._derived.get(rule, compute)
 
     def matching_term(self, term: NodeTerm) -> Mask:
-        """Return the rows whose node matches the term; none for an empty term and for one that does not parse."""
+        """Return the rows whose node matches the term; no row if the term is empty or does not parse."""
 
         def compute() -> Mask:
             if term.is_empty or term.problem is not None:
@@ -69,17 +69,17 @@ class NodeMasks:
         """Return the rows whose taints of these effects are all tolerated."""
         return self._derived.get(
             ("tolerated", tolerations, effects),
-            lambda: np.equal(self.intolerable(tolerations, effects), 0),
+            lambda: np.equal(self.n_untolerated_taints(tolerations, effects), 0),
         )
 
-    def intolerable(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
+    def n_untolerated_taints(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
         """Return how many taints of these effects on each row are not tolerated: int64 array of shape (n_rows,)."""
 
         def compute() -> Amounts:
             per_set = [len(untolerated(taints, tolerations, effects)) for taints in self._nodes.taint_sets]
             return np.array(per_set, dtype=np.int64)[self._nodes.taint_set]
 
-        return self._derived.get(("intolerable", tolerations, effects), compute)
+        return self._derived.get(("n_untolerated_taints", tolerations, effects), compute)
 
     def eligible(
         self,
@@ -87,7 +87,7 @@ class NodeMasks:
         rule: RequiredNodeAffinity | None,
         tolerations: tuple[Toleration, ...] | None,
     ) -> Mask:
-        """Return the live nodes that have every label of `keys` and that the rule and the tolerations let in."""
+        """Return the live nodes that have every label of `keys`, match the rule, and have no untolerated taint."""
 
         def compute() -> Mask:
             mask = self._nodes.alive.copy()
@@ -114,7 +114,7 @@ class NodeMasks:
             case "DoesNotExist":
                 return np.equal(ids, ABSENT)
             case _:
-                return self._compares(requirement)
+                return self._satisfying_order(requirement)
 
     def _has_value(self, key: str, values: Sequence[str]) -> Mask:
         column = self._nodes.column(key)
@@ -126,16 +126,16 @@ class NodeMasks:
         is_wanted[wanted] = True
         return is_wanted[ids]
 
-    def _compares(self, requirement: NodeRequirement) -> Mask:
-        """Return the rows that satisfy Gt or Lt: both sides are int64 in base 10, no other label matches."""
+    def _satisfying_order(self, requirement: NodeRequirement) -> Mask:
+        """Return the rows that satisfy Gt or Lt. Label and bound must be int64 in base 10; no other label matches."""
         column = self._nodes.column(requirement.key)
         bound = parse_int64(requirement.values[0])
-        verdicts = np.zeros(column.n_ids, dtype=np.bool_)
+        satisfies = np.zeros(column.n_ids, dtype=np.bool_)
         for value, domain in column.id_by_value.items():
             number = parse_int64(value)
             if number is not None and bound is not None:
-                verdicts[domain] = number > bound if requirement.operator == "Gt" else number < bound
-        return verdicts[column.ids[: self._nodes.n_rows]]
+                satisfies[domain] = number > bound if requirement.operator == "Gt" else number < bound
+        return satisfies[column.ids[: self._nodes.n_rows]]
 
 
 def untolerated(

@@ -1,4 +1,4 @@
-"""Nodes as columns: one row per node, one array per fact. Rows of vanished nodes are used again."""
+"""Nodes as columns: one row per node, one array per property. Rows of removed nodes are reused."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from scheduler.model.nodes import Node
 from scheduler.model.pods import HostPort
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.model.terms import Taint
-from scheduler.state.arrays import Amount, Amounts, Counts, Mask, Rows, Where, amount_at, grown
+from scheduler.state.arrays import Amount, Amounts, Counts, Mask, RowIndex, Rows, amount_at, grown
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.columns import LabelColumn
 
 _FIRST_CAPACITY: Final = 64
 
-#: cpu, memory, ephemeral-storage and pods.
+#: Resources that always have a column: cpu, memory, ephemeral-storage and pods.
 _N_PLAIN: Final = 4
 
-#: Amounts below this can be added up over a node's pods, and taken times 100, without passing 2**63: 64 TiB.
+#: 64 TiB: smaller amounts can be added up over a node's pods and multiplied by 100 without exceeding 2**63.
 _CANNOT_WRAP: Final = 1 << 46
 
-#: Taint lists beyond two per node that are kept before those out of use are forgotten.
+#: Unused taint lists are dropped once there are more than two lists per node and this many besides.
 _SPARE_TAINT_SETS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one pod takes from its node, in scheduler units (cpu in milli, all else in whole units)."""
+    """What one pod takes from its node, in scheduler units (cpu in milli, all other resources in whole units)."""
 
-    #: Amounts by resource name; zero amounts are left out.
+    #: Amounts by resource name, without zero amounts.
     requested: Mapping[str, int]
-    #: cpu (milli) and memory (bytes) with defaults where nothing is requested; scoring reads them.
+    #: cpu (milli) and memory (bytes), with upstream's defaults where nothing is requested; for scoring.
     non_zero: tuple[int, int]
     host_ports: tuple[HostPort, ...]
 
 
 @dataclass(slots=True)
 class ImageState:
-    """An image name over the cluster. The size is the first reporter's, kept until no node has the name."""
+    """The rows of the nodes that hold an image. The size is that of the first node to report it."""
 
     size_bytes: int
     rows: set[int] = field(default_factory=set)
@@ -51,23 +51,24 @@ class NodeTable:
     """
     All nodes. Exactly one writer: ClusterState.
 
-    A row without a live node is dead: never used, freed, or a ghost that still holds pods whose node is not (or no
-    longer) known. Ghosts have no labels and no capacity, so that their pods count nowhere.
+    A row without a live node is dead: it is free, or a ghost that holds pods whose node is unknown or was removed.
+    Ghosts have no labels and no capacity, so that their pods count nowhere.
     """
 
     def __init__(self, log: ChangeLog) -> None:
         self._log = log
-        #: Row of each known name, ghosts included.
+        #: Row by node name, ghosts included.
         self.row_by_name: dict[str, int] = {}
-        #: Per row its node, None where the row is dead.
+        #: Node by row, None where the row is dead.
         self.nodes: list[Node | None] = []
         self._name_by_row: list[str] = []
         self._free: list[int] = []
         self._capacity = _FIRST_CAPACITY
         #: Live nodes.
         self.n_live = 0
+        #: Changes whenever the images of a node do.
         self.images_version = 0
-        #: Whether an amount has been so large that int64 arithmetic may wrap, as Go's does. Python's would not.
+        #: Whether an amount was ever so large that int64 arithmetic may wrap, as Go's does and Python's does not.
         self.may_wrap = False
         self._alive: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._unschedulable: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
@@ -76,21 +77,21 @@ class NodeTable:
         self._non_zero: Amounts = np.zeros((2, _FIRST_CAPACITY), dtype=np.int64)
         self._allocatable: Amounts = np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64)
         self._requested: Amounts = np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64)
-        #: What nodes have, lately at least; the first `_N_PLAIN` are always there.
+        #: Column by resource that a node has or had before the last sweep; the first `_N_PLAIN` always exist.
         self._resource_id: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
-        #: What pods ask of a resource that no node has, by row: pods may name resources as they like.
-        self._requested_in_vain: dict[str, dict[int, int]] = {}
+        #: Requests for resources without a column, by row: pods may name resources that no node has.
+        self._requested_unavailable: dict[str, dict[int, int]] = {}
         #: Distinct taint lists by id; id 0 is the empty one.
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
-        #: Columns that were asked for, of label keys that a live node has.
+        #: Columns of label keys that a live node has, made when first asked for.
         self._columns: dict[str, LabelColumn] = {}
-        #: The column of every other key: pods name topology keys as they like.
-        self._nowhere = LabelColumn("", _FIRST_CAPACITY)
+        #: The one column of all other keys: pods may name topology keys that no node has.
+        self._empty_column = LabelColumn("", _FIRST_CAPACITY)
         #: Live nodes per label key.
         self._n_by_label: dict[str, int] = {}
         self.images: dict[str, ImageState] = {}
-        #: Host ports in use: (protocol, port) -> row -> address -> pods that hold it.
+        #: Host ports in use: (protocol, port) -> row -> address -> number of pods.
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
 
     @property
@@ -124,12 +125,12 @@ class NodeTable:
         return self._non_zero[:, : self.n_rows]
 
     def allocatable(self, resource: str) -> Amounts | None:
-        """Return the amount per row that pods may take, None if no node has the resource."""
+        """Return the allocatable amount per row, None if no node has the resource."""
         index = self._resource_id.get(resource)
         return None if index is None else self._allocatable[index, : self.n_rows]
 
     def requested(self, resource: str) -> Amounts | None:
-        """Return the amount per row that pods have taken, None if no node has the resource."""
+        """Return the amount per row that placed pods request, None if no node has the resource."""
         index = self._resource_id.get(resource)
         return None if index is None else self._requested[index, : self.n_rows]
 
@@ -137,56 +138,56 @@ class NodeTable:
         """Return the resources that have a column."""
         return list(self._resource_id)
 
-    def pods_left(self, where: Where) -> Amount:
-        """Return how many more pods there may be."""
+    def pods_left(self, rows: RowIndex) -> Amount:
+        """Return how many more pods fit by number."""
         allocatable = self._allocatable[self._resource_id[PODS]]
-        return amount_at(allocatable, where) - amount_at(self._pod_count, where)
+        return amount_at(allocatable, rows) - amount_at(self._pod_count, rows)
 
-    def left(self, resource: str, where: Where) -> Amount:
-        """Return what pods may still take of the resource; 0 if no node has it. One row takes 0.5 µs."""
-        used = self.use(resource, where)
-        return 0 if used is None else used[1] - used[0]
+    def left(self, resource: str, rows: RowIndex) -> Amount:
+        """Return allocatable minus requested; 0 if no node has the resource. 0.5 µs for one row."""
+        use = self.use(resource, rows)
+        return 0 if use is None else use[1] - use[0]
 
     def use(
-        self, resource: str, where: Where, *, with_defaults: bool = False
+        self, resource: str, rows: RowIndex, *, with_defaults: bool = False
     ) -> tuple[Amount, Amount] | None:
-        """
-        Return what pods have taken of the resource and what they may take; None if no node has it.
-
-        `with_defaults`: count pods that ask for no cpu or memory with the defaults that scoring gives them.
-        """
+        """Return (requested, allocatable) of the resource; None if no node has it. `with_defaults`: as `non_zero`."""
         index = self._resource_id.get(resource)
         if index is None:
             return None
-        # Rows of `_non_zero` are those of the first two resources.
-        taken = self._non_zero if with_defaults and index < len(self._non_zero) else self._requested
-        return amount_at(taken[index], where), amount_at(self._allocatable[index], where)
+        # `_non_zero` has the first two resources, cpu and memory.
+        requested = self._non_zero if with_defaults and index < len(self._non_zero) else self._requested
+        return amount_at(requested[index], rows), amount_at(self._allocatable[index], rows)
 
     def requested_at(self, resource: str, row: int) -> int:
-        """Return what pods on the row have taken of the resource, whether a node has it or not; for the audit."""
-        kept = self.requested(resource)
-        return self._requested_in_vain.get(resource, {}).get(row, 0) if kept is None else int(kept[row])
+        """Return what pods on the row request of the resource, whether a node has it or not; for the audit."""
+        amounts = self.requested(resource)
+        return (
+            self._requested_unavailable.get(resource, {}).get(row, 0)
+            if amounts is None
+            else int(amounts[row])
+        )
 
     def column(self, key: str) -> LabelColumn:
         """
-        Return the node label as a column; made at its first use, O(n_rows), and kept until no node has the label.
+        Return the node label as a column. The first call for a key costs O(n_rows), and later ones O(1).
 
-        Keys that no node has share one: O(1).
+        All keys that no node has share one empty column.
         """
         column = self._columns.get(key)
         if column is None:
             if key not in self._n_by_label:
-                return self._nowhere
+                return self._empty_column
             values = [None if node is None else node.labels.get(key) for node in self.nodes]
             column = self._columns[key] = LabelColumn.of(key, values, self._capacity)
         return column
 
     def name_of(self, row: int) -> str:
-        """Return the name of the row's node."""
+        """Return the name of the row's node, also if the row is a ghost."""
         return self._name_by_row[row]
 
     def upsert(self, node: Node) -> None:
-        """Take over the node's facts. O(labels in use + resources)."""
+        """Add or update the node. O(columns + labels + resources)."""
         row = self.row_for(node.name)
         old = self.nodes[row]
         self.nodes[row] = node
@@ -210,7 +211,7 @@ class NodeTable:
             self._set_images(row, old, node)
 
     def remove(self, name: str) -> None:
-        """Forget the node. Its row stays as a ghost while pods are on it."""
+        """Remove the node. Its row stays as a ghost while pods are on it."""
         row = self.row_by_name.get(name)
         if row is None or self.nodes[row] is None:
             return
@@ -223,10 +224,10 @@ class NodeTable:
         self._allocatable[:, row] = 0
         self.n_live -= 1
         self._relabel(row, old.labels if old else {}, {})
-        self._release(row)
+        self._free_if_unused(row)
 
     def row_for(self, name: str) -> int:
-        """Return the row of the name; a new ghost if the node is not known."""
+        """Return the row of the node; a new ghost row if the node is not known."""
         row = self.row_by_name.get(name)
         if row is not None:
             return row
@@ -243,8 +244,8 @@ class NodeTable:
         self._log.restart()
         return row
 
-    def take(self, row: int, usage: Usage) -> None:
-        """Add the usage of a pod that came to the row. O(resources it names)."""
+    def add_usage(self, row: int, usage: Usage) -> None:
+        """Add the usage of a pod that came to the row. O(resources of the usage)."""
         self._pod_count[row] += 1
         self._non_zero[0, row] += usage.non_zero[0]
         self._non_zero[1, row] += usage.non_zero[1]
@@ -255,12 +256,12 @@ class NodeTable:
             held = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
             held[port.ip] = held.get(port.ip, 0) + 1
 
-    def give_back(self, row: int, usage: Usage) -> None:
+    def remove_usage(self, row: int, usage: Usage) -> None:
         """
-        Take back the usage of a pod that left the row.
+        Subtract the usage of a pod that left the row.
 
-        Ports are counted. Upstream's live cache keeps a set, so that of two pods which hold the same port (only
-        possible past a scheduler) the first to go frees it until the cache is rebuilt; we decide as after the rebuild.
+        Pods are counted per port. Upstream's cache has a set: of two pods that hold the same port (possible only if a
+        scheduler was bypassed), the first to go frees it until the cache is rebuilt. We decide as after the rebuild.
         """
         self._pod_count[row] -= 1
         # Subtracted, not added negated: -2^63 has no counterpart.
@@ -278,22 +279,22 @@ class NodeTable:
                 del rows[row]
             if not rows:
                 del self.ports[port.protocol, port.port]
-        self._release(row)
+        self._free_if_unused(row)
 
     def _note_size(self, amount: int) -> None:
         if amount >= _CANNOT_WRAP and not self.may_wrap:
             self.may_wrap = True
-            # Scores that were derived before are too narrow for what may come.
+            # Derived scores are int16, which is too narrow for scores that wrap.
             self._log.restart()
 
-    def _release(self, row: int) -> None:
-        """Free a row that has neither node nor pods."""
+    def _free_if_unused(self, row: int) -> None:
+        """Free the row if it has neither a node nor pods."""
         if self.nodes[row] is None and self._pod_count[row] == 0:
             del self.row_by_name[self._name_by_row[row]]
             self._free.append(row)
 
     def _relabel(self, row: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
-        """O(labels + columns)."""
+        """Update columns and label counts. O(labels + columns)."""
         self._log.restart()
         for key in new.keys() - old.keys():
             self._n_by_label[key] = self._n_by_label.get(key, 0) + 1
@@ -316,7 +317,7 @@ class NodeTable:
         return found
 
     def _renumber_taint_sets(self) -> None:
-        """Drop lists that no node has any more: taints of autoscalers carry a time and never come back."""
+        """Drop lists that no node has: taints of autoscalers contain a time, so their lists never come back."""
         self.taint_sets = [()]
         self._taint_set_id = {(): 0}
         for row, node in enumerate(self.nodes):
@@ -328,17 +329,17 @@ class NodeTable:
                 self._taint_set[row] = self._taint_set_id[taints]
 
     def sweep(self) -> None:
-        """Drop the columns of resources that no node has any more. O(resources x rows)."""
-        offered = set(np.flatnonzero(self._allocatable.any(axis=1)).tolist())
-        names = [name for name, index in self._resource_id.items() if index < _N_PLAIN or index in offered]
+        """Drop the columns of resources that no node has. O(resources * rows)."""
+        in_use = set(np.flatnonzero(self._allocatable.any(axis=1)).tolist())
+        names = [name for name, index in self._resource_id.items() if index < _N_PLAIN or index in in_use]
         if len(names) == len(self._resource_id):
             return
         for name in self._resource_id.keys() - names:
             amounts = self._requested[self._resource_id[name]]
             if rows := {row: amounts.item(row) for row in np.flatnonzero(amounts).tolist()}:
-                self._requested_in_vain[name] = rows
-        kept = [self._resource_id[name] for name in names]
-        self._allocatable, self._requested = self._allocatable[kept], self._requested[kept]
+                self._requested_unavailable[name] = rows
+        indices = [self._resource_id[name] for name in names]
+        self._allocatable, self._requested = self._allocatable[indices], self._requested[indices]
         self._resource_id = {name: index for index, name in enumerate(names)}
 
     def _resource(self, name: str) -> int:
@@ -349,20 +350,20 @@ class NodeTable:
             blank = np.zeros((1, self._capacity), dtype=np.int64)
             self._allocatable = np.concatenate((self._allocatable, blank))
             self._requested = np.concatenate((self._requested, blank))
-            for row, amount in self._requested_in_vain.pop(name, {}).items():
+            for row, amount in self._requested_unavailable.pop(name, {}).items():
                 self._requested[found, row] = amount
         return found
 
     def _request(self, name: str, row: int, amount: int, *, sign: int) -> None:
-        """Add the amount to what is taken of the resource (sign 1), or subtract it (-1). Amounts wrap as int64 does."""
+        """Add the amount to the requested amount (sign 1), or subtract it (-1). Amounts wrap as int64 does."""
         index = self._resource_id.get(name)
         if index is None:
-            rows = self._requested_in_vain.setdefault(name, {})
+            rows = self._requested_unavailable.setdefault(name, {})
             rows[row] = (rows.get(row, 0) + sign * amount + 2**63) % 2**64 - 2**63
             if not rows[row]:
                 del rows[row]
             if not rows:
-                del self._requested_in_vain[name]
+                del self._requested_unavailable[name]
         elif sign > 0:
             self._requested[index, row] += amount
         else:
@@ -394,5 +395,5 @@ class NodeTable:
         self._non_zero = grown(self._non_zero, capacity)
         self._allocatable = grown(self._allocatable, capacity)
         self._requested = grown(self._requested, capacity)
-        for column in (*self._columns.values(), self._nowhere):
+        for column in (*self._columns.values(), self._empty_column):
             column.ids = grown(column.ids, capacity)

@@ -1,7 +1,7 @@
 """
 A dict in parts, for hundreds of thousands of entries.
 
-A large dict grows at once, which takes 5 to 20 ms at 87,381 entries: longer than the event loop may be held.
+A dict is resized in one step, which takes 5 to 20 ms at 87,381 entries: longer than the event loop may be blocked.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from zlib import crc32
 
 T = TypeVar("T")
 
-#: Of a million entries each part has 16,000, and grows in 1 ms.
+#: A part has 16,000 of a million entries, and is resized in 1 ms.
 _N_PARTS: Final = 64
 
 
 class PartitionedDict(Generic[T]):
     """
-    A dict with text keys, and the methods of a dict that are needed. A look-up costs 0.2 µs more.
+    A dict with str keys and the few methods that callers need. A look-up costs 0.2 µs more than a dict's.
 
-    Its order is that of the parts, and in each that of coming: the same in every process, so that runs can be repeated.
+    Iterates part by part, each in insertion order. Parts are chosen by CRC, since str hashes differ between processes
+    and runs must be repeatable.
     """
 
     def __init__(self) -> None:
@@ -50,9 +51,9 @@ class PartitionedDict(Generic[T]):
         return self._parts[crc32(key.encode()) % _N_PARTS].get(key)
 
     def values(self) -> Iterator[T]:
-        """Return every value."""
+        """Return an iterator over all values."""
         return chain.from_iterable(part.values() for part in self._parts)
 
     def items(self) -> Iterator[tuple[str, T]]:
-        """Return every key with its value."""
+        """Return an iterator over all keys with their values."""
         return chain.from_iterable(part.items() for part in self._parts)

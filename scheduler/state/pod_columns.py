@@ -1,4 +1,4 @@
-"""Placed pods as columns: one slot per pod, so that the pods of any selector are counted by a few array operations."""
+"""Placed pods as columns, one slot per pod, so that a few array operations count the pods of any selector."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from scheduler.state.arrays import Counts, Mask, Rows, grown
 
 _FIRST_CAPACITY: Final = 64
-#: The label set number of a free slot, which no label set has.
+#: The label set number of a free slot; label sets are numbered from 1.
 _FREE: Final = 0
 
 
 class PodColumns:
-    """Label set, node row and liveness of every placed pod. Exactly one writer: ClusterState."""
+    """Label set, node row and liveness (not terminating) of every placed pod. Exactly one writer: ClusterState."""
 
     def __init__(self) -> None:
         self._free: list[int] = []
@@ -25,7 +25,7 @@ class PodColumns:
         self._live: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
 
     def add(self, label_set: int, row: int, *, live: bool) -> int:
-        """Return the slot of a new pod. O(1)."""
+        """Add a pod and return its slot. O(1)."""
         if self._free:
             slot = self._free.pop()
         else:
@@ -53,19 +53,19 @@ class PodColumns:
         return self._label_set.item(slot), self._row.item(slot), self._live.item(slot)
 
     def n_by_label_set(self, n_numbers: int) -> Counts:
-        """Return the pods of each label set, by number; for the audit. O(pods)."""
+        """Return the number of pods of each label set, by number; for the audit. O(pods)."""
         counts = np.bincount(self._label_set[: self._n_slots], minlength=n_numbers).astype(np.int32)
         counts[_FREE] = 0
         return counts
 
     def per_row(self, selected: Mask, n_rows: int, *, live_only: bool) -> Counts:
         """
-        Return the pods of the selected label sets on each row: int32 array of shape (n_rows,).
+        Return how many pods on each row have a selected label set: int32 array of shape (n_rows,).
 
         Args:
             selected: bool array by label set number, from `LabelSets.selected`.
             n_rows: rows of the node table.
-            live_only: leave terminating pods out.
+            live_only: do not count terminating pods.
 
         Cost: O(pods): 20 µs for 5,000, 0.4 ms for 150,000.
         """

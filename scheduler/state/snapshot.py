@@ -1,8 +1,8 @@
 """
 The read-only view of the state that a decision gets.
 
-Nothing is copied: with one writer and no await inside a cycle, the state cannot move while a plugin looks at it.
-Arrays handed out must not be written to, and are valid until the next stimulus.
+Nothing is copied: with one writer and no await inside a cycle, the state cannot change during a decision. Returned
+arrays must not be written to, and are valid until the next stimulus.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
-from scheduler.state.arrays import Amounts, Counts, Mask, Scores, Where
+from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Scores
 from scheduler.state.change_log import Change
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import LabelColumn, PerDomain
@@ -31,13 +31,13 @@ from scheduler.syntax.selectors import Selector
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-#: Rows up to which a formula is computed row by row, 2 to 5 µs each; arrays take 20 to 30 µs, however short.
+#: Rows up to which a formula is computed row by row, at 2 to 5 µs each; on arrays it takes 20 to 30 µs, however short.
 _ONE_BY_ONE: Final = 6
 
 
 @dataclass(slots=True, eq=False)
 class _ImageScores:
-    """Scores by images, and the version of the images that they were computed from."""
+    """Scores that depend on images, and the version of the images that they were computed from."""
 
     scores: Scores
     images_version: int
@@ -53,7 +53,7 @@ class _ImageScores:
 
 
 class Snapshot:
-    """What plugins may ask. Every array has one entry per node row; rows that are not `alive` hold no node."""
+    """The read-only state. Arrays have one entry per node row unless they say otherwise; dead rows hold no node."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -62,7 +62,7 @@ class Snapshot:
 
     @property
     def nodes(self) -> NodeTable:
-        """The node columns; a plugin calls no method that changes them."""
+        """The node columns; plugins only call methods that do not change them."""
         return self._state.nodes
 
     @property
@@ -81,7 +81,7 @@ class Snapshot:
         return self._state.nodes.alive
 
     def node_at(self, row: int) -> Node | None:
-        """Return the node of a row."""
+        """Return the node of a row, None if the row is dead."""
         return self._state.nodes.nodes[row]
 
     def column(self, key: str) -> LabelColumn:
@@ -97,12 +97,12 @@ class Snapshot:
         return self._state.masks.matching_term(term)
 
     def tolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...] = HARD_EFFECTS) -> Mask:
-        """Return the rows all of whose taints of these effects are tolerated."""
+        """Return the rows whose taints of these effects are all tolerated."""
         return self._state.masks.tolerated(tolerations, effects)
 
-    def intolerable(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
+    def n_untolerated_taints(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
         """Return how many taints of these effects are not tolerated on each row."""
-        return self._state.masks.intolerable(tolerations, effects)
+        return self._state.masks.n_untolerated_taints(tolerations, effects)
 
     def eligible(
         self,
@@ -110,12 +110,12 @@ class Snapshot:
         rule: RequiredNodeAffinity | None = None,
         tolerations: tuple[Toleration, ...] | None = None,
     ) -> Mask:
-        """Return the live nodes with every label of `keys` that the rule and the tolerations let in."""
+        """Return the live nodes that have every label of `keys`, match the rule, and have no untolerated taint."""
         return self._state.masks.eligible(keys, rule, tolerations)
 
-    def closed_by_kubelets(self, spec: PodSpec) -> Mapping[str, str]:
-        """Return the names of nodes that refused pods of the spec and are left out, each with its kubelet's reason."""
-        return self._state.kubelet_refusals.closed(spec)
+    def kubelet_refusals(self, spec: PodSpec) -> Mapping[str, str]:
+        """Return the names of the nodes that are excluded for the spec, each with its kubelet's reason."""
+        return self._state.kubelet_refusals.excluded_nodes(spec)
 
     # Pods.
 
@@ -124,11 +124,11 @@ class Snapshot:
         return self._state.label_sets.of(pod.namespace, pod.labels)
 
     def selected(self, matcher: PodMatcher, *, live_only: bool = False) -> PodCounts:
-        """Return the pods per row that the matcher selects; `live_only` leaves terminating ones out."""
+        """Return the number of pods per row that the matcher selects; `live_only` leaves terminating pods out."""
         return self._state.counts.selected(matcher, live_only=live_only)
 
     def pods_by_domain(self, matcher: PodMatcher, key: str) -> PerDomain:
-        """Return the pods that the matcher selects in each domain of the topology key, terminating ones included."""
+        """Return how many pods, terminating ones included, the matcher selects in each domain of the topology key."""
         return self.selected(matcher).per_domain(Domains(self.column(key)))
 
     def existing_terms(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
@@ -137,11 +137,11 @@ class Snapshot:
 
     @property
     def has_limits(self) -> bool:
-        """Whether a placed pod declares a term that lets more than one pod be in a domain."""
+        """Whether a placed pod declares anti-affinity with maxPodsPerDomain above 1."""
         return self._state.terms.n_limiting > 0
 
     def declaring(self, term: ExistingPodTerm) -> Counts:
-        """Return the pods per row that declare the term."""
+        """Return the number of pods per row that declare the term."""
         return self._state.counts.declaring(term)
 
     def term_sums(
@@ -155,20 +155,23 @@ class Snapshot:
         return self._state.label_sets.namespace_labels.get(namespace)
 
     def default_selector(self, pod: Pod) -> Selector | None:
-        """Return what the pod is spread by if it has no constraints of its own."""
+        """Return the selector of the default spread constraints for the pod; None if no workload selects it."""
         return self._state.workloads.default_selector(pod.namespace, pod.labels, pod.owner)
 
-    # What plugins derive from the amounts of nodes.
+    # Arrays that plugins compute from node columns, cached.
 
     def per_row(
-        self, key: Hashable, compute: Callable[[Where], npt.NDArray[np.generic] | int], dtype: type[_Scalar]
+        self,
+        key: Hashable,
+        compute: Callable[[RowIndex], npt.NDArray[np.generic] | int],
+        dtype: type[_Scalar],
     ) -> npt.NDArray[_Scalar]:
         """
-        Return an array of shape (n_rows,) that is computed again at no rows but those whose pods or amounts changed.
+        Return an array of shape (n_rows,), recomputed only at rows whose pods or amounts changed.
 
         Args:
-            key: names the formula and its parameters; the plugin itself may be a part of it.
-            compute: returns the value of one row, or the values of several. It reads no row but these, and neither
+            key: identifies the formula and its parameters; may include the plugin instance.
+            compute: returns the value of one row, or the values of several. It reads only these rows, and neither
                 labels nor taints.
             dtype: of the array.
 
@@ -180,7 +183,7 @@ class Snapshot:
 
         def patch(array: npt.NDArray[_Scalar], changes: Sequence[Change]) -> None:
             rows = {change.row for change in changes}
-            # Python numbers do not wrap as Go's do.
+            # Python integers do not wrap as Go's do; arrays do.
             if len(rows) > _ONE_BY_ONE or self.nodes.may_wrap:
                 several = np.array(list(rows), dtype=np.intp)
                 array[several] = compute(several)
@@ -191,24 +194,24 @@ class Snapshot:
         return self._state.derived.get(key, compute_all, patch)
 
     def scores_per_row(
-        self, key: Hashable, compute: Callable[[Where], npt.NDArray[np.generic] | int]
+        self, key: Hashable, compute: Callable[[RowIndex], npt.NDArray[np.generic] | int]
     ) -> Scores:
-        """Return what `per_row` does, as int16; as int64 once amounts are so large that scores may wrap as Go's do."""
+        """Like `per_row`, as int16; as int64 if amounts are so large that scores may wrap as Go's do."""
         dtype = np.int64 if self.nodes.may_wrap else np.int16
         scores: Scores = self.per_row(key, compute, dtype)
         return scores
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
-        """Return an array that depends on nodes alone, and on no amount: kept until a node, label or taint changes."""
+        """Return an array that depends on nodes but not on amounts; cached until a node, label or taint changes."""
         return self._state.derived.get(key, compute)
 
     def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
-        """Return an array that depends on nodes and their images alone: kept until a node or an image changes."""
+        """Return an array that depends only on nodes and their images; cached until one of them changes."""
         nodes = self._state.nodes
 
-        def patch(kept: _ImageScores, _changes: Sequence[Change]) -> None:
-            if kept.images_version != nodes.images_version:
-                kept.scores, kept.images_version = compute(), nodes.images_version
+        def patch(cached: _ImageScores, _changes: Sequence[Change]) -> None:
+            if cached.images_version != nodes.images_version:
+                cached.scores, cached.images_version = compute(), nodes.images_version
 
         return self._state.derived.get(
             key, lambda: _ImageScores(compute(), nodes.images_version), patch

@@ -1,5 +1,5 @@
 """
-Services, replication controllers, replica sets and stateful sets, read for one thing: default spread selectors.
+Selectors of services, replication controllers, replica sets and stateful sets, for default spread constraints.
 
 Source: component-helpers apps/podtopologyspread helper, DefaultSelector (plugins/helper/spread.go, kubernetes 1.36).
 """
@@ -15,7 +15,7 @@ from scheduler.syntax.selectors import EVERYTHING, Selector, merge_requirements
 
 SERVICE: Final = "Service"
 
-#: apiVersion and kind of the owners whose selector counts; others add nothing.
+#: apiVersion and kind of the owners whose selector is added; other owners are ignored.
 _OWNERS: Final = {
     ("v1", "ReplicationController"),
     ("apps/v1", "ReplicaSet"),
@@ -24,27 +24,27 @@ _OWNERS: Final = {
 
 
 class Workloads:
-    """All objects whose selectors default constraints use. Exactly one writer: ClusterState."""
+    """The selectors of all workloads. Exactly one writer: ClusterState."""
 
     def __init__(self) -> None:
         self._services: dict[str, dict[str, Selector]] = {}
         self._owners: dict[tuple[str, str, str], Selector] = {}
 
     def selector_of(self, kind: str, namespace: str, name: str) -> Selector | None:
-        """Return what the object selects, None if it is not known."""
+        """Return the workload's selector, None if the workload is not known."""
         if kind == SERVICE:
             return self._services.get(namespace, {}).get(name)
         return self._owners.get((kind, namespace, name))
 
     def upsert(self, workload: Workload) -> None:
-        """Take over the object's selector."""
+        """Add the workload or update its selector."""
         if workload.kind == SERVICE:
             self._services.setdefault(workload.namespace, {})[workload.name] = workload.selector
         else:
             self._owners[workload.kind, workload.namespace, workload.name] = workload.selector
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
-        """Forget the object, if it is known."""
+        """Remove the workload, if it is known."""
         if kind != SERVICE:
             self._owners.pop((kind, namespace, name), None)
             return
@@ -57,7 +57,7 @@ class Workloads:
         self, namespace: str, labels: Mapping[str, str], owner: Owner | None
     ) -> Selector | None:
         """
-        Return what a pod without constraints is spread by: its services' selectors and its owner's; None without any.
+        Return the selectors of the pod's services and of its owner, combined; None if there is none.
 
         O(services of the namespace).
         """

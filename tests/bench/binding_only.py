@@ -15,7 +15,7 @@ from scheduler.cli.main import main
 from scheduler.core import machine
 from scheduler.core.decide import Decision, ScheduleResult
 from scheduler.core.node_scores import FilterResult, NodeScores, Rng
-from scheduler.framework.interface import Feasible
+from scheduler.framework.interface import FeasibleNodes
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
@@ -31,7 +31,9 @@ def next_node(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer
     row = next(_TURN) % snapshot.n_rows
     alone = np.zeros(snapshot.n_rows, dtype=np.bool_)
     alone[row] = True
-    scores = NodeScores(row, Feasible(alone), np.zeros(snapshot.n_rows, dtype=np.int64), (), FilterResult())
+    scores = NodeScores(
+        row, FeasibleNodes(alone), np.zeros(snapshot.n_rows, dtype=np.int64), (), FilterResult()
+    )
     observer.end()
     return ScheduleResult(snapshot.nodes.name_of(row), snapshot.n_nodes, 1, scores)
 

@@ -66,7 +66,7 @@ def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
 
 _WHOLE_BIND = requests.bind
 _WHOLE_NOTIFY_QUEUE = Machine._notify_queue
-_WHOLE_GIVE_BACK = NodeTable.give_back
+_WHOLE_GIVE_BACK = NodeTable.remove_usage
 
 
 def _tell_no_departures(self: Machine, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
@@ -110,5 +110,5 @@ SABOTAGES = (
     ),
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
     Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
-    Sabotage("ports stay taken", NodeTable, "give_back", _keep_room, Shape.ALONE, Verdict.CRASH),
+    Sabotage("ports stay taken", NodeTable, "remove_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
 )

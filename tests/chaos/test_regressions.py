@@ -125,7 +125,7 @@ async def _know_already(*_: object) -> None:
         ),
         pytest.param(
             test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels,
-            (ClusterState, "reassume", _leave),
+            (ClusterState, "update_assumed", _leave),
             id="new labels",
         ),
     ],

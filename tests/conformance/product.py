@@ -8,7 +8,7 @@ import numpy as np
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.interface import Feasible, NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Skip, Status
@@ -155,7 +155,7 @@ def _as_json(status: Status) -> Json:
 
 
 def _scores(context: PodContext, snapshot: Snapshot, profile: Profile, mask: Mask) -> Json:
-    feasible = Feasible(mask)
+    feasible = FeasibleNodes(mask)
     rows = np.flatnonzero(mask)
     names = [snapshot.nodes.name_of(row) for row in rows.tolist()]
     score: dict[str, dict[str, int]] = {}

@@ -133,7 +133,7 @@ def test_a_pod_that_ran_there_all_along_opens_nothing(cluster: Driver) -> None:
     fail(cluster, earlier, reason="", phase="Running")
     refused_on(cluster, "first")
     fail(cluster, earlier, reason="", phase="Running")
-    assert cluster.state.kubelet_refusals.n_closed == 1
+    assert cluster.state.kubelet_refusals.n_excluded == 1
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_heartbeat_of_the_node_opens_nothing(cluster: Driver) -> None:
     cluster.node("only")
     refused_on(cluster, "first")
     cluster.node("only")
-    assert cluster.state.kubelet_refusals.n_closed == 1
+    assert cluster.state.kubelet_refusals.n_excluded == 1
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_only_a_kubelets_refusal_counts(
     seen = cluster.pod("p", containers=ONE_CPU)
     cluster.cycle()
     fail(cluster, cluster.confirm(seen, "only"), reason, message, phase)
-    assert cluster.state.kubelet_refusals.n_closed == int(counts)
+    assert cluster.state.kubelet_refusals.n_excluded == int(counts)
 
 
 def test_pods_of_other_schedulers_and_pods_never_seen_running_are_not_ours(cluster: Driver) -> None:
@@ -209,20 +209,20 @@ def test_a_pod_whose_bind_was_not_answered_yet_is_refused_like_any(cluster: Driv
     seen = cluster.pod("p", containers=ONE_CPU)
     cluster.cycle()
     fail(cluster, seen)
-    assert cluster.state.kubelet_refusals.n_closed == 1
+    assert cluster.state.kubelet_refusals.n_excluded == 1
     assert not cluster.state.is_assumed(seen.uid)
 
 
 def test_the_memory_is_bounded(cluster: Driver) -> None:
-    """Past the bound the pair that was refused longest ago is forgotten."""
+    """Past the bound, the exclusion that was refused longest ago is forgotten."""
     cluster.node("only")
     seen = cluster.pod("p", containers=ONE_CPU)
     table = cluster.state.kubelet_refusals
     for number in range(CAPACITY + 10):
-        table.refuse(seen.spec, f"n{number}", "OutOfcpu", cluster.now_s)
-    assert len(table) == table.n_closed == CAPACITY
-    assert "n9" not in table.closed(seen.spec)
-    assert f"n{CAPACITY + 9}" in table.closed(seen.spec)
+        table.record(seen.spec, f"n{number}", "OutOfcpu", cluster.now_s)
+    assert len(table) == table.n_excluded == CAPACITY
+    assert "n9" not in table.excluded_nodes(seen.spec)
+    assert f"n{CAPACITY + 9}" in table.excluded_nodes(seen.spec)
 
 
 def test_without_a_refusal_the_plugin_has_nothing_to_do(cluster: Driver) -> None:

@@ -126,13 +126,13 @@ def test_it_tells_what_the_watch_has_shown_of_a_pod_whatever_it_assumes(cluster:
     cluster.node("a")
     pod = cluster.pod("p")
     machine = cluster.machine
-    assert machine.whereabouts(pod.uid) == ""
+    assert machine.observed_node_name(pod.uid) == ""
     node_name = bind_of(cluster.cycle()).node_name
-    assert machine.whereabouts(pod.uid) == ""
+    assert machine.observed_node_name(pod.uid) == ""
     cluster.confirm(pod, node_name)
-    assert machine.whereabouts(pod.uid) == node_name
+    assert machine.observed_node_name(pod.uid) == node_name
     cluster.lose(pod)
-    assert machine.whereabouts(pod.uid) is None
+    assert machine.observed_node_name(pod.uid) is None
 
 
 def test_a_pod_bound_by_somebody_else_is_taken_as_fact(cluster: Driver) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.framework.interface import Feasible, NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.status import Skip, Status
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
@@ -83,7 +83,7 @@ def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
     subject = _lived(life)
     context, snapshot = _met(subject, incoming)
     drawn = np.array([bool(chosen >> row & 1) for row in range(snapshot.n_rows)], dtype=np.bool_)
-    feasible = Feasible(snapshot.alive & drawn)
+    feasible = FeasibleNodes(snapshot.alive & drawn)
     if not feasible.n:
         return
     for weighted in subject.profile.scorers:

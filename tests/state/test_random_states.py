@@ -231,7 +231,7 @@ class States(RuleBasedStateMachine):
         known = self._any_pod(data)
         pod = replace(known.pod, labels=its)
         if known.assumed:
-            self.state.reassume(pod)
+            self.state.update_assumed(pod)
             self.plain.put(pod, known.node_name, assumed=True)
         else:
             self._upsert(pod, known.node_name)
@@ -349,9 +349,9 @@ class States(RuleBasedStateMachine):
     @rule(its=tolerations, keys=st.sampled_from(((), (build.ZONE,), (build.ZONE, "rack"))))
     def look_for_eligible_nodes(self, its: tuple[Toleration, ...], keys: tuple[str, ...]) -> None:
         for effect in EFFECTS:
-            wanted = self.plain.intolerable(its, (effect,))
-            assert self._by_name(self.snapshot.intolerable(its, (effect,))) == +wanted
-        refused = self.plain.intolerable(its, ("NoSchedule", "NoExecute"))
+            wanted = self.plain.n_untolerated_taints(its, (effect,))
+            assert self._by_name(self.snapshot.n_untolerated_taints(its, (effect,))) == +wanted
+        refused = self.plain.n_untolerated_taints(its, ("NoSchedule", "NoExecute"))
         assert self._names(self.snapshot.eligible(keys, tolerations=its)) == {
             name
             for name, node in self.plain.nodes.items()

@@ -106,7 +106,9 @@ class PlainState:
         """Return the nodes on which one more pod with this request fits."""
         return {name for name in self.nodes if self._has_room(name, request)}
 
-    def intolerable(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Counter[str]:
+    def n_untolerated_taints(
+        self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]
+    ) -> Counter[str]:
         """Return how many taints of these effects are not tolerated on each node."""
 
         def counts(taint: Taint) -> bool:

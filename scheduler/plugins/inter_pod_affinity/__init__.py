@@ -1,1 +1,1 @@
-"""InterPodAffinity: which pods must, must not, should or should not share a topology domain with this one."""
+"""InterPodAffinity: required and preferred affinity and anti-affinity between pods."""

@@ -1,5 +1,5 @@
 """
-The arguments of InterPodAffinity, complete: defaults are filled in and every rule was checked on reading.
+The arguments of InterPodAffinity, with defaults filled in and values validated.
 
 Source: staging/src/k8s.io/kube-scheduler/config/v1/types_pluginargs.go and
 pkg/scheduler/apis/config/v1/defaults.go (kubernetes 1.36).
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class InterPodAffinityArgs:
     """
-    `hard_pod_affinity_weight` (0 to 100): what a required affinity counts as a preference in reverse.
+    `hard_pod_affinity_weight` (0 to 100): the weight in scores of running pods' required affinity to the incoming pod.
 
-    `exempt_namespaces`: pods there are invisible to required anti-affinity, in both directions. Not upstream's.
+    `exempt_namespaces`: required anti-affinity ignores pods in these, in both directions. Not upstream.
     """
 
     hard_pod_affinity_weight: int = 1

@@ -1,4 +1,4 @@
-"""The nodes that each required term refuses, the pod's own and those of running pods, and what would satisfy it."""
+"""The nodes that each required term of the pod or of a running pod refuses, and changes that would satisfy it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scheduler.framework.explaining import BlockingRule, ExplainContext, example
 from scheduler.model.changes import Changes, LabelNamespace, RunPod
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.model.wording import namespaces_text, selector_text
-from scheduler.plugins.inter_pod_affinity.filtering import near_masks, room
+from scheduler.plugins.inter_pod_affinity.filtering import affinity_masks, domain_capacity
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.syntax.selectors import EVERYTHING, Selector
 
-#: Namespaces to propose labels for.
+#: The most namespaces to propose labels for.
 _MAX_NAMESPACES: Final = 8
 _SEPARATOR: Final = "; and "
 
@@ -40,7 +40,9 @@ def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[Blo
     if terms.required is None:
         return
     nothing = np.zeros(context.snapshot.n_rows, dtype=np.int64)
-    for key, near in zip(terms.required_keys, near_masks(context.pod, context.snapshot, terms), strict=True):
+    for key, near in zip(
+        terms.required_keys, affinity_masks(context.pod, context.snapshot, terms), strict=True
+    ):
         refused = context.snapshot.alive & ~near
         rule = _rule(context, "requiredAffinity", key, terms.required, refused, nothing)
         yield replace(
@@ -62,7 +64,7 @@ def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
 
 
 def _forbidding(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
-    """Return the rule of a term any declaring pod of which refuses the pod."""
+    """Return the rule of a term that allows no selected pod in a domain with a declaring pod."""
     snapshot, key = context.snapshot, term.key.topology_key
     declaring = snapshot.declaring(term)
     n_declaring = snapshot.column(key).per_domain(declaring).on_nodes()
@@ -75,11 +77,11 @@ def _forbidding(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
 
 
 def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
-    """Return the rule of a term with maxPodsPerDomain above 1; it limits only domains with a pod that declares it."""
+    """Return the rule of a term with maxPodsPerDomain above 1; it limits only domains with a declaring pod."""
     snapshot, key, matcher = context.snapshot, term.key.topology_key, term.key.matcher
     is_declared = snapshot.column(key).per_domain(snapshot.declaring(term)).on_nodes() > 0
     n_selected = np.where(is_declared, snapshot.pods_by_domain(matcher, key).on_nodes(), 0)
-    rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, room(term) - 1)
+    rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, domain_capacity(term) - 1)
     return replace(
         rule,
         counts=np.where(is_declared, rule.counts, 0),
@@ -91,7 +93,7 @@ def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
 def _limit(
     context: ExplainContext, kind: str, key: str, matcher: PodMatcher, n_existing: Amounts, most: int
 ) -> BlockingRule:
-    """Return the rule that at most so many pods exist in a domain before the pod comes to it."""
+    """Return the rule that a domain has at most `most` pods before the pod is placed there."""
     alive = context.snapshot.alive
     n_to_remove = np.where(alive, np.maximum(n_existing - most, 0), 0)
     rule = _rule(context, kind, key, matcher, n_to_remove > 0, n_to_remove)
@@ -119,7 +121,7 @@ def _rule(
 
 
 def _required_pod(context: ExplainContext, row: int) -> RunPod:
-    """Return a pod on this node that all required affinity terms select, if there can be one."""
+    """Return the change that runs a pod on the node which all required affinity terms select, as far as one can."""
     labels: dict[str, str] = {}
     namespaces: set[str] | None = None
     for term in usable(context.pod.spec.affinity.required):

@@ -1,14 +1,14 @@
 """
 The Filter of InterPodAffinity: three rules, in this order, on every node.
 
-  1. Every required affinity term has, in the node's domain, a pod that matches all of the pod's terms; if no such pod
-     is in any domain at all, a pod that matches its own terms may be the first.
-  2. No required anti-affinity term has a matching pod in the node's domain.
-  3. No pod in any of the node's domains declares a required anti-affinity term that matches this pod.
+  1. For every required affinity term, the node's domain has a pod that matches all of the incoming pod's terms. If no
+     domain has such a pod, an incoming pod that matches its own terms may be the first.
+  2. For no required anti-affinity term, the node's domain has a matching pod.
+  3. No pod in one of the node's domains declares a required anti-affinity term that matches the incoming pod.
 
-An annotation may raise the limit of an anti-affinity term from one pod per domain to N: rule 2 then counts up to N,
-and rule 3 keeps out a pod that a term would count past its N. Pods of exempt namespaces neither keep out nor are kept
-out by anti-affinity. Neither exists upstream; without them every decision is upstream's.
+An annotation may raise the limit of an anti-affinity term to N pods per domain: rule 2 then allows N - 1 matching pods,
+and rule 3 refuses a pod with which the domain would exceed the N of a declared term. Anti-affinity neither applies to
+pods of exempt namespaces nor counts them. Both are not upstream; without them decisions are the same as upstream.
 
 Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 """
@@ -35,39 +35,39 @@ EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
     "node(s) didn't satisfy existing pods anti-affinity rules"
 )
 
-#: The nodes that keep a rule, and the status of the others.
+#: The mask of the nodes that satisfy a rule, and the status of the others.
 Rule = tuple[Mask, Status]
 
 
 def own_rules(context: PodContext, snapshot: Snapshot, terms: IncomingTerms) -> Iterator[Rule]:
     """Yield rules 1 and 2, one mask per topology key or term. 10 µs each at 5,000 rows."""
-    for near in near_masks(context.pod, snapshot, terms):
-        yield near, AFFINITY_NOT_MET
+    for mask in affinity_masks(context.pod, snapshot, terms):
+        yield mask, AFFINITY_NOT_MET
     for matcher, key, max_pods in terms.anti:
         yield ~snapshot.pods_by_domain(matcher, key).at_least(max_pods), ANTI_AFFINITY_BROKEN
 
 
-def near_masks(pod: Pod, snapshot: Snapshot, terms: IncomingTerms) -> list[Mask]:
+def affinity_masks(pod: Pod, snapshot: Snapshot, terms: IncomingTerms) -> list[Mask]:
     """Return per key of `terms.required_keys` the rows whose domain has a pod that all required terms select."""
     matcher = terms.required
     if matcher is None:
         return []
-    near = [snapshot.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
-    if not any(mask.any() for mask in near) and matcher.matches(
+    masks = [snapshot.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
+    if not any(mask.any() for mask in masks) and matcher.matches(
         pod.namespace, pod.labels, snapshot.namespace_labels(pod.namespace)
     ):
-        # First pod of a group: no pod matches in any domain of any key, and this one would.
+        # The first pod of a group: no pod matches in any domain of any key, but the pod matches its own terms.
         return [snapshot.eligible((key,)) for key in terms.required_keys]
-    return near
+    return masks
 
 
-def existing_rule(closed: Sequence[Mask]) -> Rule:
-    """Return rule 3, given the rows that it closes: `forbidden_domains` and `full_domains`, one mask at least."""
-    return ~np.logical_or.reduce(closed), EXISTING_ANTI_AFFINITY_BROKEN
+def existing_rule(refused: Sequence[Mask]) -> Rule:
+    """Return rule 3 from at least one mask of refused rows, of `forbidden_domains` and `full_domains`."""
+    return ~np.logical_or.reduce(refused), EXISTING_ANTI_AFFINITY_BROKEN
 
 
 def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
-    """Yield per topology key the rows in domains with a pod whose anti-affinity selects this one. 8 µs each."""
+    """Yield per topology key the rows in domains with a pod whose anti-affinity selects the incoming pod. 8 µs each."""
     sums = snapshot.term_sums("forbidding", context.label_set, _forbids)
     for per_domain in sums.by_key.values():
         if per_domain.amounts.any():
@@ -75,22 +75,22 @@ def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]
 
 
 def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
-    """Yield the rows in domains that hold as many pods as a term lets be there beside a pod that declares it."""
+    """Yield per limiting term the rows in domains that have a declaring pod and as many selected pods as allowed."""
     for term, limits in snapshot.term_sums("limiting", context.label_set, _limits).weights.items():
         if not limits or not term.pods_by_row:
             continue
-        # A pod may declare thousands of such terms: by declaring rows, not by all rows.
+        # Look only at declaring rows, not at all rows: a pod may declare thousands of such terms.
         pods = snapshot.pods_by_domain(term.key.matcher, term.key.topology_key)
         domains = pods.ids[np.fromiter(term.pods_by_row, np.intp, len(term.pods_by_row))]
-        full = domains[(pods.amounts[domains] >= room(term)) & (domains != ABSENT)]
+        full = domains[(pods.amounts[domains] >= domain_capacity(term)) & (domains != ABSENT)]
         if len(full):
-            closed = np.zeros(len(pods.amounts), dtype=np.bool_)
-            closed[full] = True
-            yield closed.take(pods.ids)
+            is_full = np.zeros(len(pods.amounts), dtype=np.bool_)
+            is_full[full] = True
+            yield is_full.take(pods.ids)
 
 
-def room(term: ExistingPodTerm) -> int:
-    """Return how many selected pods fill a domain of a limiting term: a declaring pod does not count against itself."""
+def domain_capacity(term: ExistingPodTerm) -> int:
+    """Return how many selected pods fill a domain of a limiting term. A pod does not count for its own term."""
     return term.key.max_pods - 1 + int(term.key.selects_itself)
 
 

@@ -1,10 +1,10 @@
 """
-InterPodAffinity: which pods must, must not, should or should not share a topology domain with this one.
+InterPodAffinity: required and preferred affinity and anti-affinity between pods.
 
-Filter: `filtering`. Score: `scoring`. Here: the plugin, and the events after which a refused pod is worth another try.
+Filter: `filtering`. Score: `scoring`. Here: the plugin, its events and their hints.
 
-Source: plugins/interpodaffinity/plugin.go (kubernetes 1.36). Same results; instead of walking all pods in every cycle,
-the counts per node are kept by scheduler.state and summed per domain at each decision.
+Source: plugins/interpodaffinity/plugin.go (kubernetes 1.36). Same results, but not by walking all pods in every
+cycle: `scheduler.state` caches their counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored, RuleFilter
+from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
@@ -40,7 +40,7 @@ NAME: Final = "InterPodAffinity"
 
 
 class InterPodAffinity:
-    """Required and preferred (anti-)affinity between pods, both ways."""
+    """Filters and scores nodes by affinity terms of the incoming pod and of running pods."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
@@ -52,15 +52,15 @@ class InterPodAffinity:
         self._namespace_labels = context.namespace_labels
         self._exempt = frozenset(args.exempt_namespaces)
         self._terms = MemoBySpec(partial(incoming_terms, exempt=self._exempt))
-        #: Specs that a limit above one pod per domain kept off some node: any pod that leaves may let them in.
-        self._kept_out_by_limits: WeakSet[PodSpec] = WeakSet()
+        #: Specs that a term with maxPodsPerDomain above 1 kept off a node: the removal of any pod may help them.
+        self._refused_by_limits: WeakSet[PodSpec] = WeakSet()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """
-        Pods and nodes that come, go or change what the rules read of them; namespaces.
+        Return added, deleted and changed pods, nodes and namespaces.
 
-        Upstream misses some of what can help (a node that goes, the last pod of a group, a namespace's labels, and
-        more at each hint) and lets the pod wait for the 5-minute flush; here it is woken. What is decided is the same.
+        Upstream misses some events that can help (a deleted node, the last pod of a group, a namespace's labels, and
+        more at each hint), so that the pod waits for the 5-minute flush; here it is woken. Decisions are the same.
         """
         return (
             ClusterEventWithHint(
@@ -84,7 +84,7 @@ class InterPodAffinity:
         )
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        """Skip if neither the pod nor a running pod's anti-affinity towards it closes any node."""
+        """Skip if the pod has no required term and no running pod's anti-affinity refuses a node."""
         pod = context.pod
         if pod.spec.annotation_problem is not None:
             return unresolvable(pod.spec.annotation_problem)
@@ -93,12 +93,12 @@ class InterPodAffinity:
             return unresolvable(f"parsing pod: {terms.problem}")
         rules = list(own_rules(context, snapshot, terms))
         if pod.namespace not in self._exempt:
-            closed = list(forbidden_domains(context, snapshot))
+            refused = list(forbidden_domains(context, snapshot))
             if snapshot.has_limits and (full := list(full_domains(context, snapshot))):
-                self._kept_out_by_limits.add(pod.spec)
-                closed += full
-            if closed:
-                rules.append(existing_rule(closed))
+                self._refused_by_limits.add(pod.spec)
+                refused += full
+            if refused:
+                rules.append(existing_rule(refused))
         return RuleFilter(snapshot.n_rows, *rules) if rules else SKIP
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
@@ -107,8 +107,8 @@ class InterPodAffinity:
         rules = affinity_rules(context, self._terms.of(pod), is_exempt=pod.namespace in self._exempt)
         return PluginExplanation(rules, proposals=partial(namespace_labels_to_add, context))
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
-        """Skip if no preference of the pod or towards it reaches any node."""
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+        """Skip if no preference of the pod, or of a running pod that selects it, applies to any node."""
         terms = self._terms.of(context.pod)
         if terms.problem is not None:
             return failed(f"failed to parse pod: {terms.problem}")
@@ -121,46 +121,46 @@ class InterPodAffinity:
         """
         Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36).
 
-        Upstream reads no namespace labels here, wants a pod to match all anti-affinity terms where one is enough, and
-        forgets that the last pod of a group leaves its place to any other.
+        Upstream ignores namespace labels here, requires a pod to match all anti-affinity terms where one is enough, and
+        misses that after the last pod of a group any other may be the first.
         """
         changed = new if new is not None else old
         if changed is None:
             return Hint.QUEUE
         if changed.uid == pod.uid:
-            return _queue_if(old is None or new is None or _asks_differently(old, new))
+            return _queue_if(old is None or new is None or _rules_changed(old, new))
         if not changed.node_name and not changed.nominated_node_name:
             return Hint.SKIP
-        if old is not None and new is not None and not _asks_differently(old, new):
+        if old is not None and new is not None and not _rules_changed(old, new):
             return Hint.SKIP
-        if old is not None and pod.spec in self._kept_out_by_limits:
+        if old is not None and pod.spec in self._refused_by_limits:
             return Hint.QUEUE
-        near, far = usable(pod.spec.affinity.required), usable(pod.spec.affinity.required_anti)
-        drew, draws = self._draws(near, old), self._draws(near, new)
-        if (draws and not drew) or (drew and not draws and self._draws(near, pod)):
+        required, anti = usable(pod.spec.affinity.required), usable(pod.spec.affinity.required_anti)
+        matched, matches = self._all_select(required, old), self._all_select(required, new)
+        if (matches and not matched) or (matched and not matches and self._all_select(required, pod)):
             return Hint.QUEUE
-        if any(self._asks_for(term, old) and not self._asks_for(term, new) for term in far):
+        if any(self._term_selects(term, old) and not self._term_selects(term, new) for term in anti):
             return Hint.QUEUE
-        return _queue_if(self._shuns(old, pod) and not self._shuns(new, pod))
+        return _queue_if(self._anti_affinity_selects(old, pod) and not self._anti_affinity_selects(new, pod))
 
     def _reads_labels_after_pod_change(self, pod: Pod, old: Pod | None, _new: Pod | None) -> bool:
-        """What was there may have shunned the pod by its labels, or been the group that it is of itself."""
+        """Return whether the old pod may have refused this one by its labels, or been the last pod of its group."""
         if old is None:
             return False
-        return bool(usable(old.spec.affinity.required_anti)) or self._draws(
+        return bool(usable(old.spec.affinity.required_anti)) or self._all_select(
             usable(pod.spec.affinity.required), old
         )
 
-    def _draws(self, near: Sequence[AffinityTerm], other: Pod | None) -> bool:
-        """Whether the other pod is one to be near to."""
-        return bool(near) and all(self._asks_for(term, other) for term in near)
+    def _all_select(self, required: Sequence[AffinityTerm], other: Pod | None) -> bool:
+        """Return whether there are terms and all select the other pod."""
+        return bool(required) and all(self._term_selects(term, other) for term in required)
 
-    def _asks_for(self, term: AffinityTerm, other: Pod | None) -> bool:
-        """Whether an incoming pod's term selects the other."""
+    def _term_selects(self, term: AffinityTerm, other: Pod | None) -> bool:
+        """Return whether an incoming pod's term selects the other pod."""
         return other is not None and self._selects(incoming_rule(term), term, other)
 
-    def _shuns(self, running: Pod | None, pod: Pod) -> bool:
-        """Whether a required anti-affinity term of the running pod selects `pod`."""
+    def _anti_affinity_selects(self, running: Pod | None, pod: Pod) -> bool:
+        """Return whether a required anti-affinity term of the running pod selects `pod`."""
         declared = () if running is None else usable(running.spec.affinity.required_anti)
         return any(self._selects(declared_rule(term), term, pod) for term in declared)
 
@@ -169,18 +169,18 @@ class InterPodAffinity:
         return covered and term.selector.matches(pod.labels)
 
     def _hint_after_namespace_change(self, pod: Pod, _old: Namespace | None, new: Namespace | None) -> Hint:
-        """Helps a pod whose own terms select namespaces by labels, and one whose own namespace running pods select."""
+        """Queue a pod whose terms select namespaces by labels, or whose own namespace changed."""
         affinity = pod.spec.affinity
         by_labels = any(
             term.namespace_selector.requirements
             for term in (*usable(affinity.required), *usable(affinity.required_anti))
         )
         may_help = by_labels or new is None or new.name == pod.namespace
-        return _queue_if(may_help or pod.spec in self._kept_out_by_limits)
+        return _queue_if(may_help or pod.spec in self._refused_by_limits)
 
 
-def _asks_differently(old: Pod, new: Pod) -> bool:
-    """Whether an update changed what the rules read: labels, and the affinity that annotations add."""
+def _rules_changed(old: Pod, new: Pod) -> bool:
+    """Return whether an update changed the labels, or the affinity, to which annotations may add."""
     return old.labels != new.labels or (
         old.spec is not new.spec
         and (old.spec.affinity, old.spec.annotation_problem)
@@ -192,8 +192,8 @@ def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hin
     """
     Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
 
-    Upstream asks the pod's own terms alone. A node that goes or leaves a domain takes its pods along, and with them
-    what they declare against this pod; their topology keys are not known here, so that any label counts.
+    Upstream checks only the pod's own terms. But pods on a node that is deleted or leaves a domain may have declared
+    terms against this pod; their topology keys are not known here, so a change of any label counts.
     """
     if new is None:
         return Hint.QUEUE

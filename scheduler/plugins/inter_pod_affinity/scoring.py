@@ -1,7 +1,7 @@
 """
-The Score of InterPodAffinity: weights of preferred terms, the pod's own and those of running pods that match it.
+The Score of InterPodAffinity: weights of preferred terms, of the incoming pod and of running pods that select it.
 
-Every required affinity of a running pod counts as a preference in reverse (hardPodAffinityWeight). The worst feasible
+Required affinity of a running pod that selects the incoming pod counts with hardPodAffinityWeight. The worst feasible
 node gets 0, the best 100.
 
 Source: plugins/interpodaffinity/scoring.go (kubernetes 1.36).
@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.interface import Feasible, PodContext
+from scheduler.framework.interface import FeasibleNodes, PodContext
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Amounts, Scores
@@ -25,14 +25,14 @@ from scheduler.state.counts import TermSums
 from scheduler.state.existing_terms import ExistingPodTerm, TermKind
 from scheduler.state.snapshot import Snapshot
 
-#: Sums that a table of scores has at most: 8 KB.
+#: The most entries of a table of scores: 8 KB.
 _TABLE_SIZE: Final = 4096
 
 
 class AffinityScorer:
-    """Weighted sums per node, and their normalisation."""
+    """Scores nodes by weighted sums, normalised to 0..100."""
 
-    def __init__(self, sums: Amounts, feasible: Feasible) -> None:
+    def __init__(self, sums: Amounts, feasible: FeasibleNodes) -> None:
         self._sums = sums
         self._feasible = feasible
 
@@ -45,9 +45,9 @@ class AffinityScorer:
         return min_max_normalized(raw, self._feasible)
 
 
-def min_max_normalized(raw: Amounts, feasible: Feasible) -> Scores:
+def min_max_normalized(raw: Amounts, feasible: FeasibleNodes) -> Scores:
     """
-    Return scores scaled so that the lowest raw score of a feasible node gives 0 and the highest 100; 0 if all are one.
+    Return scores scaled so that the lowest raw score of a feasible node gives 0 and the highest 100; 0 for equal scores.
 
         int64(100.0 * (float64(raw - lowest) / float64(highest - lowest)))
 
@@ -58,7 +58,7 @@ def min_max_normalized(raw: Amounts, feasible: Feasible) -> Scores:
     span = feasible.highest(raw) - lowest
     if not span:
         return np.zeros(len(raw), dtype=np.int16)
-    # An infeasible row may lie outside the span: "clip" keeps it within.
+    # Sums of infeasible rows may be outside the span; clip them.
     if span < _TABLE_SIZE:
         return _scores_up_to(span).take(raw - lowest, mode="clip")
     return (MAX_NODE_SCORE * (np.clip(raw - lowest, 0, span) / span)).astype(np.int16)
@@ -66,7 +66,7 @@ def min_max_normalized(raw: Amounts, feasible: Feasible) -> Scores:
 
 @lru_cache(maxsize=64)
 def _scores_up_to(span: int) -> Scores:
-    """Return the scores of sums from 0 to `span` above the lowest. A look-up costs a third of the division."""
+    """Return the score of each difference from 0 to `span`. A look-up costs a third of the division."""
     return (MAX_NODE_SCORE * (np.arange(span + 1) / span)).astype(np.int16)
 
 
@@ -74,9 +74,9 @@ def preference_sums(
     context: PodContext, snapshot: Snapshot, terms: IncomingTerms, hard_weight: int
 ) -> Amounts | None:
     """
-    Return the weights that apply on each node, added up; None if no term reaches any node.
+    Return the sum of the weights that apply to each node; None if no term applies to any node.
 
-    int64 array of shape (n_rows,). It may be 0 everywhere and still not be None: upstream skips only the latter.
+    int64 array of shape (n_rows,). It may be 0 everywhere and still not be None: upstream skips the pod only for None.
     Cost: 10 µs per topology key at 5,000 rows.
     """
     weigh = partial(_weight, hard_weight=hard_weight)
@@ -86,14 +86,14 @@ def preference_sums(
         pods = snapshot.pods_by_domain(matcher, key)
         weighted = weight * pods.amounts
         by_key[key] = PerDomain(by_key[key].amounts + weighted if key in by_key else weighted, pods.ids)
-    reaching = [one.on_nodes() for one in by_key.values() if one.amounts.any()]
-    if not reaching and not _reaches_any(snapshot, terms, existing):
+    sums = [one.on_nodes() for one in by_key.values() if one.amounts.any()]
+    if not sums and not _applies_anywhere(snapshot, terms, existing):
         return None
-    return reduce(add, reaching) if reaching else np.zeros(snapshot.n_rows, dtype=np.int64)
+    return reduce(add, sums) if sums else np.zeros(snapshot.n_rows, dtype=np.int64)
 
 
-def _reaches_any(snapshot: Snapshot, terms: IncomingTerms, existing: TermSums) -> bool:
-    """Return whether weights that cancel out apply on some node. Only asked if all sums are 0."""
+def _applies_anywhere(snapshot: Snapshot, terms: IncomingTerms, existing: TermSums) -> bool:
+    """Return whether a term applies to some node, for sums that are all 0: weights may cancel out."""
     n_rows = snapshot.n_rows
     for matcher, key, _ in terms.preferred:
         has_key = snapshot.column(key).ids[:n_rows] != ABSENT

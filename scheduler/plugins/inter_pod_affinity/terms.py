@@ -1,4 +1,4 @@
-"""The affinity terms of a pod spec as questions to the counts, worked out once per spec."""
+"""The affinity terms of a pod spec as matchers, computed once per spec."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scheduler.state.matching import PodMatcher, incoming_rule
 @dataclass(frozen=True, slots=True)
 class IncomingTerms:
     """
-    A spec's own terms.
+    The terms of an incoming pod's spec.
 
-    `problem`: why they cannot be parsed, None if they can. `required`: one matcher for all required affinity terms,
-    since a pod must match every one of them; None without any. `anti`: matcher, topology key, and selected pods that a
-    domain may hold with this one. `preferred`: matcher, topology key and signed weight; equal terms are added up.
+    `problem`: why they do not parse, None if they do. `required`: one matcher for all required affinity terms, since a
+    pod must match all of them; None if there are none. `anti`: matcher, topology key, and the most selected pods of a
+    domain, this one included. `preferred`: matcher, topology key and signed weight; weights of equal terms are added.
     """
 
     problem: str | None
@@ -28,7 +28,7 @@ class IncomingTerms:
 
 
 def incoming_terms(pod: Pod, exempt: frozenset[str]) -> IncomingTerms:
-    """Return the terms of the pod's spec. Pods of `exempt` namespaces take no part in required anti-affinity."""
+    """Return the terms of the pod's spec. Required anti-affinity ignores pods of `exempt` namespaces."""
     affinity = pod.spec.affinity
     anti = () if pod.namespace in exempt else usable(affinity.required_anti)
     required = usable(affinity.required)
@@ -42,17 +42,17 @@ def incoming_terms(pod: Pod, exempt: frozenset[str]) -> IncomingTerms:
 
 
 def required_matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
-    """Return what selects the pods that match all required affinity terms, None without terms."""
+    """Return the matcher of the pods that all required affinity terms select, None without terms."""
     return PodMatcher(tuple((incoming_rule(term), term.selector) for term in terms)) if terms else None
 
 
 def term_matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:
-    """Return what selects the pods that one term of an incoming pod is about."""
+    """Return the matcher of the pods that one term of an incoming pod selects."""
     return PodMatcher(((incoming_rule(term), term.selector),), exempt)
 
 
 def _preferred(affinity: PodAffinity) -> Counter[tuple[PodMatcher, str]]:
-    """Return the signed weight by matcher and topology key, 0 where weights cancel out."""
+    """Return the signed weight by matcher and topology key, 0 if weights cancel out."""
     weights: Counter[tuple[PodMatcher, str]] = Counter()
     for sign, terms in ((1, usable(affinity.preferred)), (-1, usable(affinity.preferred_anti))):
         for term in terms:

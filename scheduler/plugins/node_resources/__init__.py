@@ -1,1 +1,1 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation: what pods request against what nodes have."""
+"""NodeResourcesFit and NodeResourcesBalancedAllocation: requests of pods compared with allocatable of nodes."""

@@ -1,6 +1,5 @@
 """
-The arguments of NodeResourcesFit and NodeResourcesBalancedAllocation, complete: defaults are filled in and every rule
-was checked on reading.
+The arguments of NodeResourcesFit and NodeResourcesBalancedAllocation, with defaults filled in and values validated.
 
 Source: staging/src/k8s.io/kube-scheduler/config/v1/types_pluginargs.go and
 pkg/scheduler/apis/config/v1/defaults.go (kubernetes 1.36).
@@ -16,7 +15,7 @@ ScoringStrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCap
 
 @dataclass(frozen=True, slots=True)
 class ResourceWeight:
-    """A resource that takes part in a score, and how much it counts: 1 to 100."""
+    """A resource that counts in a score, and its weight from 1 to 100."""
 
     name: str
     weight: int = 1
@@ -24,7 +23,7 @@ class ResourceWeight:
 
 @dataclass(frozen=True, slots=True)
 class ShapePoint:
-    """One corner of a broken line: `score` (0 to 10) at `utilization` (0 to 100, percent)."""
+    """One point of a piecewise linear function: `score` (0 to 10) at `utilization` (0 to 100 percent)."""
 
     utilization: int
     score: int
@@ -38,8 +37,8 @@ class ScoringStrategy:
     """
     How NodeResourcesFit scores a node.
 
-    `shape` has at least one point, utilization strictly increasing, if and only if `type` is
-    RequestedToCapacityRatio; scores are as configured (0 to 10), not yet stretched to 100.
+    `shape` is empty unless `type` is RequestedToCapacityRatio; then it has at least one point, in strictly increasing
+    order of utilization. Scores are as configured (0 to 10), not yet scaled to 100.
     """
 
     type: ScoringStrategyType = "LeastAllocated"
@@ -49,7 +48,7 @@ class ScoringStrategy:
 
 @dataclass(frozen=True, slots=True)
 class NodeResourcesFitArgs:
-    """Extended resources (by name, or by the part before the slash) not filtered on, and the scoring."""
+    """Extended resources that the filter ignores, by name or by the part before the slash, and the scoring strategy."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -58,6 +57,6 @@ class NodeResourcesFitArgs:
 
 @dataclass(frozen=True, slots=True)
 class NodeResourcesBalancedAllocationArgs:
-    """Resources whose use should be even; names are unique and every weight is 1."""
+    """The resources whose utilisation should be even; names are unique and every weight is 1."""
 
     resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY

@@ -1,8 +1,8 @@
 """
-NodeResourcesBalancedAllocation: prefer nodes whose resources the pod makes more evenly used.
+NodeResourcesBalancedAllocation: prefer nodes on which the pod makes the use of resources more even.
 
-The score is the change of balance that the pod brings: 75 where it changes nothing, up to 100 where it evens out,
-down to 50 where it tips. Balance is 100 less the standard deviation of the used fractions.
+The score depends on the change of balance by the pod: 75 if there is none, up to 100 if use becomes more even, down to
+50 if it becomes less even. Balance is 100 minus the standard deviation of the used fractions in percent.
 
 Source: plugins/noderesources/balanced_allocation.go (kubernetes 1.36). float64 throughout, no fused multiply-add.
 """
@@ -17,14 +17,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.interface import Feasible, FinalScores, PodContext, PreScored
+from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP
 from scheduler.model.requests import balanced_request
 from scheduler.plugins.node_resources.args import NodeResourcesBalancedAllocationArgs
 from scheduler.plugins.node_resources.resource_allocation import counts_in_score
-from scheduler.state.arrays import Amount, Fraction, Truth, Where, at_least, truncated
+from scheduler.state.arrays import Amount, Fraction, RowIndex, Truth, maximum, truncated
 from scheduler.state.node_table import NodeTable
 from scheduler.state.snapshot import Snapshot
 
@@ -32,7 +32,7 @@ NAME: Final = "NodeResourcesBalancedAllocation"
 
 
 class NodeResourcesBalancedAllocation:
-    """Evenness of use. It never refuses, so no event concerns it."""
+    """Scores nodes by the balance of used resources. It refuses no node, so it registers no event."""
 
     name = NAME
     extension_points: ClassVar = ("preScore", "score")
@@ -43,40 +43,40 @@ class NodeResourcesBalancedAllocation:
         self._resources = tuple(resource.name for resource in args.resources)
         self._request = MemoBySpec(balanced_request)
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
-        """Nothing to do where the pod requests none of the configured resources."""
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+        """Skip a pod that requests none of the configured resources."""
         del feasible  # scores are absolute: nothing is compared between nodes
         pod = context.pod
         request = self._request.of(pod) if pod.resize is None else balanced_request(pod)
         if not any(request.get(name) for name in self._resources):
             return SKIP
-        asked = tuple(request.get(name, 0) for name in self._resources)
+        amounts = tuple(request.get(name, 0) for name in self._resources)
         nodes = snapshot.nodes
-        return FinalScores(snapshot.scores_per_row((self, asked), partial(self._scores, nodes, request)))
+        return FinalScores(snapshot.scores_per_row((self, amounts), partial(self._scores, nodes, request)))
 
-    def _scores(self, nodes: NodeTable, request: Mapping[str, int], where: Where) -> Amount:
+    def _scores(self, nodes: NodeTable, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """Return scores from 50 to 100."""
         uses = [
-            (*use, asked)
+            (*use, amount)
             for name in self._resources
-            if counts_in_score(name, asked := request.get(name, 0)) and (use := nodes.use(name, where))
+            if counts_in_score(name, amount := request.get(name, 0)) and (use := nodes.use(name, rows))
         ]
         has = [allocatable > 0 for _, allocatable, _ in uses]
         before = [used_fraction(used, allocatable) for used, allocatable, _ in uses]
-        after = [used_fraction(used + asked, allocatable) for used, allocatable, asked in uses]
+        after = [used_fraction(used + amount, allocatable) for used, allocatable, amount in uses]
         change = balance(deviation(after, has)) - balance(deviation(before, has))
         # Never negative, so that flooring is Go's truncation.
         return 50 + (50 + change) // 2
 
 
 def used_fraction(used: Amount, allocatable: Amount) -> Fraction:
-    """Return used / allocatable, at most 1; anything where nothing is allocatable."""
-    fraction = used / at_least(1, allocatable)
+    """Return used / allocatable, at most 1; undefined if allocatable is 0."""
+    fraction = used / maximum(allocatable, 1)
     return np.minimum(fraction, 1.0) if isinstance(fraction, np.ndarray) else min(fraction, 1.0)
 
 
 def balance(deviations: Fraction) -> Amount:
-    """Return 50 to 100, the higher the more evenly used."""
+    """Return the balance from 50 to 100 for a standard deviation from 0.5 to 0."""
     return truncated((1.0 - deviations) * 100.0)
 
 
@@ -88,8 +88,8 @@ def deviation(fractions: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
         fractions: per resource the used fraction, of one node or of several.
         has: per resource whether a node has it.
 
-    Half the difference where a node has two, 0 where it has fewer. Upstream computes these apart, and sums in the
-    order of the configuration: any other way would differ in the last bit.
+    It is half the difference if a node has two resources, and 0 if it has fewer. As upstream, these cases are computed
+    separately and sums follow the order of the configuration, since other ways differ in the last bit.
     """
     if len(fractions) < 2:
         return 0.0
@@ -98,10 +98,10 @@ def deviation(fractions: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
     n_resources: Amount = 0
     for there in has:
         n_resources = n_resources + there
-    n_divisor = at_least(1, n_resources)
+    n_divisor = maximum(n_resources, 1)
     mean = _summed(fractions, has) / n_divisor
     variance = _summed([(fraction - mean) * (fraction - mean) for fraction in fractions], has) / n_divisor
-    # Of all pairs only one is there on a node that has two.
+    # On a node that has two resources, exactly one pair is not 0.
     pairs = zip(combinations(fractions, 2), combinations(has, 2), strict=True)
     apart = reduce(add, [_half_apart(pair, there) for pair, there in pairs])
     return np.sqrt(variance) * (n_resources > 2) + apart * (n_resources == 2)
@@ -114,7 +114,7 @@ def _half_apart(pair: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
 
 
 def _summed(fractions: Sequence[Fraction], has: Sequence[Truth]) -> Fraction:
-    """Add one after the other in their order, as upstream's loop does; leave out what a node does not have."""
+    """Return the sum over the resources that each node has, added in order as upstream's loop does."""
     total: Fraction = 0.0
     for fraction, there in zip(fractions, has, strict=True):
         total = total + fraction * there

@@ -1,4 +1,4 @@
-"""What is short on the nodes that NodeResourcesFit refuses, and what would make room: fewer pods, or larger nodes."""
+"""The shortages on the nodes that NodeResourcesFit refuses, and changes that would mend them: fewer pods, more room."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from scheduler.model.changes import AddRoom, Changes
 from scheduler.model.pods import Pod
 from scheduler.model.requests import PODS, on_node_request
 from scheduler.model.wording import amount_text
-from scheduler.state.arrays import Amount, Fractions, Rows, Where
+from scheduler.state.arrays import Amount, Fractions, RowIndex, Rows
 from scheduler.state.node_table import NodeTable
 
-#: What the pod asks for: amounts by resource.
-Asked = Sequence[tuple[str, int]]
+#: The pod's request: amounts by resource, without PODS.
+Request = Sequence[tuple[str, int]]
 
 
-def explain_shortages(context: ExplainContext, asked: Asked) -> PluginExplanation:
-    """Explain the refusals of a pod that asks for these amounts."""
+def explain_shortages(context: ExplainContext, request: Request) -> PluginExplanation:
+    """Return the explanation of the refusals of a pod with this request."""
     return PluginExplanation(
-        where=lambda rows: [_shortage_text(context, asked, rows)] * len(rows),
-        repair=Repair(partial(_make_room, context, asked), partial(_effort, context, asked)),
+        where=lambda rows: [_shortage_text(context, request, rows)] * len(rows),
+        repair=Repair(partial(_make_room, context, request), partial(_effort, context, request)),
     )
 
 
-def _shortage_text(context: ExplainContext, asked: Asked, rows: Rows) -> str:
-    """Return the first resource that is short on all rows, as text: the request and the most that any row has left."""
+def _shortage_text(context: ExplainContext, request: Request, rows: Rows) -> str:
+    """Return as text the first resource short on all rows: the request, and the most that any row has left."""
     nodes = context.snapshot.nodes
-    for name, amount in sorted(asked):
+    for name, amount in sorted(request):
         if nodes.allocatable(name) is None:
             continue
         most = int(np.max(nodes.left(name, rows)))
@@ -46,23 +46,23 @@ def _shortage_text(context: ExplainContext, asked: Asked, rows: Rows) -> str:
     return ""
 
 
-def _effort(context: ExplainContext, asked: Asked, rows: Rows) -> Fractions:
-    """Return 1 or more; the larger the shortage the more, so that the best node is first."""
+def _effort(context: ExplainContext, request: Request, rows: Rows) -> Fractions:
+    """Return at least 1 per row, more for a larger shortage, so that nodes with small shortages come first."""
     effort = np.zeros(len(rows))
-    for name, amount in ((PODS, 1), *asked):
+    for name, amount in ((PODS, 1), *request):
         short = np.maximum(amount - _left(context.snapshot.nodes, name, rows), 0)
         effort = np.maximum(effort, np.where(short > 0, 1.0 + short / amount / 2, 0.0))
     return effort
 
 
-def _left(nodes: NodeTable, resource: str, where: Where) -> Amount:
-    return nodes.pods_left(where) if resource == PODS else nodes.left(resource, where)
+def _left(nodes: NodeTable, resource: str, rows: RowIndex) -> Amount:
+    return nodes.pods_left(rows) if resource == PODS else nodes.left(resource, rows)
 
 
-def _make_room(context: ExplainContext, asked: Asked, row: int) -> list[Changes]:
-    """Return two alternatives: the fewest pods leave the node, or the node gets more of what is short."""
+def _make_room(context: ExplainContext, request: Request, row: int) -> list[Changes]:
+    """Return two alternatives: few pods leave the node, or the node gets more of the resources that are short."""
     nodes = context.snapshot.nodes
-    missing = {name: amount - int(_left(nodes, name, row)) for name, amount in ((PODS, 1), *asked)}
+    missing = {name: amount - int(_left(nodes, name, row)) for name, amount in ((PODS, 1), *request)}
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = nodes.name_of(row)
     removals = tuple(removal(pod, node_name) for pod in _pods_to_remove(context.pods_on(row), short))
@@ -71,7 +71,7 @@ def _make_room(context: ExplainContext, asked: Asked, row: int) -> list[Changes]
 
 
 def _pods_to_remove(pods: Iterable[Pod], short: Mapping[str, int]) -> list[Pod]:
-    """Return few of the pods that together free what is short, chosen greedily; empty if that is impossible."""
+    """Return few pods that together free the short amounts, chosen greedily; empty if no set of pods does."""
     still_short = dict(short)
     candidates = {pod.uid: (pod, {PODS: 1, **on_node_request(pod)}) for pod in pods if not must_stay(pod)}
     chosen: list[Pod] = []
@@ -91,5 +91,5 @@ def _pods_to_remove(pods: Iterable[Pod], short: Mapping[str, int]) -> list[Pod]:
 
 
 def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:
-    """Return the sum over the short resources of the share that would be freed."""
+    """Return the sum of the freed share of each short resource."""
     return sum(min(freed.get(name, 0) / amount, 1.0) for name, amount in short.items())

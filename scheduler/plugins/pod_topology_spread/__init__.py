@@ -1,1 +1,1 @@
-"""PodTopologySpread: pods that a selector selects stay even over the domains of a topology key."""
+"""PodTopologySpread: spread the pods of a selector evenly over the domains of a topology key."""

@@ -1,5 +1,5 @@
 """
-The arguments of PodTopologySpread, complete: defaults are filled in and every rule was checked on reading.
+The arguments of PodTopologySpread, with defaults filled in and values validated.
 
 Source: staging/src/k8s.io/kube-scheduler/config/v1/types_pluginargs.go and
 pkg/scheduler/apis/config/v1/defaults.go (kubernetes 1.36).
@@ -17,10 +17,10 @@ WhenUnsatisfiable = Literal["DoNotSchedule", "ScheduleAnyway"]
 @dataclass(frozen=True, slots=True)
 class DefaultConstraint:
     """
-    A topology spread constraint for pods that have none; its selector is deduced per pod.
+    A topology spread constraint for pods that have none; its selector is derived from the pod's workloads.
 
-    `min_domains`, the policies and `match_label_keys` are as written (None or empty where absent): upstream
-    does not check them either.
+    `min_domains`, the policies and `match_label_keys` are as written (None or empty if absent): upstream does not
+    validate them either.
     """
 
     max_skew: int
@@ -40,7 +40,7 @@ SYSTEM_DEFAULT_CONSTRAINTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PodTopologySpreadArgs:
-    """Where default constraints come from; `default_constraints` is empty if `defaulting_type` is System."""
+    """The source of default constraints; `default_constraints` is empty if `defaulting_type` is System."""
 
     defaulting_type: DefaultingType = "System"
     default_constraints: tuple[DefaultConstraint, ...] = ()

@@ -1,5 +1,5 @@
 """
-The topology spread constraints of a pod: its own or, if it has none, the cluster's defaults.
+The topology spread constraints of a pod: its own or, if it has none, the profile's defaults.
 
 Source: plugins/podtopologyspread/common.go and plugin.go (kubernetes 1.36).
 """
@@ -22,18 +22,18 @@ from scheduler.syntax.selectors import EVERYTHING, NOTHING, Selector, with_requi
 #: Default selectors whose constraints are memoized, 1 KB each.
 _MEMOIZED_SELECTORS: Final = 256
 
-#: Returns what a pod without constraints is spread by, None if there is nothing.
+#: Returns the selector of a pod's default constraints, None if no workload selects the pod.
 DefaultSelector = Callable[[Pod], Selector | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A constraint with the selector that applies to one pod, matchLabelKeys merged."""
+    """A constraint of one pod, with matchLabelKeys merged into the selector."""
 
     max_skew: int
     topology_key: str
     selector: Selector
-    #: Selects the pods that count, None if none does.
+    #: Selects the pods that count; None if no pod counts.
     matcher: PodMatcher | None
     min_domains: int
     honor_node_affinity: bool
@@ -44,7 +44,7 @@ class Constraint:
         return self.selector.matches(pod.labels)
 
     def counts(self, running: Pod) -> bool:
-        """Return whether a pod of the namespace counts: terminating ones do not."""
+        """Return whether a running pod of the same namespace counts: it is selected and not terminating."""
         return not running.terminating and self.selects(running)
 
 
@@ -52,7 +52,7 @@ _HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
 
 
 class SpreadConstraints:
-    """Returns the constraints of a pod, worked out once per spec, or once per default selector."""
+    """Returns the constraints of a pod, computed once per spec or once per default selector."""
 
     def __init__(
         self, args: PodTopologySpreadArgs, gates: FeatureGates, default_selector: DefaultSelector
@@ -60,7 +60,7 @@ class SpreadConstraints:
         self._gates = gates
         self._default_selector = default_selector
         self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
-        # Of functions, not of methods: a cycle through the owner would outlive it until a full collection.
+        # Memos of functions, not of bound methods: these would be reference cycles, freed only by a full collection.
         self._own = MemoBySpec(partial(_own_constraints, gates=gates))
         self._of_default = lru_cache(maxsize=_MEMOIZED_SELECTORS)(
             partial(_default_constraints, defaults=self._defaults, gates=gates)
@@ -68,11 +68,11 @@ class SpreadConstraints:
 
     @property
     def has_hard_defaults(self) -> bool:
-        """Whether a default constraint may keep a pod off a node."""
+        """Whether a default constraint is DoNotSchedule."""
         return any(c.hard for c in self._defaults)
 
     def of(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
-        """Return the pod's hard or soft constraints or, if it has neither, those of the cluster's defaults."""
+        """Return the pod's hard or soft constraints; of the defaults if the pod declares neither."""
         if pod.spec.spread:
             own = self._own.of(pod) or _resolved(pod, self._gates)
             return own[not hard]
@@ -82,13 +82,13 @@ class SpreadConstraints:
         return () if selector is None else self._of_default(selector, pod.namespace)[not hard]
 
 
-def reads_own_values(pod: Pod) -> bool:
-    """Return whether a constraint takes values from the pod's labels."""
+def has_match_label_keys(pod: Pod) -> bool:
+    """Return whether a constraint of the pod has matchLabelKeys, so that it depends on the pod's labels."""
     return any(c.match_label_keys for c in pod.spec.spread)
 
 
 def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
-    """Return a default constraint; its selector is deduced per pod, and matchLabelKeys have no effect, as upstream."""
+    """Return a default constraint, without its selector. Its matchLabelKeys have no effect, as upstream."""
     return SpreadConstraint(
         max_skew=constraint.max_skew,
         topology_key=constraint.topology_key,
@@ -102,7 +102,7 @@ def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
 
 def _own_constraints(pod: Pod, *, gates: FeatureGates) -> _HardAndSoft | None:
     """Return the constraints of the pod's spec, None if they depend on its labels too."""
-    if gates.match_label_keys_in_pod_topology_spread and reads_own_values(pod):
+    if gates.match_label_keys_in_pod_topology_spread and has_match_label_keys(pod):
         return None
     return _resolved(pod, gates)
 
@@ -151,10 +151,10 @@ def _constraint(
 
 def _matcher(selector: Selector, namespace: str) -> PodMatcher | None:
     """
-    Return what selects the pods that count: pods of the namespace that the selector selects.
+    Return the matcher of the pods of the namespace that the selector selects.
 
-    Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod at all, though the
-    incoming pod matches it.
+    Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod, although it matches
+    the incoming pod.
     """
     if selector.is_empty or selector.is_nothing:
         return None

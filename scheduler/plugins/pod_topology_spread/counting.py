@@ -1,4 +1,4 @@
-"""What one constraint counts: pods per row, on the nodes that make domains and hold counted pods."""
+"""The pods that a constraint counts, and the eligible nodes: they form the domains, and only their pods count."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class CountedPods(NamedTuple):
     """
     A constraint, the domains of its topology key, and the pods that it counts.
 
-    `counts`: pods that are not terminating, None if it counts none. `eligible`: nodes that make domains and hold
-    counted pods, bool array of shape (n_rows,).
+    `counts`: selected pods that are not terminating; None if no pod counts. `eligible`: the nodes that form the domains
+    and whose pods count, bool array of shape (n_rows,).
     """
 
     constraint: Constraint
@@ -31,7 +31,7 @@ class CountedPods(NamedTuple):
 
     @property
     def is_by_node(self) -> bool:
-        """Whether each node is a domain; the label need not be there."""
+        """Whether each node is a domain, even if it lacks the hostname label."""
         return self.constraint.topology_key == HOSTNAME_KEY
 
     def by_row(self) -> Counts:
@@ -49,7 +49,7 @@ class CountedPods(NamedTuple):
         return self.column.per_domain(self.eligible).amounts.nonzero()[0]
 
     def fewest(self, per_domain: PerDomain, domains: Rows) -> int:
-        """Return the pods of the emptiest domain; with fewer domains than minDomains it counts as empty."""
+        """Return the fewest pods of a domain; 0 if there are fewer domains than minDomains."""
         if not len(domains) or len(domains) < self.constraint.min_domains:
             return 0
         return int(per_domain.amounts[domains].min())
@@ -58,7 +58,7 @@ class CountedPods(NamedTuple):
 def counted_pods(
     pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint], keys: tuple[str, ...]
 ) -> list[CountedPods]:
-    """Return what each constraint counts. `keys`: labels that an eligible node has."""
+    """Return the counted pods of each constraint. `keys`: labels that an eligible node must have."""
     rule, tolerations = pod.spec.required_node_affinity, pod.spec.tolerations
     return [
         CountedPods(

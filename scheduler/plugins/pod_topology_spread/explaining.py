@@ -1,4 +1,4 @@
-"""The nodes that each hard constraint refuses, the counts behind it, and how far they exceed it."""
+"""The nodes that each hard constraint refuses, and how many pods too many their domains have."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-The Filter of PodTopologySpread: a node is refused if its domain would lead the emptiest domain by more than maxSkew.
+The Filter of PodTopologySpread: a node is refused if its domain would exceed the emptiest one by more than maxSkew.
 
-Only nodes that have all the keys, and that the inclusion policies let in, make domains and hold counted pods; only
-pods of the same namespace that are not terminating are counted.
+Only eligible nodes, which have all topology keys and satisfy the inclusion policies, form domains, and only pods on
+them count. Pods of other namespaces and terminating pods do not count.
 
 Source: plugins/podtopologyspread/filtering.go (kubernetes 1.36).
 """
@@ -26,7 +26,7 @@ NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
 def skew_rules(
     pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint]
 ) -> Iterator[tuple[Mask, Status]]:
-    """Yield the rules of each constraint in their order: the label is there, and the skew is kept."""
+    """Yield two rules per constraint, in order: the node has the label, and the skew is at most maxSkew."""
     for counted in counted_pods(pod, snapshot, constraints, topology_keys(constraints)):
         if counted.column.n_labelled < snapshot.n_nodes:
             yield snapshot.eligible((counted.constraint.topology_key,)), NO_LABEL
@@ -35,9 +35,9 @@ def skew_rules(
 
 def within_skew(counted: CountedPods, *, selects_itself: bool) -> Mask:
     """
-    Return the rows whose domain would lead the emptiest one by at most maxSkew: bool array of shape (n_rows,).
+    Return the rows whose domain would exceed the emptiest one by at most maxSkew: bool array of shape (n_rows,).
 
-    A node that is not eligible is judged by its domain's count from eligible nodes, 0 if it has none.
+    For a node that is not eligible, its domain has the pods of the domain's eligible nodes.
     Cost: 50 µs at 5,000 rows.
     """
     per_domain = counted.per_domain()

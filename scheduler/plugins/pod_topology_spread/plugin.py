@@ -1,8 +1,8 @@
 """
-PodTopologySpread: pods that a selector selects stay even over the domains of a topology key.
+PodTopologySpread: spread the pods of a selector evenly over the domains of a topology key.
 
-Filter: `filtering`. Score: `scoring`. Which constraints a pod has: `constraints`. Here: the plugin, and the events
-after which a refused pod is worth another try.
+Filter: `filtering`. Score: `scoring`. The constraints of a pod: `constraints`. Here: the plugin, its events and their
+hints.
 
 Source: plugins/podtopologyspread/plugin.go (kubernetes 1.36).
 """
@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored, RuleFilter
+from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed
 from scheduler.model.nodes import Node, Workload
@@ -22,7 +22,7 @@ from scheduler.model.pods import Pod, spread_problem
 from scheduler.plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from scheduler.plugins.pod_topology_spread.constraints import (
     SpreadConstraints,
-    reads_own_values,
+    has_match_label_keys,
 )
 from scheduler.plugins.pod_topology_spread.explaining import spread_rules
 from scheduler.plugins.pod_topology_spread.filtering import skew_rules
@@ -31,7 +31,7 @@ from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "PodTopologySpread"
 
-#: What default selectors are made of.
+#: The resources from which default selectors are derived.
 _WORKLOADS: Final = (
     Resource.SERVICE,
     Resource.REPLICATION_CONTROLLER,
@@ -41,7 +41,7 @@ _WORKLOADS: Final = (
 
 
 class PodTopologySpread:
-    """Even spreading over topology domains, hard and soft."""
+    """Filters nodes by hard topology spread constraints, and scores them by soft ones."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
@@ -49,16 +49,16 @@ class PodTopologySpread:
     args_type: ClassVar = PodTopologySpreadArgs
 
     def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
-        #: Which constraints a pod has.
+        #: Returns the constraints of a pod.
         self.constraints = SpreadConstraints(args, context.gates, context.default_selector)
         self._system_defaulting = args.defaulting_type == "System"
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """
-        Pods and nodes that come, go or change what the rules read of them; what default selectors are made of.
+        Return added, deleted and changed pods and nodes, and workloads if default constraints are hard.
 
-        Upstream hears neither of workloads nor of a running pod that starts to terminate, and lets the pod wait for
-        the 5-minute flush; here it is woken. What is decided is the same.
+        Upstream has no hint for workloads or for a running pod that starts to terminate, so that the pod waits for the
+        5-minute flush; here it is woken. Decisions are the same.
         """
         events = [
             ClusterEventWithHint(
@@ -82,7 +82,7 @@ class PodTopologySpread:
         return events
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        """Skip if no hard constraint applies."""
+        """Skip a pod without hard constraints."""
         if problem := spread_problem(context.pod):
             return failed(f"get constraints from pod: {problem}")
         constraints = self.constraints.of(context.pod, hard=True)
@@ -94,8 +94,8 @@ class PodTopologySpread:
         """Return the constraints that refuse a node."""
         return PluginExplanation(spread_rules(context, self.constraints.of(context.pod, hard=True)))
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: Feasible) -> PreScored:
-        """Skip if no soft constraint applies."""
+    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+        """Skip a pod without soft constraints."""
         pod = context.pod
         if problem := spread_problem(pod):
             return failed(f"calculating preScoreState: {problem}")
@@ -111,7 +111,7 @@ class PodTopologySpread:
         if changed is None:
             return Hint.QUEUE
         if changed.uid == pod.uid:
-            return _queue_if(old is None or new is None or self._asks_differently(old, new))
+            return _queue_if(old is None or new is None or self._constraints_changed(old, new))
         unassigned = not changed.node_name and not changed.nominated_node_name
         if unassigned or changed.namespace != pod.namespace:
             return Hint.SKIP
@@ -122,11 +122,11 @@ class PodTopologySpread:
         constraints = self.constraints.of(pod, hard=True)
         return _queue_if(any(c.counts(old) != c.counts(new) for c in constraints))
 
-    def _asks_differently(self, old: Pod, new: Pod) -> bool:
+    def _constraints_changed(self, old: Pod, new: Pod) -> bool:
         """
-        Whether a pod's own update changed its constraints, whom they select, or the nodes that its policies let in.
+        Return whether an update of the pending pod changed its constraints, whether they select it, or eligible nodes.
 
-        Labels decide about more than upstream's hint looks at: the values of matchLabelKeys, and default selectors.
+        Upstream's hint misses that labels also affect matchLabelKeys and default selectors.
         """
         before, after = (
             [(c, c.selects(one)) for c in self.constraints.of(one, hard=True)] for one in (old, new)
@@ -141,7 +141,7 @@ class PodTopologySpread:
         """
         Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
 
-        Upstream overlooks that other labels than the topology keys decide whether a node makes a domain.
+        Upstream misses that other labels than the topology keys affect whether a node is eligible.
         """
         constraints = self.constraints.of(pod, hard=True)
         keys = [c.topology_key for c in constraints]
@@ -151,22 +151,22 @@ class PodTopologySpread:
             return _queue_if(has or had)
         if had != has:
             return Hint.QUEUE
-        moved = any(old.labels.get(key) != new.labels.get(key) for key in keys)
+        changed_domain = any(old.labels.get(key) != new.labels.get(key) for key in keys)
         by_labels = (
             any(c.honor_node_affinity for c in constraints)
             and not pod.spec.required_node_affinity.matches_all_nodes
         )
         relabelled = by_labels and old.labels != new.labels
-        return _queue_if(has and (moved or relabelled or old.taints != new.taints))
+        return _queue_if(has and (changed_domain or relabelled or old.taints != new.taints))
 
 
 def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:
-    """Default selectors are made of labels and owner, and so are selectors with the pod's own values."""
-    return not pod.spec.spread or reads_own_values(pod)
+    """Return whether the constraints depend on the pod's labels or owner: default ones and matchLabelKeys do."""
+    return not pod.spec.spread or has_match_label_keys(pod)
 
 
 def _hint_after_workload_change(pod: Pod, old: Workload | None, new: Workload | None) -> Hint:
-    """Helps a pod that has default constraints alone, if their selector may be another now."""
+    """Queue a pod without own constraints, since its default selector may have changed."""
     changed = new if new is not None else old
     return _queue_if(not pod.spec.spread and (changed is None or changed.namespace == pod.namespace))
 

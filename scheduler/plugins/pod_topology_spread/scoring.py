@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.framework.interface import Feasible
+from scheduler.framework.interface import FeasibleNodes
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.model.pods import Pod
 from scheduler.plugins.pod_topology_spread.constraints import Constraint
@@ -24,13 +24,13 @@ from scheduler.state.snapshot import Snapshot
 
 
 class SpreadScorer:
-    """The soft constraints of one pod over the feasible nodes."""
+    """Scores the feasible nodes by the soft constraints of one pod."""
 
     def __init__(
         self,
         pod: Pod,
         snapshot: Snapshot,
-        feasible: Feasible,
+        feasible: FeasibleNodes,
         constraints: Sequence[Constraint],
         *,
         needs_all_keys: bool,
@@ -39,13 +39,13 @@ class SpreadScorer:
         self._feasible = feasible
         self._keys = topology_keys(constraints) if needs_all_keys else ()
         self._counted = counted_pods(pod, snapshot, constraints, self._keys)
-        #: Feasible nodes that are not ignored for lack of a key.
+        #: Feasible nodes that have all keys, if all are needed; upstream ignores the others.
         self._scored = feasible
         if any(snapshot.column(key).n_labelled < snapshot.n_nodes for key in self._keys):
-            self._scored = Feasible(feasible.mask & snapshot.eligible(self._keys))
+            self._scored = FeasibleNodes(feasible.mask & snapshot.eligible(self._keys))
 
     def raw(self) -> Amounts:
-        """Return the points of all constraints, rounded once, half away from zero: int64 array of shape (n_rows,)."""
+        """Return the sum of all constraints' points, rounded half up: int64 array of shape (n_rows,)."""
         points = np.zeros(self._snapshot.n_rows)
         for counted in self._counted:
             points += self._points_by_node(counted) if counted.is_by_node else self._points_by_domain(counted)
@@ -68,7 +68,7 @@ class SpreadScorer:
         return scores if scored is self._feasible else np.where(scored.mask, scores, 0)
 
     def _points_by_node(self, counted: CountedPods) -> Fractions:
-        """Return points by the pods on the node itself. Policies are not applied, even if nodes share a hostname."""
+        """Return points by the pods on each node. Inclusion policies do not apply here, as upstream."""
         points = points_of(counted.by_row(), self._scored.n, counted.constraint.max_skew)
         return self._only_labelled(points, counted.column)
 
@@ -79,14 +79,14 @@ class SpreadScorer:
         n_scored = scored.n_per_domain(ids, column.n_ids)
         n_domains = int(np.count_nonzero(n_scored[ABSENT + 1 :]))
         if not self._has_every_node(column):
-            # Without the label a node counts as having an empty value (possible with System defaults only).
+            # A node without the label counts as if its value were empty; only System defaults allow such nodes.
             empty_value = column.id_by_value.get("")
             if empty_value is not None:
                 pods[empty_value] += int(counted.by_row()[counted.eligible & (ids == ABSENT)].sum())
             is_new = empty_value is None or not n_scored[empty_value]
             n_domains += bool(n_scored[ABSENT]) and is_new
         points = points_of(pods, n_domains, counted.constraint.max_skew)
-        # A node without the key gets nothing, not even maxSkew - 1.
+        # A node without the key gets no points, not even maxSkew - 1.
         points[ABSENT] = 0.0
         return points.take(ids, mode="clip")
 
@@ -101,5 +101,5 @@ class SpreadScorer:
 
 
 def points_of(pods: Amounts | Counts, n_domains: int, max_skew: int) -> Fractions:
-    """Return what one constraint gives to nodes in domains of so many pods."""
+    """Return the points of one constraint for nodes in domains with these numbers of pods."""
     return pods * math.log(n_domains + 2) + float(max_skew - 1)
