@@ -4,7 +4,7 @@ The format of a cluster snapshot file, which has only what scheduling reads.
     {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot",
      "nodes": [...], "namespaces": [...], "pods": [...], "services": [...], ...}
 
-Objects are API JSON with only the fields listed here, so that a field that nobody thought of stays out of the file. It
+Objects are API JSON with only the fields listed here, so that an unknown field stays out of the file. It
 has no environment variables, no commands, no names of secrets, no volumes but claims and images, and no annotations but
 affinity rules.
 """

@@ -36,7 +36,7 @@ NAME = "affinity-scheduler"
 
 
 def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, ClusterState]:
-    """The decision on the pod on an empty cluster of these nodes."""
+    """Return the decision about the pod on an empty cluster of these nodes."""
     state = ClusterState()
     for node in nodes:
         state.upsert_node(decode_node(msgspec.json.encode(node)))
@@ -51,7 +51,7 @@ def decoded(pod: build.Json) -> Pod:
 
 
 def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
-    """Totals are the sums of the weighted scores, and never grow from one node to the next."""
+    """Totals are the sums of the weighted scores, in descending order."""
     nodes = [build.node(f"n{i}", allocatable={"cpu": str(i + 1)}) for i in range(6)]
     result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "500m"})]))
     record = read_record(decision_record(result, state.nodes))
@@ -64,8 +64,8 @@ def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
     assert totals == sorted(totals, reverse=True)
 
 
-def test_a_record_names_no_node_that_was_refused_however_well_it_would_score() -> None:
-    """Arrays have all nodes; places after the leaders go to feasible ones."""
+def test_a_record_names_no_refused_node() -> None:
+    """Score arrays include refused nodes, which may have high scores."""
     nodes = [
         build.node("huge-but-cordoned", allocatable={"cpu": "500"}, unschedulable=True),
         build.node("small", allocatable={"cpu": "2"}),
@@ -77,8 +77,8 @@ def test_a_record_names_no_node_that_was_refused_however_well_it_would_score() -
     assert [ranked.node for ranked in record.top] == ["large", "small"]
 
 
-def test_a_record_counts_nodes_by_the_reason_that_refused_them_first() -> None:
-    """A node that two filters refuse counts for the first, as in the text of an event."""
+def test_a_record_counts_nodes_by_their_first_reason() -> None:
+    """A node that two filters refuse counts for the first one, as in the text of an event."""
     nodes = [
         build.node("free"),
         build.node("also-free"),
@@ -93,7 +93,7 @@ def test_a_record_counts_nodes_by_the_reason_that_refused_them_first() -> None:
     assert record.feasible == 2
 
 
-def test_a_record_is_the_same_text_in_whatever_order_reasons_were_met() -> None:
+def test_a_record_does_not_depend_on_the_order_of_reasons() -> None:
     result, state = placed([build.node("a"), build.node("b")], build.pod())
     everywhere = np.zeros(2, dtype=np.bool_)
     refusals = [
@@ -108,8 +108,8 @@ def test_a_record_is_the_same_text_in_whatever_order_reasons_were_met() -> None:
     assert '"rejected":{"Insufficient cpu":2,"Too many pods":2}' in texts.pop()
 
 
-def test_where_one_node_alone_is_feasible_nothing_was_scored() -> None:
-    """The record says so by an empty list of scores."""
+def test_a_single_feasible_node_is_not_scored() -> None:
+    """The record has empty scores."""
     result, state = placed([build.node("only")], build.pod())
     record = read_record(decision_record(result, state.nodes))
     assert record is not None
@@ -117,7 +117,7 @@ def test_where_one_node_alone_is_feasible_nothing_was_scored() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 40, 100, 180, 253])
-def test_a_record_stays_within_its_bound_whatever_nodes_are_called(length: int) -> None:
+def test_a_record_never_exceeds_its_limit(length: int) -> None:
     """What does not fit is left out, the worst runner-up first."""
     nodes = [build.node(str(i) + "n" * (length - 1), hostname=f"h{i}") for i in range(5)]
     result, state = placed(nodes, build.pod())
@@ -139,14 +139,14 @@ def test_a_record_stays_within_its_bound_whatever_nodes_are_called(length: int) 
         ),
     ],
 )
-def test_an_annotation_that_is_none_of_ours_is_no_record(text: str) -> None:
-    """Anybody may write annotations."""
+def test_an_annotation_of_another_format_is_no_record(text: str) -> None:
+    """Any client may write the annotation."""
     assert read_record(text) is None
 
 
 @pytest.mark.parametrize("records", [True, False])
-def test_binds_carry_the_record_where_it_is_wanted(records: bool) -> None:
-    """The setting decides; the record is that of the decision just made."""
+def test_binds_carry_the_record_if_the_setting_is_on(records: bool) -> None:
+    """The record is that of the decision just made."""
     state, settings = ClusterState(), default_settings()
     profiles = build_profiles(settings, Snapshot(state))
     machine = Machine(

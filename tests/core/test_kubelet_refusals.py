@@ -1,4 +1,4 @@
-"""A kubelet that refuses our pod: its node is left out for pods of that spec, for a while and never for ever."""
+"""A node whose kubelet refuses a pod is excluded for pods of that spec, for a limited time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster() -> Iterator[Driver]:
 def fail(
     cluster: Driver, seen: Pod, reason: str = "OutOfcpu", message: str = "", phase: str = "Failed"
 ) -> None:
-    """The pod is on its node, and its status is told as a kubelet writes it."""
+    """Show the pod on its node, with a status as a kubelet writes it."""
     document = pod(
         seen.name, uid=seen.uid, node=seen.node_name, containers=ONE_CPU, spec={"schedulerName": NAME}
     )
@@ -37,7 +37,7 @@ def fail(
 
 
 def refused_on(cluster: Driver, name: str) -> str:
-    """A pod is bound, and the kubelet of its node refuses it: which node that was."""
+    """Bind a pod, let its node's kubelet refuse it, and return the node."""
     seen = cluster.pod(name, containers=ONE_CPU)
     node_name = bind_of(cluster.cycle()).node_name
     fail(cluster, cluster.confirm(seen, node_name))
@@ -45,7 +45,7 @@ def refused_on(cluster: Driver, name: str) -> str:
 
 
 def node_for(cluster: Driver, name: str) -> str:
-    """Where a pod of the same spec goes now."""
+    """Return the node on which a new pod of the same spec is placed."""
     seen = cluster.pod(name, containers=ONE_CPU)
     node_name = bind_of(cluster.cycle()).node_name
     cluster.confirm(seen, node_name)
@@ -53,7 +53,7 @@ def node_for(cluster: Driver, name: str) -> str:
 
 
 def test_the_replacement_goes_elsewhere(cluster: Driver) -> None:
-    """The best node by far refuses: the next pod of the spec takes the second best."""
+    """The best node refuses: the next pod of the spec gets the second best."""
     cluster.node("best", allocatable=LARGE)
     cluster.node("other", allocatable=SMALL)
     assert refused_on(cluster, "first") == "best"
@@ -61,7 +61,7 @@ def test_the_replacement_goes_elsewhere(cluster: Driver) -> None:
 
 
 def test_other_specs_are_not_concerned(cluster: Driver) -> None:
-    """The kubelet had room for less: a pod that asks for something else is decided as ever."""
+    """A pod with another request is decided as before."""
     cluster.node("best", allocatable=LARGE)
     cluster.node("other", allocatable=SMALL)
     refused_on(cluster, "first")
@@ -70,7 +70,7 @@ def test_other_specs_are_not_concerned(cluster: Driver) -> None:
 
 
 def test_where_no_other_node_fits_the_pod_waits_says_why_and_is_woken(cluster: Driver) -> None:
-    """No hot loop of failed pods, and no pod asleep: the end of the time is an event."""
+    """The end of an exclusion is an event, so pods neither fail in a loop nor wait too long."""
     cluster.node("only")
     cluster.node("full", allocatable=FEW)
     cluster.pod("filler", containers=ONE_CPU, node="full")
@@ -87,7 +87,7 @@ def test_where_no_other_node_fits_the_pod_waits_says_why_and_is_woken(cluster: D
 
 
 def test_each_refusal_doubles_the_time_up_to_a_bound(cluster: Driver) -> None:
-    """A node that goes on refusing is asked ever less often, but is asked."""
+    """A node that keeps refusing is tried less and less often."""
     cluster.node("only")
     waits = []
     for number in range(9):
@@ -99,8 +99,8 @@ def test_each_refusal_doubles_the_time_up_to_a_bound(cluster: Driver) -> None:
     assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
 
 
-def test_after_a_quiet_time_it_begins_anew_and_nothing_is_kept(cluster: Driver) -> None:
-    """Memory ends where it began."""
+def test_after_some_time_without_refusals_everything_is_forgotten(cluster: Driver) -> None:
+    """The next exclusion is short again."""
     cluster.node("only")
     refused_on(cluster, "first")
     cluster.pass_time(FIRST_S)
@@ -110,8 +110,8 @@ def test_after_a_quiet_time_it_begins_anew_and_nothing_is_kept(cluster: Driver) 
     assert cluster.state.kubelet_refusals.next_s is None
 
 
-def test_a_pod_that_starts_there_opens_the_node(cluster: Driver) -> None:
-    """Another pod of the spec, bound before the refusal, was let in after it."""
+def test_a_pod_that_starts_on_the_node_ends_the_exclusion(cluster: Driver) -> None:
+    """Another pod of the spec, bound before the refusal, was accepted after it."""
     cluster.node("only")
     earlier = cluster.pod("earlier", containers=ONE_CPU)
     cluster.cycle()
@@ -124,8 +124,8 @@ def test_a_pod_that_starts_there_opens_the_node(cluster: Driver) -> None:
     assert bind_of(cluster.cycle()).node_name == "only"
 
 
-def test_a_pod_that_ran_there_all_along_opens_nothing(cluster: Driver) -> None:
-    """That it still runs says nothing of the next."""
+def test_a_pod_that_ran_before_the_refusal_does_not_end_the_exclusion(cluster: Driver) -> None:
+    """That it still runs does not mean that the next one would."""
     cluster.node("only")
     earlier = cluster.pod("earlier", containers=ONE_CPU)
     cluster.cycle()
@@ -144,7 +144,7 @@ def test_a_pod_that_ran_there_all_along_opens_nothing(cluster: Driver) -> None:
         pytest.param(lambda cluster: (cluster.lose_node("only"), cluster.node("only")), id="replaced"),
     ],
 )
-def test_another_node_of_that_name_is_not_blamed(cluster: Driver, change) -> None:
+def test_a_changed_or_recreated_node_is_not_excluded(cluster: Driver, change) -> None:
     cluster.node("only")
     refused_on(cluster, "first")
     cluster.pod("second", containers=ONE_CPU)
@@ -154,7 +154,7 @@ def test_another_node_of_that_name_is_not_blamed(cluster: Driver, change) -> Non
     assert bind_of(cluster.cycle()).node_name == "only"
 
 
-def test_a_heartbeat_of_the_node_opens_nothing(cluster: Driver) -> None:
+def test_a_heartbeat_of_the_node_does_not_end_the_exclusion(cluster: Driver) -> None:
     cluster.node("only")
     refused_on(cluster, "first")
     cluster.node("only")
@@ -190,8 +190,10 @@ def test_only_a_kubelets_refusal_counts(
     assert cluster.state.kubelet_refusals.n_excluded == int(counts)
 
 
-def test_pods_of_other_schedulers_and_pods_never_seen_running_are_not_ours(cluster: Driver) -> None:
-    """What failed before this process began may be a year old."""
+def test_refusals_of_other_schedulers_pods_and_of_pods_never_seen_placed_do_not_count(
+    cluster: Driver,
+) -> None:
+    """A pod that failed before this process started may be a year old."""
     cluster.node("only")
     unknown = pod("old", node="only", containers=ONE_CPU, spec={"schedulerName": NAME}, phase="Failed")
     unknown["status"]["reason"] = "OutOfcpu"
@@ -203,8 +205,8 @@ def test_pods_of_other_schedulers_and_pods_never_seen_running_are_not_ours(clust
     assert len(cluster.state.kubelet_refusals) == 0
 
 
-def test_a_pod_whose_bind_was_not_answered_yet_is_refused_like_any(cluster: Driver) -> None:
-    """A watch that lists anew may show the failure first."""
+def test_a_refusal_seen_before_the_result_of_the_bind_counts(cluster: Driver) -> None:
+    """A relist may show the failure first."""
     cluster.node("only")
     seen = cluster.pod("p", containers=ONE_CPU)
     cluster.cycle()
@@ -226,7 +228,7 @@ def test_the_memory_is_bounded(cluster: Driver) -> None:
 
 
 def test_without_a_refusal_the_plugin_has_nothing_to_do(cluster: Driver) -> None:
-    """Decisions are upstream's: it is not even asked at Filter."""
+    """It skips the pod, so decisions are the same as upstream."""
     from scheduler.framework.interface import PodContext
     from scheduler.framework.status import SKIP
     from scheduler.plugins.kubelet_refusal import KubeletRefusal

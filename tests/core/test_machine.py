@@ -51,8 +51,8 @@ def test_a_bound_pod_is_announced_once_with_upstreams_words(cluster: Driver) -> 
     assert cluster.handle(BindDone(pod.uid)) == []
 
 
-def test_a_pod_that_fits_nowhere_is_told_why_and_parked(cluster: Driver) -> None:
-    """Event, condition and attempt; then nothing until an event can help."""
+def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Driver) -> None:
+    """Event, condition and attempt; then nothing until an event may help."""
     cluster.node("a", allocatable={"cpu": "1"})
     cluster.pod("p", containers=[container(requests={"cpu": "2"})])
     told = cluster.cycle()
@@ -64,7 +64,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_parked(cluster: Driver) -> None
     assert not cluster.machine.has_work()
 
 
-def test_a_known_condition_is_not_patched(cluster: Driver) -> None:
+def test_an_unchanged_condition_is_not_patched_again(cluster: Driver) -> None:
     """The same refusal a second time sends an event and no patch."""
     cluster.node("a", allocatable={"cpu": "1"})
     text = "0/1 nodes are available: 1 Insufficient cpu."
@@ -74,7 +74,7 @@ def test_a_known_condition_is_not_patched(cluster: Driver) -> None:
 
 
 def test_a_stale_nomination_is_cleared_with_the_condition(cluster: Driver) -> None:
-    """Without preemption nobody holds room for the pod, so status.nominatedNodeName goes."""
+    """Without preemption no room is reserved for the pod, so status.nominatedNodeName is cleared."""
     cluster.node("a", allocatable={"cpu": "1"})
     asked = [container(requests={"cpu": "2"})]
     cluster.pod("p", containers=asked, status={"nominatedNodeName": "a"})
@@ -82,7 +82,7 @@ def test_a_stale_nomination_is_cleared_with_the_condition(cluster: Driver) -> No
 
 
 def test_without_nodes_the_pod_retries_by_backoff(cluster: Driver) -> None:
-    """No plugin refused it, so no event is waited for: error backoff, reason Unschedulable."""
+    """No plugin rejected it, so it does not wait for an event: error backoff, reason Unschedulable."""
     cluster.pod("p")
     told = cluster.cycle()
     assert condition_of(told).message == "no nodes available to schedule pods"
@@ -92,8 +92,8 @@ def test_without_nodes_the_pod_retries_by_backoff(cluster: Driver) -> None:
     assert cluster.machine.has_work()
 
 
-def test_a_freed_domain_wakes_the_pod_that_waited_for_it(cluster: Driver) -> None:
-    """Anti-affinity: the pod that blocked goes, and the waiting one is tried again without the flush."""
+def test_a_freed_domain_wakes_the_waiting_pod(cluster: Driver) -> None:
+    """The pod that blocked by anti-affinity is deleted, and the waiting pod is tried again before the flush."""
     cluster.node("a")
     first = cluster.pod("first", labels={"app": "web"}, affinity=ALONE)
     cluster.cycle()
@@ -106,8 +106,8 @@ def test_a_freed_domain_wakes_the_pod_that_waited_for_it(cluster: Driver) -> Non
     assert bind_of(cluster.cycle()).pod.uid == second.uid
 
 
-def test_a_failed_bind_gives_the_room_back_and_retries(cluster: Driver) -> None:
-    """Forgotten, told as SchedulerError, and put back with an error's backoff."""
+def test_a_failed_bind_frees_the_room_and_is_retried(cluster: Driver) -> None:
+    """The pod is forgotten, reported as SchedulerError, and put back with an error's backoff."""
     cluster.node("a")
     pod = cluster.pod("p")
     cluster.cycle()
@@ -121,8 +121,8 @@ def test_a_failed_bind_gives_the_room_back_and_retries(cluster: Driver) -> None:
     assert bind_of(cluster.cycle()).node_name == "a"
 
 
-def test_it_tells_what_the_watch_has_shown_of_a_pod_whatever_it_assumes(cluster: Driver) -> None:
-    """What settles a bind in doubt where nothing can be asked."""
+def test_the_observed_node_is_that_of_the_watch_and_not_the_assumed_one(cluster: Driver) -> None:
+    """It resolves a bind with an unclear result if the API server cannot be asked."""
     cluster.node("a")
     pod = cluster.pod("p")
     machine = cluster.machine
@@ -135,8 +135,8 @@ def test_it_tells_what_the_watch_has_shown_of_a_pod_whatever_it_assumes(cluster:
     assert machine.observed_node_name(pod.uid) is None
 
 
-def test_a_pod_bound_by_somebody_else_is_taken_as_fact(cluster: Driver) -> None:
-    """The watch shows another node than ours: the counts follow it, and our failed bind forgets nothing."""
+def test_a_pod_bound_by_another_scheduler_counts_there(cluster: Driver) -> None:
+    """The watch shows another node than the assumed one: counts follow it, and our failed bind changes nothing."""
     cluster.node("a")
     pod = cluster.pod("p", node_selector={HOSTNAME: "a"})
     cluster.cycle()
@@ -150,10 +150,10 @@ def test_a_pod_bound_by_somebody_else_is_taken_as_fact(cluster: Driver) -> None:
     assert not cluster.machine.has_work()
 
 
-def test_a_bind_that_a_restored_server_has_forgotten_before_it_answers_leaves_the_pod_waiting(
+def test_a_pod_shown_unbound_before_its_bind_succeeds_is_queued_again(
     cluster: Driver,
 ) -> None:
-    """The watch shows it bound and unbound again, then comes the answer: somebody has to try it once more."""
+    """A restored server: the watch shows the pod bound, then unbound, and then the bind succeeds."""
     cluster.node("a")
     pod = cluster.pod("p")
     cluster.cycle()
@@ -164,7 +164,7 @@ def test_a_bind_that_a_restored_server_has_forgotten_before_it_answers_leaves_th
     assert bind_of(cluster.cycle()).pod.uid == pod.uid
 
 
-def test_an_assumed_pod_that_is_deleted_counts_no_more(cluster: Driver) -> None:
+def test_a_deleted_assumed_pod_no_longer_counts(cluster: Driver) -> None:
     """Deleted between the bind and its confirmation: forgotten at once; the bind's failure changes nothing."""
     cluster.node("a")
     pod = cluster.pod("p")
@@ -177,7 +177,7 @@ def test_an_assumed_pod_that_is_deleted_counts_no_more(cluster: Driver) -> None:
 
 
 def test_an_assumed_pod_that_starts_to_terminate_is_forgotten(cluster: Driver) -> None:
-    """The API server will refuse its bind; its room is free for others at once."""
+    """The API server will reject its bind; its room is free at once."""
     cluster.node("a")
     pod = cluster.pod("p")
     cluster.cycle()
@@ -186,7 +186,7 @@ def test_an_assumed_pod_that_starts_to_terminate_is_forgotten(cluster: Driver) -
 
 
 def test_an_assumed_pod_that_is_relabelled_counts_with_its_new_labels(cluster: Driver) -> None:
-    """Its bind is not written yet; who avoids its new labels stays away, who follows its old ones does not come."""
+    """Its bind is in flight; anti-affinity sees its new labels, and affinity no longer sees the old ones."""
     cluster.node("a")
     pod = cluster.pod("p", labels={"app": "web"})
     cluster.cycle()
@@ -208,8 +208,8 @@ def test_a_terminating_pod_is_skipped_when_popped(cluster: Driver) -> None:
     assert not cluster.machine.has_work()
 
 
-def test_a_pod_recreated_under_its_name_is_another_pod(cluster: Driver) -> None:
-    """Keyed by UID: the answer to the old pod's bind says nothing about the new one."""
+def test_a_pod_recreated_with_its_name_is_another_pod(cluster: Driver) -> None:
+    """Keyed by UID: the result of the old pod's bind does not affect the new one."""
     cluster.node("a")
     old = cluster.pod("p", uid="old")
     cluster.cycle()
@@ -231,7 +231,7 @@ def test_gated_pods_wait_until_all_gates_are_gone(cluster: Driver) -> None:
 
 
 def test_pods_of_other_schedulers_count_and_are_never_tried(cluster: Driver) -> None:
-    """They take room; they are not ours to place."""
+    """They take room, but this scheduler does not place them."""
     cluster.node("a", allocatable={"cpu": "1"})
     cluster.pod(
         "foreign", scheduler="default-scheduler", containers=[container(requests={"cpu": "1"})], node="a"
@@ -268,8 +268,8 @@ def test_a_relabelled_namespace_counts_from_the_next_cycle(cluster: Driver) -> N
     assert bind_of(cluster.cycle()).node_name == "a"
 
 
-def test_what_is_not_built_is_never_placed(cluster: Driver) -> None:
-    """A claim or a device keeps the pod pending, and its condition says which."""
+def test_a_pod_that_needs_an_unsupported_feature_is_never_placed(cluster: Driver) -> None:
+    """A volume claim or a device keeps the pod pending, and its condition names it."""
     cluster.node("a")
     document_volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]
     from tests.support import build
@@ -295,7 +295,7 @@ def test_a_long_message_is_cut_for_the_event_alone(cluster: Driver) -> None:
 
 
 def test_the_same_stimuli_give_the_same_instructions() -> None:
-    """Ties are drawn by a seeded generator that is an argument; nothing else varies."""
+    """Ties are resolved by a seeded generator; nothing else varies."""
 
     def played() -> list[str]:
         driver = Driver(seed=7)
@@ -312,8 +312,8 @@ def test_the_same_stimuli_give_the_same_instructions() -> None:
     assert len(set(played())) > 1
 
 
-def test_an_update_that_changes_nothing_relevant_moves_no_counts(cluster: Driver) -> None:
-    """Heartbeats and conditions of running pods are the bulk of a watch."""
+def test_an_irrelevant_update_changes_no_counts(cluster: Driver) -> None:
+    """Status updates of running pods are most of a watch."""
     cluster.node("a")
     pod = cluster.pod("p", node="a")
     placed = cluster.state.placed[pod.uid]
@@ -323,7 +323,7 @@ def test_an_update_that_changes_nothing_relevant_moves_no_counts(cluster: Driver
 
 
 def test_a_pod_that_turns_terminal_is_gone(cluster: Driver) -> None:
-    """The watch leaves such pods out; one that slips through counts nowhere."""
+    """The watch's field selector excludes such pods; if one is seen nevertheless, it counts nowhere."""
     cluster.node("a")
     pod = cluster.pod("p", node="a", phase="Running")
     cluster.pod("p", node="a", phase="Succeeded")
@@ -331,7 +331,7 @@ def test_a_pod_that_turns_terminal_is_gone(cluster: Driver) -> None:
 
 
 def test_attempts_and_conditions_are_only_for_pods_that_were_tried(cluster: Driver) -> None:
-    """An empty queue orders nothing."""
+    """An empty queue gives no instructions."""
     cluster.node("a")
     assert cluster.cycle() == []
     assert not [i for i in cluster.cycle() if isinstance(i, (Attempted, PatchCondition))]

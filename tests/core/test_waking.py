@@ -1,4 +1,4 @@
-"""Nobody waits for the flush: whatever happens, no pod sleeps as unschedulable that a decision would place now."""
+"""No pod waits as unschedulable that a decision would place now: every event that helps wakes it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WEB = selector("app=web")
 
 
 class _Life:
-    """A machine that is told of objects as informers tell of them, and whose binds are answered at once."""
+    """A machine that gets objects as from informers, and results of binds at once."""
 
     def __init__(self, config: Json | None) -> None:
         parsed = default_settings() if config is None else parse_settings(json.dumps(config), "config")
@@ -67,7 +67,7 @@ class _Life:
         self._settle()
 
     def sleepers(self) -> list[str]:
-        """Pods that wait for an event and would be placed without one."""
+        """Return the pods that wait for an event although a decision would place them."""
         machine, snapshot = self.driver.machine, Snapshot(self.driver.state)
         profile = self.driver.profiles[self.scheduler_name]
         return [
@@ -100,7 +100,7 @@ class _Life:
         self.driver.handle(gone.get(kind) or WorkloadGone(kind, namespace or "", name))
 
     def _see(self, obj: Json) -> None:
-        """A pod under an older one's name replaces it; one without a node is ours to place."""
+        """Show the object; a pod with an existing name replaces the older pod."""
         uid = obj["metadata"]["uid"]
         for other in [u for u, o in self._objects.items() if u != uid and _named(o) == _named(obj)]:
             del self._objects[other]
@@ -110,7 +110,7 @@ class _Life:
         self.driver.handle(PodSeen(self.driver.decoded(ours)))
 
     def _settle(self) -> None:
-        """Tries pods that are ready, a few times over; every third bind fails for good, and its pod is deleted."""
+        """Run cycles until no pod is ready, a few times. Every third bind fails and its pod is deleted."""
         for n_cycles in range(12):
             self.driver.now_s += 20.0
             self.driver.handle(TimePassed())
@@ -149,8 +149,8 @@ def test_a_pod_that_would_be_placed_is_never_left_asleep(
     life.driver.audit()
 
 
-def test_a_new_node_wakes_a_pod_that_running_pods_shun() -> None:
-    """The waiting pod has no terms of its own: upstream's hint lets it sleep."""
+def test_a_new_node_wakes_a_pod_refused_by_anti_affinity_of_running_pods() -> None:
+    """The waiting pod has no terms of its own: upstream's hint skips it."""
     life = _Life(None)
     shy = affinity(anti_required=[term(HOSTNAME, WEB)])
     life.tell(Applied(_node("a")))
@@ -160,7 +160,7 @@ def test_a_new_node_wakes_a_pod_that_running_pods_shun() -> None:
     assert life.driver.queue.get("uid-default-web") is None
 
 
-def test_a_service_that_goes_wakes_a_pod_that_was_spread_by_it() -> None:
+def test_a_deleted_service_wakes_a_pod_that_was_spread_by_it() -> None:
     hard = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
     life = _Life(
         configuration({"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": [hard]}})
@@ -181,7 +181,7 @@ def _node(name: str, *, zone: str = "z", cpu: str = "4") -> Json:
 
 
 def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it() -> None:
-    """Another scheduler was faster; what waited for the room we had taken has to hear of it."""
+    """Another scheduler was faster; the pod that waited for the assumed pod's room has to be woken."""
     driver = Driver()
     driver.node("a", allocatable={"cpu": "1"})
     one = driver.pod("one", containers=[container(requests={"cpu": "1"})])
@@ -196,7 +196,7 @@ def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it() -> None:
     driver.audit()
 
 
-def test_a_pod_relabelled_while_it_was_bound_wakes_those_it_no_longer_keeps_off() -> None:
+def test_a_pod_relabelled_during_its_bind_wakes_pods_that_its_old_labels_refused() -> None:
     driver = Driver()
     driver.node("a")
     one = driver.pod("one", labels={"app": "web"})
@@ -209,7 +209,7 @@ def test_a_pod_relabelled_while_it_was_bound_wakes_those_it_no_longer_keeps_off(
     driver.audit()
 
 
-def test_a_pod_that_starts_to_terminate_no_longer_skews() -> None:
+def test_a_pod_that_starts_to_terminate_wakes_a_pod_refused_by_spread() -> None:
     driver = Driver()
     driver.node("a", labels={ZONE: "x"})
     driver.node("b", labels={ZONE: "y"}, allocatable={"cpu": "0"})

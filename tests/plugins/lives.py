@@ -1,4 +1,4 @@
-"""Random lives of small clusters: everything collides, so that few objects show many rules."""
+"""Random histories of small clusters with few names and labels, so that rules often apply."""
 
 import json
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ AFFINITIES = st.builds(
 
 @st.composite
 def annotations(draw: st.DrawFn) -> dict[str, str]:
-    """What upstream has no field for: more terms, limits per domain, enforced rules, label keys, another mode."""
+    """Draw our annotations: more terms, limits per domain, enforced rules, label keys, another mode."""
     which = st.sampled_from(("Ignored", "Required")).map(
         lambda word: f"requiredDuringScheduling{word}DuringExecution"
     )
@@ -172,7 +172,7 @@ MORE_OF_A_SPEC = st.builds(
 
 @st.composite
 def pods(draw: st.DrawFn, *, placed: bool) -> Json:
-    """A pod; one that is placed may be on a node that is not there, and may be a namesake of an older one."""
+    """Draw a pod. A placed one may be on an unknown node, and may have the name of an older one."""
     name = draw(st.sampled_from(("p0", "p1", "p2", "p3", "p4", "p5"))) if placed else "incoming"
     space = draw(st.sampled_from(NAMESPACES))
     made = pod(
@@ -251,7 +251,7 @@ EVEN_NODES: st.SearchStrategy[Applied] = st.builds(
 
 @st.composite
 def even_pods(draw: st.DrawFn, *, placed: bool) -> Json:
-    """A pod of the service's, spread softly, firmly, or by the defaults."""
+    """Draw a pod that the service selects, with soft, hard or default spread."""
     number = draw(st.integers(0, 40))
     return pod(
         f"p{number}" if placed else "incoming",

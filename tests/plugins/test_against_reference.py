@@ -1,4 +1,4 @@
-"""Whatever happened to a cluster: the counts are right, and the decision is the plain reference's."""
+"""After any history of a cluster, the counts are right and decisions equal the reference's."""
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ from tests.support.build import ZONE, Json
 
 
 class _Both:
-    """The product and the plain reference under one configuration, told the same."""
+    """The product and the plain reference with the same configuration and the same objects."""
 
     def __init__(self, config: Json | None) -> None:
         self.product = ProductSubject(config)
@@ -31,7 +31,7 @@ class _Both:
         self._config = config
 
     def tell(self, change: Applied | Deleted) -> None:
-        """An object came, changed, or is gone."""
+        """Apply the change to both."""
         if isinstance(change, Applied):
             self.product.apply(change.object)
             self._reference.apply(change.object)
@@ -99,7 +99,7 @@ def test_spread_is_the_reference_s_whatever_happened_before(
     changes: list[Applied],
     incoming: list[Json],
 ):
-    """With room for everybody and hardly anything else to decide by: sums, domains and weights have to follow."""
+    """Every pod fits and little else differs, so that decisions depend on sums, domains and weights."""
     both = _Both(config)
     for change in (*nodes, *changes):
         both.tell(change)
@@ -110,7 +110,7 @@ def test_spread_is_the_reference_s_whatever_happened_before(
 @settings(max_examples=10, deadline=None)
 @given(weights=st.lists(st.integers(1, 20), min_size=1, max_size=3))
 def test_preferences_follow_pods_after_counts_were_dropped_however_often_a_term_stands(weights: list[int]):
-    """A question that nobody asked is counted anew once somebody does: what was summed of its old counts is void."""
+    """A count that was dropped and computed again replaces all sums that were derived from the old one."""
     both = _Both(None)
     web, db = (build.term(ZONE, build.selector(f"app={app}")) for app in ("web", "db"))
     liked = [*((weight, web) for weight in weights), (100, db)]
@@ -137,7 +137,7 @@ def test_preferences_follow_pods_after_counts_were_dropped_however_often_a_term_
 def test_pods_of_one_spec_are_spread_among_those_that_share_their_own_values(
     values: list[str | None], soft: bool
 ):
-    """`matchLabelKeys`: what is kept of a spec must not be what its first pod's labels made of it."""
+    """`matchLabelKeys`: constraints cached by spec must not depend on the first pod's labels."""
     both = _Both(None)
     own = build.spread(ZONE, build.selector("app=web"), soft=soft, match_label_keys=("v",))
     for name, v, zone in (("n1", "1", "a"), ("n2", "2", "b"), ("n3", "3", "c")):

@@ -1,4 +1,4 @@
-"""Affinity by annotation, limits per domain and exempt namespaces: what goes beyond the upstream rules."""
+"""Affinity by annotation, limits per domain and exempt namespaces, which are not upstream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cluster() -> Iterator[Driver]:
 
 
 def see(driver: Driver, name: str, annotation: Any = None, *, mode: str = "", **keywords: Any) -> build.Json:
-    """A pod of our profile with the affinity annotation; a text is taken as it is."""
+    """Show a pod of our profile with the affinity annotation; a str is used as it is."""
     document = build.pod(name, **keywords)
     document["spec"]["schedulerName"] = NAME
     annotations = {}
@@ -49,7 +49,7 @@ def anti(key: str, selects: build.Json, *, which: str = REQUIRED, **more: Any) -
 
 
 def outcome(driver: Driver) -> str:
-    """Node of the bind, or the message of the refusal."""
+    """Return the node of the bind, or the message of the rejection."""
     told = driver.cycle()
     names = [type(i).__name__ for i in told]
     return bind_of(told).node_name if "Bind" in names else condition_of(told).message
@@ -57,7 +57,7 @@ def outcome(driver: Driver) -> str:
 
 @pytest.mark.parametrize("which", [REQUIRED, ENFORCED])
 def test_a_required_term_by_annotation_keeps_pods_apart(cluster: Driver, which: str) -> None:
-    """As if it stood in the spec, in both directions."""
+    """It applies as a term of the spec does, in both directions."""
     cluster.node("a")
     see(cluster, "first", anti(HOSTNAME, selector("app=web"), which=which), labels={"app": "web"})
     assert outcome(cluster) == "a"
@@ -65,8 +65,8 @@ def test_a_required_term_by_annotation_keeps_pods_apart(cluster: Driver, which: 
     assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
 
 
-def test_terms_are_added_to_the_specs(cluster: Driver) -> None:
-    """Both have to hold."""
+def test_terms_are_added_to_those_of_the_spec(cluster: Driver) -> None:
+    """Both apply."""
     cluster.node("a", labels={ZONE: "z1"})
     cluster.node("b", labels={ZONE: "z1"})
     see(cluster, "db", labels={"app": "db"}, node="a")
@@ -76,8 +76,8 @@ def test_terms_are_added_to_the_specs(cluster: Driver) -> None:
     assert outcome(cluster) == "a"
 
 
-def test_replace_mode_takes_the_specs_place(cluster: Driver) -> None:
-    """What the spec says about neighbours no longer counts; its nodeSelector does."""
+def test_replace_mode_replaces_the_pod_affinity_of_the_spec(cluster: Driver) -> None:
+    """Affinity of the spec is ignored; its nodeSelector is not."""
     cluster.node("a")
     cluster.node("b")
     see(cluster, "web", labels={"app": "web"}, node="a")
@@ -86,8 +86,8 @@ def test_replace_mode_takes_the_specs_place(cluster: Driver) -> None:
     assert outcome(cluster) == "a"
 
 
-def test_replace_mode_takes_the_place_of_preferred_nodes_too(cluster: Driver) -> None:
-    """Whether the annotation prefers any or not."""
+def test_replace_mode_replaces_preferred_nodes_too(cluster: Driver) -> None:
+    """Even if the annotation has none."""
     for name, disk in (("a", "ssd"), ("b", "hdd")):
         cluster.node(name, labels={"disk": disk})
     ssd = build.affinity(node_preferred=[(100, build.node_term("disk in ssd"))])
@@ -98,8 +98,8 @@ def test_replace_mode_takes_the_place_of_preferred_nodes_too(cluster: Driver) ->
     assert cluster.decoded(document).spec.preferred_nodes is None
 
 
-def test_label_keys_take_the_pods_own_values(cluster: Driver) -> None:
-    """matchLabelKeys in an annotation need no API server that merges."""
+def test_match_label_keys_use_the_pods_values(cluster: Driver) -> None:
+    """The API server does not merge matchLabelKeys of annotations."""
     cluster.node("a")
     own = anti(HOSTNAME, selector("app=web"), matchLabelKeys=["rev"])
     see(cluster, "old", own, labels={"app": "web", "rev": "1"}, node="a")
@@ -109,8 +109,8 @@ def test_label_keys_take_the_pods_own_values(cluster: Driver) -> None:
     assert outcome(cluster) == "a"
 
 
-def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
-    """Alternatives are combined pairwise."""
+def test_node_affinity_of_spec_and_annotation_both_apply(cluster: Driver) -> None:
+    """Terms are combined pairwise."""
     cluster.node("a", labels={"disk": "ssd", "gpu": "no"})
     cluster.node("b", labels={"disk": "ssd", "gpu": "yes"})
     extra = {"nodeAffinity": build.node_affinity(required=[build.node_term("gpu in yes")])}
@@ -216,7 +216,7 @@ def test_node_affinity_of_both_has_to_hold(cluster: Driver) -> None:
 def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
     cluster: Driver, annotation: Any, told: str
 ) -> None:
-    """The incoming pod is not placed; on a running pod the annotation counts as absent."""
+    """The incoming pod is not placed; the annotation of a running pod is ignored."""
     cluster.node("a")
     see(cluster, "running", annotation, labels={"app": "a"}, node="a")
     see(cluster, "p", annotation, labels={"app": "a"})
@@ -236,15 +236,15 @@ def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
         pytest.param("9" * 60_000, id="number"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_few_words_however_long_it_is(cluster: Driver, annotation: Any) -> None:
-    """It goes into the pod's condition, into events and into logs."""
+def test_the_message_about_a_malformed_annotation_is_short(cluster: Driver, annotation: Any) -> None:
+    """It is part of the pod's condition, of events and of logs."""
     cluster.node("a")
     see(cluster, "p", annotation)
     assert len(outcome(cluster)) < 700
 
 
 def test_an_unknown_mode_is_named(cluster: Driver) -> None:
-    """The other annotation."""
+    """The mode annotation."""
     cluster.node("a")
     see(cluster, "p", {}, mode="merge")
     assert 'affinity-mode: found "merge", expected "add" or "replace"' in outcome(cluster)
@@ -265,8 +265,8 @@ def test_at_most_n_pods_share_a_domain(cluster: Driver) -> None:
     assert outcome(cluster) == "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
 
 
-def test_a_newcomer_that_would_raise_somebodys_count_is_kept_out(cluster: Driver) -> None:
-    """Symmetric: the newcomer declares nothing, and the running pod's limit holds all the same."""
+def test_a_pod_that_would_exceed_the_limit_of_a_running_pod_is_refused(cluster: Driver) -> None:
+    """The incoming pod declares no limit, but the running pod's limit applies."""
     cluster.node("a", labels={ZONE: "a"})
     see(cluster, "strict", anti(ZONE, selector("app=db"), maxPodsPerDomain=2), labels={"app": "db"}, node="a")
     see(cluster, "one", labels={"app": "db"})
@@ -275,8 +275,8 @@ def test_a_newcomer_that_would_raise_somebodys_count_is_kept_out(cluster: Driver
     assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
 
 
-def test_a_limit_is_looked_at_again_when_anything_it_reads_moves(cluster: Driver) -> None:
-    """The pods that it counts, the pods that declare it, the labels of nodes; a key that no node had before."""
+def test_a_limit_follows_every_change_that_affects_it(cluster: Driver) -> None:
+    """Counted pods, declaring pods, labels of nodes, and a topology key that no node had before."""
     cluster.node("a")
     two = anti("rack", selector("app=db"), maxPodsPerDomain=2)
     first = see(cluster, "first", two, labels={"app": "db"}, node="a")
@@ -312,13 +312,13 @@ def exempting() -> Driver:
 @pytest.mark.parametrize(
     ("running", "incoming"),
     [
-        pytest.param("daemons", "default", id="an exempt pod keeps nobody out"),
-        pytest.param("default", "daemons", id="an exempt pod is kept out by nobody"),
+        pytest.param("daemons", "default", id="an exempt pod refuses no pod"),
+        pytest.param("default", "daemons", id="no pod refuses an exempt pod"),
         pytest.param("daemons", "daemons", id="exempt pods among themselves"),
     ],
 )
 def test_exempt_namespaces_are_invisible_to_required_anti_affinity(running: str, incoming: str) -> None:
-    """In both directions, whoever declares the term."""
+    """In both directions."""
     apart = build.affinity(anti_required=[term(HOSTNAME, selector(), namespace_selector={})])
     for first, second in ((apart, None), (None, apart), (apart, apart)):
         driver = exempting()
@@ -330,7 +330,7 @@ def test_exempt_namespaces_are_invisible_to_required_anti_affinity(running: str,
 
 
 def test_exempt_pods_count_for_everything_else() -> None:
-    """Affinity and room see them."""
+    """Affinity and resources count them."""
     driver = exempting()
     driver.node("a")
     driver.node("b")
@@ -346,10 +346,10 @@ limits = st.integers(1, 3)
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from("xy"), limits), min_size=1, max_size=10))
-def test_limits_hold_for_everybody_and_nobody_is_refused_without_reason(
+def test_limits_refuse_exactly_the_pods_that_a_recount_refuses(
     pods: list[tuple[str, str, int]],
 ) -> None:
-    """Against a plain recount: (own label, label it limits, limit) of pods that come one after the other."""
+    """`pods`: own label, limited label and limit of pods that are placed in turn."""
     driver = Driver()
     zones = {"n1": "a", "n2": "a", "n3": "b"}
     for name, zone in zones.items():

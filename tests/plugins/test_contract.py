@@ -1,4 +1,4 @@
-"""What every plugin owes the framework, on random clusters."""
+"""Every plugin keeps the framework's contract, on random clusters."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ def _lived(life: tuple[list[Applied], list[Applied | Deleted]]) -> ProductSubjec
 
 
 def _met(subject: ProductSubject, incoming: Json) -> tuple[PodContext, Snapshot]:
-    """The incoming pod as a decision about it sees it, and what it is decided on."""
+    """Return the context and the snapshot of a decision about the incoming pod."""
     snapshot = subject.cluster.snapshot()
     pod = subject.cluster.pod(incoming)
     return PodContext(pod, snapshot.label_set(pod)), snapshot

@@ -141,7 +141,7 @@ SHARES = st.lists(
 
 @given(shares=SHARES)
 def test_balance_is_the_reference_s_to_the_last_bit(shares: list[list[tuple[int, int]]]):
-    """Per resource (used, allocatable) on three nodes; a node without a resource leaves it out."""
+    """`shares`: per resource (used, allocatable) on three nodes; an allocatable of 0 leaves the resource out."""
     columns = [(_amounts(*(u for u, _ in row)), _amounts(*(a for _, a in row))) for row in shares]
     fractions = [used_fraction(used, allocatable) for used, allocatable in columns]
     has = [allocatable > 0 for _, allocatable in columns]

@@ -1,4 +1,4 @@
-"""Plugins that the recordings do not cover: gates, declared features, and what is not supported."""
+"""Plugins that the recordings do not cover: gates, declared features, and unsupported features."""
 
 from collections.abc import Mapping
 
@@ -38,7 +38,7 @@ SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}
         ),
     ],
 )
-def test_a_pod_that_needs_what_is_not_built_is_refused_in_words(incoming: Json, needs: str):
+def test_an_unsupported_feature_is_named_in_the_message(incoming: Json, needs: str):
     subject = ProductSubject(None)
     subject.apply(node("a"))
     decision = subject.evaluate(incoming)
@@ -110,8 +110,8 @@ def test_a_pod_with_a_gate_is_not_tried(gates: list[str], admitted: bool):
     assert SchedulingGates().admits(incoming) is admitted
 
 
-def test_a_plugin_that_is_off_at_filter_alone_still_narrows_and_refuses_at_prefilter():
-    """As kube-scheduler does with `plugins.filter.disabled: [NodeAffinity]`: names count, labels no longer do."""
+def test_a_plugin_disabled_at_filter_still_names_nodes_and_rejects_at_prefilter():
+    """As kube-scheduler does with `plugins.filter.disabled: [NodeAffinity]`: node names still count, labels do not."""
     subject = ProductSubject(configuration(filters_off=["NodeAffinity"]))
     for name in ("a", "b"):
         subject.apply(node(name))

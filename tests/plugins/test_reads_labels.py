@@ -1,4 +1,4 @@
-"""A hint that says it reads no labels for a change answers the same for all pods of a spec, whatever their labels."""
+"""If `reads_labels` is False for a change, the hint gives the same result for all pods of a spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of plugins, and profiles put together from it."""
+"""The registry of plugins, and the profiles built from it."""
 
 import pytest
 
@@ -47,12 +47,12 @@ def test_a_plugin_that_can_refuse_says_what_may_lift_the_refusal(name: str):
 
 
 def test_of_our_own_plugins_only_the_last_waits_for_events():
-    """No event lifts a refusal of Unsupported: what a pod needs cannot change."""
+    """No event lifts a rejection by Unsupported, since a pod's needs never change."""
     assert not isinstance(ALWAYS_FIRST(), EnqueueExtensions)
     assert isinstance(ALWAYS_LAST(), EnqueueExtensions)
 
 
-def test_a_profile_runs_what_it_is_told_in_that_order_between_our_own():
+def test_a_profile_runs_its_plugins_in_order_between_our_own():
     profile = build_profile(
         "mine",
         filters=["NodeResourcesFit", "TaintToleration"],
@@ -94,12 +94,12 @@ def test_a_plugin_that_filters_and_scores_is_one_object():
             [],
             [],
             ["NodeName"],
-            "plugin NodeName does not keep pods out of the queue",
+            "plugin NodeName has no PreEnqueue",
             id="not at the queue's door",
         ),
     ],
 )
-def test_a_plugin_that_cannot_do_what_is_asked_of_it_is_found_at_once(
+def test_a_plugin_without_the_extension_point_is_an_error(
     filters: list[str], scorers: list[tuple[str, int]], pre_enqueue: list[str], says: str
 ):
     with pytest.raises(InvariantViolation, match=says):
@@ -108,7 +108,7 @@ def test_a_plugin_that_cannot_do_what_is_asked_of_it_is_found_at_once(
         )
 
 
-def test_arguments_of_another_plugin_are_found_at_once():
+def test_arguments_of_another_plugin_are_an_error():
     args = {"NodeAffinity": InterPodAffinityArgs()}
     with pytest.raises(InvariantViolation, match="takes NodeAffinityArgs, got InterPodAffinityArgs"):
         build_profile(

@@ -1,4 +1,4 @@
-"""The plugins decide as recorded, and as the edge cases of the rules say; what they count is recounted afterwards."""
+"""The plugins decide as recorded and as the tables of edge cases say; afterwards the counts are audited."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def _every_fifth(kind: str) -> list[Trace]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_product_decides_as_recorded(kind: str):
-    """One state, carried through a cluster's whole life, and recounted at its end."""
+    """One state, through the whole recording, audited at its end."""
     found: list[str] = []
     for trace in _every_fifth(kind):
         subject, expected = ProductSubject(trace.config), iter(trace.expected)

@@ -1,4 +1,4 @@
-"""Per plugin: the event that helps wakes a rejected pod, the nearest one that does not help lets it sleep."""
+"""Per plugin: an event that may help wakes a rejected pod, and a similar one that cannot help does not."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ WEB = selector("app=web")
 
 
 class Change(NamedTuple):
-    """A change in the cluster, from `old` to `new`; `pending` where it is not the table's own pod."""
+    """A change from `old` to `new`; `pending` replaces the table's pod."""
 
     id: str
     old: Json | None
@@ -234,7 +234,7 @@ def _zoned(zone: str | None) -> Json:
 
 
 def _grouped(name: str = "e", *, on: str | None = None) -> Json:
-    """A pod that wants to be near its like."""
+    """Return a pod with affinity to its own labels."""
     like = affinity(required=[term(ZONE, selector("app=group"))])
     return pod(name, node=on, labels={"app": "group"}, affinity=like)
 

@@ -1,4 +1,4 @@
-"""Whether a change in the cluster wakes a pod that one plugin rejected: events derived, hints asked."""
+"""Computes whether a change in the cluster wakes a pod that one plugin rejected, from its events and hints."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def wakes(
     new: Json | None,
     args: Mapping[str, object] | None = None,
 ) -> bool:
-    """Whether the plugin lets the pending pod be tried again after the change; None for what is not there."""
+    """Return whether the change wakes a pending pod that the plugin rejected; `old` or `new` is None for add or delete."""
     extensions = plugin_named(plugin, (args or {}).get(plugin))
     assert isinstance(extensions, EnqueueExtensions)
     decoder = PodDecoder()

@@ -20,7 +20,7 @@ AWAY = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("
 
 
 def driven() -> Driver:
-    """Two nodes, pods that keep away from each other, and one that is terminating."""
+    """Return two nodes, pods with anti-affinity to each other, and one that is terminating."""
     driver = Driver()
     driver.namespace("default")
     for name in ("n1", "n2"):
@@ -34,7 +34,7 @@ def driven() -> Driver:
 
 
 def round_of(state: ClusterState) -> list[str]:
-    """Return what a whole round finds, in pieces of one comparison each."""
+    """Return the differences of a whole round, in pieces of one comparison each."""
     audit = Audit(state, pods_per_piece=1)
     audit.step()
     this_round = audit._round
@@ -45,7 +45,7 @@ def round_of(state: ClusterState) -> list[str]:
 
 
 def test_a_piece_looks_at_few_pods_however_many_there_are() -> None:
-    """Comparisons are counted by what they yield: of 400 pods on 40 nodes no piece makes more than a few."""
+    """With 400 pods on 40 nodes, no piece makes more than a few comparisons."""
     driver = Driver()
     for number in range(40):
         driver.node(f"n{number}")
@@ -69,8 +69,8 @@ def test_a_piece_looks_at_few_pods_however_many_there_are() -> None:
     assert max(looked_at) <= 45, "the first one looks at every row"
 
 
-def test_a_piece_looks_at_few_nodes_that_have_no_pods() -> None:
-    """One of them takes as long as several pods do."""
+def test_a_piece_looks_at_few_nodes_without_pods() -> None:
+    """One of them costs as much as several pods."""
     driver = Driver()
     for number in range(400):
         driver.node(f"n{number}")
@@ -84,8 +84,8 @@ def test_a_piece_looks_at_few_nodes_that_have_no_pods() -> None:
     assert n_pieces >= 20
 
 
-def test_nothing_differs_while_everything_moves() -> None:
-    """Pods come, go and end between pieces; derived values are swept away under the audit's feet."""
+def test_nothing_differs_while_everything_changes() -> None:
+    """Pods are added and removed, and derived values swept, between pieces."""
     chance, driver = random.Random(1), driven()
     audit = Audit(driver.state, pods_per_piece=100)
     pods = []

@@ -1,4 +1,4 @@
-"""A dict in parts is a dict, and no part of it has much of the whole."""
+"""PartitionedDict behaves as a dict, and its parts are of similar size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _uids(n: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_holds_what_a_dict_holds(seed: int) -> None:
+def test_it_has_the_items_of_a_dict(seed: int) -> None:
     chance = random.Random(seed)
     partitioned: PartitionedDict[int] = PartitionedDict()
     known: dict[str, int] = {}
@@ -49,8 +49,8 @@ def test_it_holds_what_a_dict_holds(seed: int) -> None:
         pytest.param([f"default/web-{number}" for number in range(10_000)], id="numbered"),
     ],
 )
-def test_its_parts_are_alike(keys: list[str]) -> None:
-    """So that none grows while it has much of the whole."""
+def test_its_parts_are_of_similar_size(keys: list[str]) -> None:
+    """So that no resize takes long."""
     placed = ClusterState().placed
     for key in keys:
         placed[key] = None  # type: ignore[assignment]  # only the keys matter
@@ -58,7 +58,7 @@ def test_its_parts_are_alike(keys: list[str]) -> None:
 
 
 def test_its_order_is_the_same_in_every_process() -> None:
-    """Whatever Python's seed for hashes is: what runs in it can be repeated."""
+    """It does not depend on PYTHONHASHSEED, so runs are repeatable."""
     code = (
         "from scheduler.state.partitioned_dict import PartitionedDict\n"
         "p = PartitionedDict()\n"

@@ -1,4 +1,4 @@
-"""Whatever happens to a state, in whatever order it is asked meanwhile: it answers as plain dictionaries do."""
+"""After any sequence of changes and queries, the state answers as plain dictionaries do."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ tolerations = st.sampled_from(
 
 
 def _weight(kind: TermKind, weight: int) -> int:
-    """As preferences count: required affinity is worth 3."""
+    """Return the weight as in scoring; required affinity has weight 3."""
     return {TermKind.REQUIRED: 3, TermKind.PREFERRED: weight, TermKind.PREFERRED_ANTI: -weight}.get(kind, 0)
 
 
@@ -151,7 +151,7 @@ drawn_pods = st.builds(
 
 
 class States(RuleBasedStateMachine):
-    """Nodes, namespaces and pods come, change and go; what is asked is asked again at any later time."""
+    """Adds, changes and removes nodes, namespaces and pods, with queries at any time."""
 
     @initialize(
         exempt=st.sampled_from((frozenset(), frozenset({"exempt"}))),
@@ -202,7 +202,7 @@ class States(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES))
     def remove_node(self, name: str) -> None:
-        """Its pods stay, and come with other nodes' pods to rows that were its own."""
+        """Its pods stay on its row, which becomes a ghost."""
         self.plain.nodes.pop(name, None)
         self.state.remove_node(name)
 
@@ -227,7 +227,7 @@ class States(RuleBasedStateMachine):
     @precondition(lambda self: self.plain.pods)
     @rule(data=st.data(), its=labels)
     def relabel_pod(self, data: st.DataObject, its: Mapping[str, str]) -> None:
-        """A confirmed pod, or one whose bind the watch has not shown yet."""
+        """Relabel a confirmed or an assumed pod."""
         known = self._any_pod(data)
         pod = replace(known.pod, labels=its)
         if known.assumed:
@@ -250,7 +250,7 @@ class States(RuleBasedStateMachine):
     @precondition(lambda self: self.plain.pods)
     @rule(data=st.data())
     def confirm_or_forget(self, data: st.DataObject) -> None:
-        """An assumed pod counts no more; a confirmed one stays."""
+        """A forgotten pod no longer counts; a confirmed one stays."""
         known = self._any_pod(data)
         assert (self.state.forget(known.pod.uid) is not None) is known.assumed
         if known.assumed:
@@ -265,14 +265,14 @@ class States(RuleBasedStateMachine):
 
     @rule(n_times=st.sampled_from((1, 3)))
     def sweep(self, n_times: int) -> None:
-        """Three in a row drop every label set that no pod has: its number is another's next."""
+        """Three sweeps in a row drop every label set without pods; its number is reused."""
         for _ in range(n_times):
             self.state.sweep()
 
     @precondition(lambda self: self.plain.pods)
     @rule(data=st.data(), n_times=st.sampled_from((3, 600)))
     def come_and_go(self, data: st.DataObject, n_times: int) -> None:
-        """So often that the changes are not all remembered."""
+        """Make more changes than the log remembers."""
         known = self._any_pod(data)
         for _ in range(n_times):
             self.state.remove_pod(known.pod.uid)
@@ -304,7 +304,7 @@ class States(RuleBasedStateMachine):
 
     @rule(its=asked_labels, namespace=asked_namespaces)
     def sum_terms(self, its: Mapping[str, str], namespace: str) -> None:
-        """As preferences count, and as required anti-affinity forbids."""
+        """Sum with the weights of preferences, and of required anti-affinity."""
         label_set, incoming = self._incoming(its, namespace)
         found = self.snapshot.term_sums("weights", label_set, _weight_of_existing)
         wanted = self.plain.term_sums(incoming, _weight_of_declared)

@@ -47,7 +47,7 @@ class AffinityScorer:
 
 def min_max_normalized(raw: Amounts, feasible: FeasibleNodes) -> Scores:
     """
-    Return scores scaled so that the lowest raw score of a feasible node gives 0 and the highest 100; 0 for equal scores.
+    Return scores scaled so that the lowest raw score of a feasible node gives 0 and the highest 100; 0 if equal.
 
         int64(100.0 * (float64(raw - lowest) / float64(highest - lowest)))
 
