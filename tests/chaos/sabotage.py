@@ -66,7 +66,7 @@ def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
 
 _WHOLE_BIND = requests.bind
 _WHOLE_NOTIFY_QUEUE = Machine._notify_queue
-_WHOLE_GIVE_BACK = NodeTable.remove_usage
+_WHOLE_REMOVE_USAGE = NodeTable.remove_usage
 
 
 def _tell_no_departures(self: Machine, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
@@ -89,7 +89,7 @@ def _nothing_vanishes(self: Store[Any], _changes: list[Change[Any]]) -> None:
 
 def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
     """Never free host ports."""
-    _WHOLE_GIVE_BACK(self, row, Usage(usage.requested, usage.non_zero, ()))
+    _WHOLE_REMOVE_USAGE(self, row, Usage(usage.requested, usage.non_zero, ()))
 
 
 SABOTAGES = (

@@ -29,7 +29,7 @@ def wakes(
     new: Json | None,
     args: Mapping[str, object] | None = None,
 ) -> bool:
-    """Return whether the change wakes a pending pod that the plugin rejected; `old` or `new` is None for add or delete."""
+    """Return whether the change wakes a pending pod that the plugin rejected; `old` is None for adds, `new` for deletes."""
     extensions = plugin_named(plugin, (args or {}).get(plugin))
     assert isinstance(extensions, EnqueueExtensions)
     decoder = PodDecoder()
