@@ -29,7 +29,7 @@ def wakes(
     new: Json | None,
     args: Mapping[str, object] | None = None,
 ) -> bool:
-    """Return whether the change wakes a pending pod that the plugin rejected; `old` is None for adds, `new` for deletes."""
+    """Return whether the change wakes a pending pod that the plugin rejected; `old` is None for an add."""
     extensions = plugin_named(plugin, (args or {}).get(plugin))
     assert isinstance(extensions, EnqueueExtensions)
     decoder = PodDecoder()
