@@ -38,7 +38,7 @@ def within_skew(counted: CountedPods, *, selects_itself: bool) -> Mask:
     Return the rows whose domain would exceed the emptiest one by at most maxSkew: bool array of shape (n_rows,).
 
     For a node that is not eligible, its domain has the pods of the domain's eligible nodes.
-    Cost: 50 µs at 5,000 rows.
+    Cost: 20 µs at 5,000 rows.
     """
     per_domain = counted.per_domain()
     fewest = counted.fewest(per_domain, counted.domains())
