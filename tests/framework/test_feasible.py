@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.framework.interface import Feasible
+from scheduler.framework.interface import FeasibleNodes
 from scheduler.framework.normalizing import default_normalized
 
 
@@ -21,7 +21,7 @@ from scheduler.framework.normalizing import default_normalized
 def test_amounts_of_nodes_that_are_not_feasible_do_not_count(
     mask: list[bool], lowest: int, highest: int
 ) -> None:
-    feasible, amounts = Feasible(np.array(mask)), np.array([3, 9, -4])
+    feasible, amounts = FeasibleNodes(np.array(mask)), np.array([3, 9, -4])
     assert feasible.n == sum(mask)
     assert (feasible.lowest(amounts), feasible.highest(amounts)) == (lowest, highest)
 
@@ -34,7 +34,7 @@ def test_amounts_of_nodes_that_are_not_feasible_do_not_count(
     ],
 )
 def test_feasible_nodes_are_counted_by_domain(mask: list[bool], counts: list[int]) -> None:
-    assert Feasible(np.array(mask)).n_per_domain(np.array([0, 2, 2]), 4).tolist() == counts
+    assert FeasibleNodes(np.array(mask)).n_per_domain(np.array([0, 2, 2]), 4).tolist() == counts
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_feasible_nodes_are_counted_by_domain(mask: list[bool], counts: list[int
     ],
 )
 def test_scores_are_shares_of_the_highest(raw: list[int], reverse: bool, scores: list[int]) -> None:
-    everywhere = Feasible(np.ones(3, dtype=np.bool_))
+    everywhere = FeasibleNodes(np.ones(3, dtype=np.bool_))
     assert default_normalized(np.array(raw), everywhere, reverse=reverse).tolist() == scores
 
 
 def test_a_higher_share_of_a_node_that_is_not_feasible_is_not_looked_at() -> None:
-    feasible = Feasible(np.array([True, True, False]))
+    feasible = FeasibleNodes(np.array([True, True, False]))
     assert default_normalized(np.array([2, 1, 1000]), feasible, reverse=False).tolist()[:2] == [100, 50]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scheduler.framework.interface import Feasible
+from scheduler.framework.interface import FeasibleNodes
 from scheduler.framework.status import Code
 from scheduler.plugins.image_locality import image_scores, with_tag
 from scheduler.plugins.inter_pod_affinity.scoring import min_max_normalized
@@ -235,7 +235,7 @@ def test_soft_spread_counts_pods_by_the_logarithm_of_domains(
     ],
 )
 def test_scores_lie_between_the_lowest_and_the_highest_sum(raw: list[int], scores: list[int]) -> None:
-    everywhere = Feasible(np.ones(3, dtype=np.bool_))
+    everywhere = FeasibleNodes(np.ones(3, dtype=np.bool_))
     assert min_max_normalized(np.array(raw), everywhere).tolist() == scores
 
 
@@ -250,7 +250,7 @@ SUMS = st.one_of(
 def test_min_max_is_upstreams_formula_on_every_feasible_node(nodes: list[tuple[int, bool]]) -> None:
     """Source: interpodaffinity/scoring.go, NormalizeScore (kubernetes 1.36). Others may have any sum."""
     raw, mask = (np.array(column) for column in zip(*nodes, strict=True))
-    found = min_max_normalized(raw, Feasible(mask))
+    found = min_max_normalized(raw, FeasibleNodes(mask))
     sums = [amount for amount, fits in nodes if fits]
     lowest, span = min(sums), float(max(sums) - min(sums))
     wanted = [int(100.0 * (float(one - lowest) / span)) if span else 0 for one in sums]

@@ -38,8 +38,8 @@ def test_taints_are_counted_by_effect_unless_they_are_tolerated(
     )
     for number, its in enumerate(taints):
         state.upsert_node(decode_node(json.dumps(build.node(f"n{number}", taints=its)).encode()))
-    assert state.masks.intolerable(tolerations, ("PreferNoSchedule",)).tolist() == soft
-    assert state.masks.intolerable(tolerations, ("NoSchedule", "NoExecute")).tolist() == hard
+    assert state.masks.n_untolerated_taints(tolerations, ("PreferNoSchedule",)).tolist() == soft
+    assert state.masks.n_untolerated_taints(tolerations, ("NoSchedule", "NoExecute")).tolist() == hard
     assert state.masks.tolerated(tolerations).tolist() == [not n for n in hard]
 
 
