@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from scheduler.framework.diagnosis import reason_counts
 from scheduler.framework.interface import FeasibleNodes, NodeFilter
 from scheduler.state.arrays import Mask, Scores
 
@@ -47,12 +48,7 @@ class FilterResult:
 
     def reason_counts(self) -> Counter[str]:
         """Return how many nodes were refused for each reason. O(n_rows) per filter that refused a node."""
-        counts: Counter[str] = Counter()
-        for refusal in self.refusals:
-            for status, n_nodes in refusal.node_filter.statuses().counts(refusal.rows):
-                for reason in status.reasons:
-                    counts[reason] += n_nodes
-        return counts
+        return reason_counts((refusal.node_filter.statuses(), refusal.rows) for refusal in self.refusals)
 
 
 class PluginScores(NamedTuple):

@@ -118,6 +118,11 @@ HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
 ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
 
 
+def queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
+    """Return QUEUE if the event may help."""
+    return Hint.QUEUE if helps else Hint.SKIP
+
+
 def always(_pod: Pod, _old: object, _new: object) -> bool:
     """Return True: the hint may read labels or owner."""
     return True

@@ -14,7 +14,7 @@ from functools import partial
 from typing import ClassVar, Final
 from weakref import WeakSet
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
 from scheduler.framework.memo import MemoBySpec
@@ -128,7 +128,7 @@ class InterPodAffinity:
         if changed is None:
             return Hint.QUEUE
         if changed.uid == pod.uid:
-            return _queue_if(old is None or new is None or _rules_changed(old, new))
+            return queue_if(old is None or new is None or _rules_changed(old, new))
         if not changed.node_name and not changed.nominated_node_name:
             return Hint.SKIP
         if old is not None and new is not None and not _rules_changed(old, new):
@@ -141,7 +141,7 @@ class InterPodAffinity:
             return Hint.QUEUE
         if any(self._term_selects(term, old) and not self._term_selects(term, new) for term in anti):
             return Hint.QUEUE
-        return _queue_if(self._anti_affinity_selects(old, pod) and not self._anti_affinity_selects(new, pod))
+        return queue_if(self._anti_affinity_selects(old, pod) and not self._anti_affinity_selects(new, pod))
 
     def _reads_labels_after_pod_change(self, pod: Pod, old: Pod | None, _new: Pod | None) -> bool:
         """Return whether the old pod may have refused this one by its labels, or been the last pod of its group."""
@@ -176,7 +176,7 @@ class InterPodAffinity:
             for term in (*usable(affinity.required), *usable(affinity.required_anti))
         )
         may_help = by_labels or new is None or new.name == pod.namespace
-        return _queue_if(may_help or pod.spec in self._refused_by_limits)
+        return queue_if(may_help or pod.spec in self._refused_by_limits)
 
 
 def _rules_changed(old: Pod, new: Pod) -> bool:
@@ -199,11 +199,7 @@ def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hin
         return Hint.QUEUE
     keys = {term.topology_key for term in usable(pod.spec.affinity.required)}
     if old is None:
-        return _queue_if(not keys or not keys.isdisjoint(new.labels))
+        return queue_if(not keys or not keys.isdisjoint(new.labels))
     if any(new.labels.get(key) != value for key, value in old.labels.items()):
         return Hint.QUEUE
-    return _queue_if(any(key in new.labels and key not in old.labels for key in keys))
-
-
-def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
-    return Hint.QUEUE if helps else Hint.SKIP
+    return queue_if(any(key in new.labels and key not in old.labels for key in keys))

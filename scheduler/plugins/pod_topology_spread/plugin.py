@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
 from scheduler.framework.plugin_context import PluginContext
@@ -111,16 +111,16 @@ class PodTopologySpread:
         if changed is None:
             return Hint.QUEUE
         if changed.uid == pod.uid:
-            return _queue_if(old is None or new is None or self._constraints_changed(old, new))
+            return queue_if(old is None or new is None or self._constraints_changed(old, new))
         unassigned = not changed.node_name and not changed.nominated_node_name
         if unassigned or changed.namespace != pod.namespace:
             return Hint.SKIP
         if old is None or new is None:
-            return _queue_if(any(c.selects(changed) for c in self.constraints.of(pod, hard=True)))
+            return queue_if(any(c.selects(changed) for c in self.constraints.of(pod, hard=True)))
         if old.labels == new.labels and old.terminating == new.terminating:
             return Hint.SKIP
         constraints = self.constraints.of(pod, hard=True)
-        return _queue_if(any(c.counts(old) != c.counts(new) for c in constraints))
+        return queue_if(any(c.counts(old) != c.counts(new) for c in constraints))
 
     def _constraints_changed(self, old: Pod, new: Pod) -> bool:
         """
@@ -148,7 +148,7 @@ class PodTopologySpread:
         had = old is not None and all(key in old.labels for key in keys)
         has = new is not None and all(key in new.labels for key in keys)
         if old is None or new is None:
-            return _queue_if(has or had)
+            return queue_if(has or had)
         if had != has:
             return Hint.QUEUE
         changed_domain = any(old.labels.get(key) != new.labels.get(key) for key in keys)
@@ -157,7 +157,7 @@ class PodTopologySpread:
             and not pod.spec.required_node_affinity.matches_all_nodes
         )
         relabelled = by_labels and old.labels != new.labels
-        return _queue_if(has and (changed_domain or relabelled or old.taints != new.taints))
+        return queue_if(has and (changed_domain or relabelled or old.taints != new.taints))
 
 
 def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:
@@ -168,8 +168,4 @@ def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:
 def _hint_after_workload_change(pod: Pod, old: Workload | None, new: Workload | None) -> Hint:
     """Queue a pod without own constraints, since its default selector may have changed."""
     changed = new if new is not None else old
-    return _queue_if(not pod.spec.spread and (changed is None or changed.namespace == pod.namespace))
-
-
-def _queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
-    return Hint.QUEUE if helps else Hint.SKIP
+    return queue_if(not pod.spec.spread and (changed is None or changed.namespace == pod.namespace))
