@@ -35,7 +35,7 @@ class Comparison(Generic[T]):
 
     def __init__(self, store: Store[T]) -> None:
         self._store = store
-        #: By key: the version stored when the first list ended, and the metadata that the list returned; None if absent.
+        #: The stored version when the first list ended, and the metadata in that list; None if absent.
         self._suspects: dict[Key, tuple[Version | None, ObjectMeta | None]] = {}
         #: Objects stored before the first list that it has not returned, by `Store.shard_of`.
         self._unlisted: list[dict[Key, Version]] = []

@@ -46,7 +46,7 @@ _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The API server. `tls` is None for plain HTTP; `server_hostname` and `proxy` are None unless the kubeconfig has them."""
+    """The API server. `tls` is None for plain HTTP; `server_hostname` and `proxy` come from the kubeconfig."""
 
     server: str
     tls: ssl.SSLContext | None = None

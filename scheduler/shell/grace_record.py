@@ -1,14 +1,14 @@
 """
-Keeps the time since which pods lack their match in a ConfigMap, so that a restart or a new leader continues to count.
+Records in a ConfigMap since when pods are unmatched, so that their grace periods continue after a restart.
 
 A ConfigMap of its own, because the right to write it can be granted by name. An annotation would need the right to
 patch every pod, and the Lease is rewritten every two seconds and has to stay small.
 
 House rules:
- 1. Bounded: of more than `MAX_PODS` pods, those that lack their match for longest are kept; the others start again
-    after a restart.
+ 1. Bounded: it holds the `MAX_PODS` pods that are unmatched for longest; the grace periods of others start again after
+    a restart.
  2. Written at most every `PERIOD_S`; a crash loses up to that much waiting time.
- 3. A record older than `STALE_S` is ignored: pods may have had their match in between.
+ 3. A record older than `STALE_S` is ignored: pods may have been matched in between.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from scheduler.observe.logs import Logger
 #: 60 bytes each: 300 KB of the 1 MiB that an object may have.
 MAX_PODS: Final = 5_000
 PERIOD_S: Final = 2.0
-CONFIRM_S: Final = 60.0
+#: Unchanged times are written again after this time, before the record is stale.
+REFRESH_S: Final = 60.0
 STALE_S: Final = 300.0
 TIMEOUT_S: Final = 10.0
 _KEY: Final = "lost-since.json"
@@ -44,15 +45,9 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
 
 class GraceRecord:
     """
-    The ConfigMap of one enforcer.
+    The ConfigMap `name` of one enforcer.
 
-    Args:
-        client: sends the requests.
-        namespace: the ConfigMap's namespace.
-        name: the ConfigMap's name.
-        log: logs failures.
-        clock_s: seconds since the epoch.
-        now_s: the monotonic clock of `load` and `save`.
+    `clock_s` is the time since the epoch, in the record; `now_s` the monotonic clock of `load` and `save`.
     """
 
     def __init__(
@@ -77,8 +72,7 @@ class GraceRecord:
         """
         Return the times by uid, on our monotonic clock; empty if nothing is recorded or the record is stale.
 
-        Raises:
-            ApiError: the server did not answer, or refused.
+        Raises ApiError if the record cannot be read.
         """
         try:
             read = await self._read()
@@ -93,9 +87,11 @@ class GraceRecord:
         # A wall clock that was set back must not yield times in the future.
         return {uid: now_s - max(0.0, epoch_s - since_s) for uid, since_s in record.lost_since.items()}
 
-    async def keep(self, lost_since: Callable[[], Mapping[str, float]], leads: Callable[[], bool]) -> None:
+    async def save_periodically(
+        self, lost_since: Callable[[], Mapping[str, float]], leads: Callable[[], bool]
+    ) -> None:
         """
-        Save the times whenever they differ, until cancelled. Failures are logged and retried.
+        Save the times whenever they change, until cancelled. Failures are logged and retried.
 
         Only the leader saves: after a pause of the whole process, another instance may own the record.
         """
@@ -108,7 +104,7 @@ class GraceRecord:
         """Write the times unless the ConfigMap already has them. Failures are logged."""
         times = dict(sorted(lost_since.items(), key=lambda item: item[1])[:MAX_PODS])
         now_s = self._now_s()
-        if times == self._saved and (not times or now_s < self._saved_at_s + CONFIRM_S):
+        if times == self._saved and (not times or now_s < self._saved_at_s + REFRESH_S):
             return
         try:
             await self._write(times, now_s)

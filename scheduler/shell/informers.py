@@ -136,7 +136,7 @@ class Informer:
         self._now_s = now_s
         #: Held while a batch is delivered in pieces, so that batches do not mix.
         self._delivering = asyncio.Lock()
-        #: The last problem of each malformed object, so that it is logged once and not with every version.
+        #: The last problem of each malformed object, which is logged once and not with every version.
         self._problem_by_key: dict[Key | None, str] = {}
         #: True once the initial list is in the inbox.
         self.synced = False
@@ -163,20 +163,17 @@ class Informer:
 
     async def catch_up(self) -> int | None:
         """
-        Deliver everything that was written before this call, however late the watch is.
+        Deliver every change made before this call, however late the watch is, and return their number.
 
-        Returns: the number of objects taken from a list; None if the reflector is listing, so call again. One list if
-        the watch is not late, else two, `_MAX_WATCH_DELAY_S` apart.
-
-        Raises:
-            ApiError: the server did not list.
+        Return None if the reflector itself is listing; call again then. Takes one list if the watch is not late, else
+        two, `_MAX_WATCH_DELAY_S` apart. Raises ApiError if the server returns no list.
         """
         n_repaired = await self._repair(self._reflector.compare(_MAX_WATCH_DELAY_S, page_pause_s=0.0))
-        # A list that began meanwhile ends the comparison before it has delivered everything.
+        # A list of the reflector ends the comparison early.
         return n_repaired if self._reflector.is_settled() else None
 
     async def compare(self) -> int | None:
-        """Repair objects that differ from the server's list, over 30 s, and return their number. See `catch_up`."""
+        """As `catch_up`, with 30 s between the two lists and pauses between pages."""
         return await self._repair(self._reflector.compare())
 
     async def _repair(self, pieces: AsyncGenerator[tuple[int, list[Change[object]]], None]) -> int | None:

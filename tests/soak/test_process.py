@@ -107,7 +107,7 @@ async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None
                 if number in (_FIRST - 1, _FIRST + _MORE - 1):
                     await scheduler._recorder.drain(10.0)
                     # A comparison in progress holds its remaining suspects.
-                    scheduler._recount._round = iter(())
+                    scheduler._audit._round = iter(())
                     gc.collect()
                     found = sizes(scheduler, client)
                     found.update(module_level())
