@@ -31,14 +31,8 @@ class ConditionWriter:
     """
     A queue of conditions by pod, and the tasks that write them.
 
-    Args:
-        client: sends the requests.
-        clock_s: seconds since the epoch, for transition times.
-        on_failed: called with a condition that was not written, and the cause, unless its pod is gone.
-        on_throttled: called with the seconds of every pause that the server asks for.
-        may_write: returns True while this instance may write.
-        sleep: waits between attempts.
-        jitter: returns a number in [0, 1).
+    `on_failed` is called with a condition that was not written, and the cause, unless its pod is gone; `on_throttled`
+    with the seconds of every pause that the server asks for. `may_write` returns True while this instance may write.
     """
 
     def __init__(

@@ -357,12 +357,10 @@ class _Daemon:
         self._inbox.nudge()
 
 
-def _watched_kinds() -> tuple[WatchedKind[object], ...]:
+def _watched_kinds() -> tuple[WatchedKind, ...]:
     """Return the kinds that the scheduler watches; malformed grace period annotations are reported as well."""
 
-    def find_problem(pod: object) -> str | None:
-        if not isinstance(pod, Pod):
-            return None
+    def find_problem(pod: Pod) -> str | None:
         grace = pod.affinity_grace_s
         return term_problem(pod) or (grace.cause if isinstance(grace, Problem) else None)
 

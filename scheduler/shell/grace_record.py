@@ -23,6 +23,7 @@ import msgspec
 from scheduler.errors import ApiError, Conflict, NotFound
 from scheduler.kube.client import KubeClient
 from scheduler.kube.enforcer_requests import create_config_map, get_config_map, update_config_map
+from scheduler.kube.requests import Request
 from scheduler.kube.responses import ConfigMap, decode_config_map
 from scheduler.observe.logs import Logger
 
@@ -126,22 +127,20 @@ class GraceRecord:
                 return await self._update(data, self._version)
             except NotFound:
                 self._version = None
-        create = create_config_map(self._namespace, self._name, data)
-        self._remember_version(decode_config_map(await self._client.request(create, timeout_s=TIMEOUT_S)))
+        await self._send(create_config_map(self._namespace, self._name, data))
         return None
 
     async def _update(self, data: Mapping[str, str], version: str) -> None:
-        update = update_config_map(self._namespace, self._name, data, resource_version=version)
-        self._remember_version(decode_config_map(await self._client.request(update, timeout_s=TIMEOUT_S)))
+        await self._send(update_config_map(self._namespace, self._name, data, resource_version=version))
 
     async def _read(self) -> ConfigMap:
-        request = get_config_map(self._namespace, self._name)
-        read = decode_config_map(await self._client.request(request, timeout_s=TIMEOUT_S))
-        self._remember_version(read)
-        return read
+        return await self._send(get_config_map(self._namespace, self._name))
 
-    def _remember_version(self, read: ConfigMap) -> None:
-        self._version = read.metadata.resource_version
+    async def _send(self, request: Request) -> ConfigMap:
+        """Return the ConfigMap in the response, and remember its version."""
+        config_map = decode_config_map(await self._client.request(request, timeout_s=TIMEOUT_S))
+        self._version = config_map.metadata.resource_version
+        return config_map
 
     def _decode(self, read: ConfigMap) -> _Record | None:
         text = (read.data or {}).get(_KEY)

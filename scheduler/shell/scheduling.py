@@ -51,11 +51,8 @@ class SchedulingLoop:
     """
     Feeds the machine until stopped.
 
-    Args:
-        is_ready: returns True if cycles may run now.
-        max_binding: returns the limit on binds in flight.
-        now_s: a monotonic clock.
-        on_handled: called with the type and seconds of every handled stimulus.
+    `is_ready` returns True if cycles may run now, `max_binding` the limit on binds in flight. `on_handled` is called
+    with the type and seconds of every handled stimulus.
     """
 
     def __init__(
