@@ -233,7 +233,7 @@ class Scheduler:
         self._loop = SchedulingLoop(
             self._machine,
             self._inbox,
-            outbox,
+            outbox.execute,
             is_ready=lambda: self._is_synced() and self._leads() and self._caught_up,
             max_binding=limit,
             now_s=self._now_s,

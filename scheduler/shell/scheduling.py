@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Bind, Instruction
@@ -39,27 +39,20 @@ _READY_CHECK_S: Final = 1.0
 _SWEEP_PERIOD_S: Final = 60.0
 
 
-class Outbox(Protocol):
-    """Executes instructions; results return through the inbox."""
-
-    def execute(self, instruction: Instruction) -> None:
-        """Start the instruction; never blocks."""
-        ...
-
-
 class SchedulingLoop:
     """
     Feeds the machine until stopped.
 
-    `is_ready` returns True if cycles may run now, `max_binding` the limit on binds in flight. `on_handled` is called
-    with the type and seconds of every handled stimulus.
+    `execute` starts an instruction without blocking; its result returns through the inbox. `is_ready` returns True if
+    cycles may run now, `max_binding` the limit on binds in flight. `on_handled` is called with the type and seconds of
+    every handled stimulus.
     """
 
     def __init__(
         self,
         machine: Machine,
         inbox: Inbox,
-        outbox: Outbox,
+        execute: Callable[[Instruction], None],
         *,
         is_ready: Callable[[], bool],
         max_binding: Callable[[], int],
@@ -68,7 +61,7 @@ class SchedulingLoop:
     ) -> None:
         self._machine = machine
         self._inbox = inbox
-        self._outbox = outbox
+        self._execute = execute
         self._is_ready = is_ready
         self._max_binding = max_binding
         self._now_s = now_s
@@ -125,7 +118,7 @@ class SchedulingLoop:
         for _ in range(min(_STIMULI_PER_SLICE, len(self._inbox))):
             (stimulus,) = self._inbox.take(1)
             for instruction in self._machine.handle(stimulus, started_s):
-                self._outbox.execute(instruction)
+                self._execute(instruction)
             handled_s = self._now_s()
             self._on_handled(type(stimulus).__name__, handled_s - started_s)
             self._young_collector.count()
@@ -147,13 +140,13 @@ class SchedulingLoop:
                 if isinstance(instruction, Bind):
                     binds.append(instruction)
                 else:
-                    self._outbox.execute(instruction)
+                    self._execute(instruction)
             self._young_collector.count()
             started_s = self._now_s()
             if started_s >= ends_s or self._machine.has_backlog or not self._may_cycle():
                 break
         for bind in binds:
-            self._outbox.execute(bind)
+            self._execute(bind)
 
     def _handle_timers(self) -> None:
         if self._machine.has_backlog:

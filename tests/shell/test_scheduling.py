@@ -52,7 +52,7 @@ class Bench:
         self.loop = SchedulingLoop(
             self.driver.machine,
             self.inbox,
-            self.kept,
+            self.kept.execute,
             is_ready=self._asked,
             max_binding=lambda: max_binding,
             now_s=lambda: self.driver.now_s,
