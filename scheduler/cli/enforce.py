@@ -122,7 +122,7 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
             each.report.rule,
             each.report.domain,
             "-" if each.report.other is None else each.report.other.key,
-            ", ".join(pod.key for pod in each.going) or "-",
+            ", ".join(pod.key for pod in each.would_evict) or "-",
         )
         for each in broken
     ]

@@ -49,14 +49,14 @@ class DevCluster:
         controllers: bool = False,
     ) -> None:
         """
-        Make a cluster with its nodes and namespaces; it does not listen yet.
+        Create a cluster with its nodes and namespaces; `start` lets it listen.
 
         Args:
-            nodes: how many ready-made nodes there are.
-            zones: over how many zones they are spread.
+            nodes: number of nodes.
+            zones: number of zones that the nodes are spread over.
             port: 0 takes a free one.
             host: the address to listen on.
-            token: the bearer token that requests must carry; None lets every request in; "" makes a random one.
+            token: the bearer token of the administrator; None accepts requests without one; "" creates a random one.
             bookmark_interval_s: seconds between the bookmarks of a watch.
             history_capacity: past changes of each kind from which watches can resume.
             write_log: record every accepted write in `writes`.
@@ -120,8 +120,8 @@ class DevCluster:
     async def _stop_listening(self) -> None:
         if self._listener is None:
             return
-        # A connection is accepted in one turn of the loop and made in the next; with the server closed between them
-        # Python 3.11 fails an assertion and leaves it open.
+        # asyncio accepts a connection in one iteration of the event loop and creates it in the next. If the server
+        # is closed between them, Python 3.11 fails an assertion and leaves the connection open.
         for each in self._listener.sockets:
             asyncio.get_running_loop().remove_reader(each.fileno())
         await asyncio.sleep(0)
@@ -139,7 +139,7 @@ class DevCluster:
 
     @property
     def port(self) -> int:
-        """Return the port it listens on; before `start`, the one asked for."""
+        """Return the port it listens on; before `start`, the requested one."""
         return self._port
 
     @property
@@ -149,7 +149,7 @@ class DevCluster:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers with which a request is the administrator's."""
+        """Return the headers that authenticate a request as the administrator's."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def token_of(self, namespace: str, account: str) -> str:

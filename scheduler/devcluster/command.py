@@ -17,7 +17,7 @@ _KUBECONFIG: Final = "devcluster.kubeconfig"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Make `parser` read this command's arguments."""
+    """Add this command's arguments to `parser`."""
     parser.add_argument(
         "--nodes", type=int, default=6, metavar="N", help="number of nodes (default %(default)s)"
     )

@@ -1,5 +1,5 @@
 """
-LabelSelector objects: which labels they select, and how kubectl writes them.
+LabelSelector objects: matching, and their text in kubectl.
 
 Source: apimachinery pkg/apis/meta/v1/helpers.go (kubernetes 1.36).
 """
@@ -11,7 +11,7 @@ from scheduler.syntax.selectors import Requirement
 
 
 def selects(selector: JsonObject | None, labels: Mapping[str, str]) -> bool:
-    """Return whether a LabelSelector selects `labels`; an absent selector selects nothing."""
+    """Return True if a LabelSelector selects `labels`; an absent selector selects nothing."""
     if selector is None:
         return False
     wanted = selector.get("matchLabels") or {}

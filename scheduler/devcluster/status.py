@@ -1,5 +1,5 @@
 """
-Status objects: the API server's refusals, with upstream's reasons, codes and sentences.
+Status objects: the API server's errors, with upstream's reasons, codes and messages.
 
 Source: apimachinery pkg/api/errors/errors.go (kubernetes 1.36).
 """

@@ -56,14 +56,18 @@ class _AccessReview(RequestBody, frozen=True):
 
 
 def review_token(token: str) -> Request:
-    """Request the user of a token, which has to be ASCII; see `decode_user`."""
+    """Return a request for the user of a token, which has to be ASCII; `decode_user` decodes the response."""
     review = _TokenReview("authentication.k8s.io/v1", "TokenReview", _TokenSpec(token))
     path = "/apis/authentication.k8s.io/v1/tokenreviews"
     return Request("POST", path, "create", (), msgspec.json.encode(review), JSON)
 
 
 def review_access(user: UserInfo, path: str, verb: str) -> Request:
-    """Request whether the user may do `verb` (`get`, ...) at a path of our port; see `decode_allowed`."""
+    """
+    Return a request that asks if the user may do `verb` (`get`, ...) at a path of our port.
+
+    `decode_allowed` decodes the response.
+    """
     spec = _AccessSpec(_Path(path, verb), user.name, user.groups, dict(user.extra), user.uid)
     review = _AccessReview("authorization.k8s.io/v1", "SubjectAccessReview", spec)
     target = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -100,12 +104,12 @@ def decode_user(body: bytes) -> UserInfo | None:
     Return the user of the token, None if the API server does not accept it.
 
     Raises:
-        ServerFault: if the body is no TokenReview.
+        ServerFault: if the body is not a TokenReview.
     """
     try:
         status = msgspec.json.decode(body, type=_TokenReviewResponse).status
     except msgspec.DecodeError as error:
-        raise ServerFault(201, "Malformed", f"no TokenReview: {error}") from error
+        raise ServerFault(201, "BadAnswer", f"not a TokenReview: {error}") from error
     found = status.user
     if not status.authenticated or not found.username:
         return None
@@ -117,10 +121,10 @@ def decode_allowed(body: bytes) -> bool:
     Return True if the user is allowed.
 
     Raises:
-        ServerFault: if the body is no SubjectAccessReview.
+        ServerFault: if the body is not a SubjectAccessReview.
     """
     try:
         status = msgspec.json.decode(body, type=_AccessReviewResponse).status
     except msgspec.DecodeError as error:
-        raise ServerFault(201, "Malformed", f"no SubjectAccessReview: {error}") from error
+        raise ServerFault(201, "BadAnswer", f"not a SubjectAccessReview: {error}") from error
     return status.allowed and not status.denied

@@ -1,5 +1,5 @@
 """
-The API client: sends requests and returns response bodies, or raises the ApiError that the response means.
+The API client: sends requests, returns response bodies, and raises other responses as an ApiError.
 
 It retries only after a 401, and resends a GET, PUT or DELETE once if its connection turns out to be closed.
 
@@ -67,7 +67,7 @@ class KubeClient:
     Args:
         credentials: the server and our identity.
         qps: requests per second in the long run; 0 or less for no limit.
-        burst: requests at once above that.
+        burst: requests that may be sent at once.
         max_connections: limit on open connections for everything but watches.
         on_request: see `RequestHook`.
         user_agent: the User-Agent header, which the server's audit log shows.
@@ -146,7 +146,7 @@ class KubeClient:
         Yield the lines of the response as they arrive, in batches of 1 to `MAX_LINES_PER_BATCH`. Wrap in `aclosing`.
 
         Other tasks run between batches, and after every `READ_BYTES` read. `on_open` gets a function that breaks the
-        connection, after which the stream raises Unreachable; calling it later is harmless. Cost: 2 µs per line of 2.5
+        connection, after which the stream raises Unreachable. Cost: 2 µs per line of 2.5
         KB; `reflector` has the cost of processing it.
 
         Raises:
@@ -171,13 +171,10 @@ class KubeClient:
                         await asyncio.sleep(0)
                     yield lines[start : start + MAX_LINES_PER_BATCH]
                 if len(data) == READ_BYTES or len(lines) > MAX_LINES_PER_BATCH:
-                    await asyncio.sleep(
-                        0
-                    )  # the next read may return at once, without letting other tasks run
-        except (
-            *_CONNECTION_ERRORS,
-            RuntimeError,
-        ) as error:  # RuntimeError: aiohttp, on reading a closed connection
+                    # The next read may return at once, without letting other tasks run.
+                    await asyncio.sleep(0)
+        # aiohttp raises RuntimeError when a closed connection is read.
+        except (*_CONNECTION_ERRORS, RuntimeError) as error:
             raise _unreachable(error, request) from error
         finally:
             response.close()
@@ -185,15 +182,16 @@ class KubeClient:
             raise Unreachable(0, "ConnectionLost", "the stream ended inside a line")
 
     async def _with_authorization(self, send: Callable[[str | None], Awaitable[_T]]) -> _T:
-        """Return what `send` returns. After a 401, which has no effect, renew the credentials and call it once more."""
+        """Return the result of `send`. After a 401 renew the credentials and call it again: a 401 had no effect."""
         authorization = await self._credentials.authorization()
         try:
             return await send(authorization)
-        except Unauthorized as refusal:
+        except Unauthorized as unauthorized:
             try:
                 renewed = await self._credentials.renew(authorization)
             except SettingsError as error:
-                raise Unauthorized(401, refusal.reason, f"{refusal.message} ({error})") from error
+                message = f"{unauthorized.message} ({error})"
+                raise Unauthorized(401, unauthorized.reason, message) from error
             if not renewed:
                 raise
         return await send(await self._credentials.authorization())
@@ -209,7 +207,7 @@ class KubeClient:
             response = await self._transport.send(request, authorization, timeout_s)
             code = str(response.status)
         finally:
-            self._report(request, code, started_s)
+            self._report_response(request, code, started_s)
         if response.status < 300:
             return response.body
         raise api_error(response.status, response.body, retry_after=response.retry_after)
@@ -233,13 +231,13 @@ class KubeClient:
         except _CONNECTION_ERRORS as error:
             raise _unreachable(error, request) from error
         finally:
-            self._report(request, code, started_s)
+            self._report_response(request, code, started_s)
 
     async def _wait_for_rate_limit(self) -> None:
         if self._bucket is not None and (wait_s := self._bucket.reserve(self._now_s())) > 0:
             await self._sleep(wait_s)
 
-    def _report(self, request: Request, code: str, started_s: float) -> None:
+    def _report_response(self, request: Request, code: str, started_s: float) -> None:
         if self._on_request is not None:
             self._on_request(request.verb, request.method, code, self._host, self._now_s() - started_s)
 
@@ -261,14 +259,14 @@ class _ProxyTransport:
     """Sends requests through a proxy."""
 
     def __init__(self, session: aiohttp.ClientSession, endpoint: Endpoint) -> None:
-        self._new_session = session
+        self._session = session
         self._endpoint = endpoint
 
     async def send(self, request: Request, authorization: str | None, timeout_s: float) -> Response:
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
         try:
             response = await _request_with_session(
-                self._new_session, self._endpoint, request, authorization, timeout
+                self._session, self._endpoint, request, authorization, timeout
             )
             async with response:
                 body = await _bounded_body(response)
@@ -277,7 +275,7 @@ class _ProxyTransport:
         return Response(response.status, body, response.headers.get("Retry-After"))
 
     async def close(self) -> None:
-        await self._new_session.close()
+        await self._session.close()
 
 
 async def _request_with_session(
@@ -311,7 +309,7 @@ def product_version() -> str:
 
 
 def _enable_keepalive(transport: asyncio.Transport) -> None:
-    """Make the kernel end the connection if the other host is gone; sockets without these options stay as they are."""
+    """Make the kernel end the connection if the other host is gone. Skips options that the system does not have."""
     connected = transport.get_extra_info("socket")
     if connected is None:
         return

@@ -5,7 +5,7 @@ Compares a reflector's store with two lists of the server and repairs the differ
     30 s later
     second list   --> divergent: suspects whose stored version is unchanged and still differs from the server's
 
-One list proves nothing, because a watch is always a little late. What it has not delivered after 30 s is lost.
+One list proves nothing, because a watch is always a little late. A change not delivered after 30 s is lost.
 kube-scheduler has a comparer for debugging alone (pkg/scheduler/backend/cache/debugger/comparer.go).
 """
 
@@ -35,7 +35,7 @@ class Comparison(Generic[T]):
 
     def __init__(self, store: Store[T]) -> None:
         self._store = store
-        #: What was stored when the first list ended, and what that list returned; None for nothing.
+        #: The stored version when the first list ended, and the metadata in that list; None if absent.
         self._suspects: dict[Key, tuple[Version | None, ObjectMeta | None]] = {}
         #: Objects stored before the first list that it has not returned, by `Store.shard_of`.
         self._unlisted: list[dict[Key, Version]] = []
@@ -59,7 +59,7 @@ class Comparison(Generic[T]):
             return
         self._unlisted[self._store.shard_of(meta.key)].pop(meta.key, None)
         stored = self._store.version_of(meta.key)
-        if stored is None or _is_behind(stored, meta):
+        if stored is None or _is_outdated(stored, meta):
             self._suspects[meta.key] = (stored, meta)
 
     def end_first(self) -> None:
@@ -100,7 +100,7 @@ class Comparison(Generic[T]):
                 return False
             self._store.delete_key(key, changes)
             return True
-        is_unchanged = current == stored or (current is not None and _is_behind(current, listed))
+        is_unchanged = current == stored or (current is not None and _is_outdated(current, listed))
         if key not in self._raw_by_key or not is_unchanged:
             return False
         self._store.upsert(self._raw_by_key[key], changes)
@@ -115,6 +115,6 @@ def _read_meta(raw: msgspec.Raw) -> ObjectMeta | None:
         return None
 
 
-def _is_behind(stored: Version, listed: ObjectMeta) -> bool:
+def _is_outdated(stored: Version, listed: ObjectMeta) -> bool:
     """Return True if the list has another object of that name, or a newer version."""
     return stored.uid != listed.uid or is_older(stored.resource_version, listed.resource_version)

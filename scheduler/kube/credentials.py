@@ -46,7 +46,7 @@ _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The API server. `tls` is None for plain HTTP; the kubeconfig may set the other two."""
+    """The API server. `tls` is None for plain HTTP; `server_hostname` and `proxy` come from the kubeconfig."""
 
     server: str
     tls: ssl.SSLContext | None = None
@@ -71,7 +71,7 @@ class Credentials:
     Args:
         endpoint: the server.
         identity: the first identity.
-        authenticate: logs in again through kubernetes-asyncio; None if that could return nothing new.
+        login: logs in again through kubernetes-asyncio; None if a new login would return the same identity.
         token_file: holds the bearer token, re-read every `REREAD_S`; None if there is no such file.
         now_s: a monotonic clock.
     """
@@ -81,12 +81,12 @@ class Credentials:
         endpoint: Endpoint,
         identity: Identity,
         *,
-        authenticate: Authenticate | None = None,
+        login: Login | None = None,
         token_file: Path | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endpoint = endpoint
-        self._authenticate = authenticate
+        self._login = login
         self._token_file = token_file
         self._now_s = now_s
         #: Held during a renewal: many requests get the same 401 at once.
@@ -104,7 +104,7 @@ class Credentials:
         Return the current Authorization header, None for none.
 
         A failed renewal leaves the old header in place. Once that has expired, the server's 401 leads to `renew`,
-        which reports what is wrong. Cost: two comparisons; about once a minute a small file is read.
+        which reports the cause. Cost: two comparisons; about once a minute a small file is read.
         """
         if self._now_s() >= self._renew_at_s:
             await self._reauthenticate()
@@ -133,7 +133,7 @@ class Credentials:
         return self._authorization != refused
 
     async def _reauthenticate(self) -> SettingsError | None:
-        if self._authenticate is None:
+        if self._login is None:
             return None
         async with self._renewing:
             if self._now_s() - self._renewed_at_s < RENEWAL_GAP_S:
@@ -141,7 +141,7 @@ class Credentials:
             self._renewed_at_s = self._now_s()
             self._renew_at_s = self._renewed_at_s + REREAD_S  # on failure; success sets another time
             try:
-                self._adopt(await self._authenticate())
+                self._adopt(await self._login())
             except SettingsError as error:
                 return error
             except (OSError, ValueError) as error:
@@ -170,7 +170,7 @@ class Credentials:
             self._cert_version = version
 
 
-class Authenticate:
+class Login:
     """
     Logs in through kubernetes-asyncio as the chosen context's user. Each call runs the exec plugin again.
 
@@ -230,10 +230,10 @@ async def load_credentials(
     now_s: Callable[[], float] = time.monotonic,
 ) -> Credentials:
     """
-    Return credentials from the place where kubectl looks: the file given, KUBECONFIG, ~/.kube/config, else in-cluster.
+    Return credentials from the first of: the given file, KUBECONFIG, ~/.kube/config, the pod's service account.
 
-    `context` replaces the file's current context. `master` replaces the server of the file that is found; without any
-    file it is used without credentials, as kube-scheduler does.
+    `context` replaces the file's current context. `master` replaces the file's server; without a file it is used
+    without credentials, as kube-scheduler does.
 
     Raises:
         SettingsError: naming the file and field that is missing or wrong.
@@ -264,17 +264,17 @@ async def _from_context(context: ResolvedContext, now_s: Callable[[], float]) ->
         server_hostname=cluster.tls_server_name or None,
         proxy=cluster.proxy_url or None,
     )
-    authenticate = Authenticate(context)
+    login = Login(context)
     token_file = Path(user.token_file) if user.token_file else None
     renewable = user.exec is not None or user.auth_provider is not None
-    identity = await authenticate()
+    identity = await login()
     if token_file is not None:
         _check_token(token_file, context.user_file, f"{context.user_field}.tokenFile")
     try:
         return Credentials(
             endpoint,
             identity,
-            authenticate=authenticate if renewable else None,
+            login=login if renewable else None,
             token_file=token_file,
             now_s=now_s,
         )
@@ -325,7 +325,7 @@ def _tls_of_cluster(context: ResolvedContext) -> ssl.SSLContext | None:
         data = cluster.certificate_authority_data
         return _tls_context(
             cluster.certificate_authority or None,
-            data=_decode_base64(data) if data else None,
+            data=base64.b64decode(data).decode("ascii") if data else None,
             verify=not cluster.insecure_skip_tls_verify,
         )
     except (OSError, ValueError) as error:
@@ -343,10 +343,6 @@ def _tls_context(authority: str | None, *, verify: bool, data: str | None = None
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _decode_base64(data: str) -> str:
-    return base64.b64decode(data).decode("ascii")
 
 
 def _bearer(text: str) -> str:

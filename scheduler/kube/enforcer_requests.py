@@ -46,7 +46,9 @@ class _ConfigMap(RequestBody, frozen=True):
 
 def evict_pod(namespace: str, name: str, uid: str) -> Request:
     """
-    Evict the pod with this uid, and no other pod of that name. PodDisruptionBudgets may forbid it (429).
+    Return a request that evicts the pod with this uid, and no other pod of that name.
+
+    A PodDisruptionBudget may forbid it (429).
 
     Source: policy/v1 Eviction; pkg/registry/core/pod/storage/eviction.go (1.36).
     """
@@ -56,26 +58,26 @@ def evict_pod(namespace: str, name: str, uid: str) -> Request:
 
 
 def get_config_map(namespace: str, name: str) -> Request:
-    """Read a ConfigMap; `responses.decode_config_map` decodes the response."""
-    return Request("GET", f"{_config_maps(namespace)}/{escaped(name)}", "get")
+    """Return a request for a ConfigMap; `responses.decode_config_map` decodes the response."""
+    return Request("GET", f"{_config_maps_path(namespace)}/{escaped(name)}", "get")
 
 
 def create_config_map(namespace: str, name: str, data: Mapping[str, str]) -> Request:
-    """Create a ConfigMap; Conflict if it exists."""
+    """Return a request that creates a ConfigMap; Conflict if it exists."""
     body = msgspec.json.encode(_ConfigMap("v1", "ConfigMap", _Meta(name, namespace), data))
-    return Request("POST", _config_maps(namespace), "create", (), body, JSON)
+    return Request("POST", _config_maps_path(namespace), "create", (), body, JSON)
 
 
 def update_config_map(
     namespace: str, name: str, data: Mapping[str, str], *, resource_version: str
 ) -> Request:
-    """Replace a ConfigMap; Conflict if it is no longer at this version."""
+    """Return a request that replaces a ConfigMap; Conflict if it is no longer at this version."""
     meta = _Meta(name, namespace, resource_version)
     body = msgspec.json.encode(_ConfigMap("v1", "ConfigMap", meta, data))
-    return Request("PUT", f"{_config_maps(namespace)}/{escaped(name)}", "update", (), body, JSON)
+    return Request("PUT", f"{_config_maps_path(namespace)}/{escaped(name)}", "update", (), body, JSON)
 
 
-def _config_maps(namespace: str) -> str:
+def _config_maps_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{escaped(namespace)}/configmaps"
 
 

@@ -97,7 +97,7 @@ class EventWrite:
 
 @dataclass(slots=True)
 class _OpenSeries:
-    """An Event of the table. `count` is 1 until the second occurrence."""
+    """An Event in the table. `count` is 1 until its second occurrence."""
 
     name: str
     namespace: str
@@ -114,28 +114,28 @@ class EventSeries:
         self._capacity = capacity
         #: Oldest first.
         self._open: dict[EventKey, _OpenSeries] = {}
-        #: Event names contain nanoseconds; this keeps the names of simultaneous Events distinct.
+        #: The time in the last Event's name. Names must differ even if two Events are created at the same nanosecond.
         self._last_name_ns = 0
 
     def __len__(self) -> int:
         return len(self._open)
 
     def observe(self, key: EventKey, note: str, now_s: float) -> EventWrite | None:
-        """Count one occurrence. Returns: the creation, the first patch, or None if there is nothing to send. O(1)."""
+        """Count one occurrence and return the creation, the first patch, or None if there is nothing to send. O(1)."""
         series = self._open.get(key)
         if series is None:
             if len(self._open) >= self._capacity:
                 del self._open[next(iter(self._open))]
-            new = self._new(key, note, now_s)
+            new = self._new_series(key, note, now_s)
             self._open[key] = new
-            return EventWrite(key, _creation(key, new))
+            return EventWrite(key, _creation_request(key, new))
         series.count += 1
         series.last_s = now_s
-        return _series_write(key, series) if series.count == 2 else None
+        return _patch_write(key, series) if series.count == 2 else None
 
     def refresh(self) -> Iterator[EventWrite]:
         """Yield a patch for every open series, 20 µs each. Send them every `REFRESH_S`."""
-        return (_series_write(key, series) for key, series in list(self._open.items()) if series.count > 1)
+        return (_patch_write(key, series) for key, series in list(self._open.items()) if series.count > 1)
 
     def finish_idle(self, now_s: float) -> Iterator[EventWrite | None]:
         """
@@ -147,9 +147,9 @@ class EventSeries:
         for key, series in list(self._open.items()):
             if series.last_s < now_s - FINISH_S and self._open.get(key) is series:
                 del self._open[key]
-                yield _series_write(key, series) if series.count > 1 else None
+                yield _patch_write(key, series) if series.count > 1 else None
 
-    def _new(self, key: EventKey, note: str, now_s: float) -> _OpenSeries:
+    def _new_series(self, key: EventKey, note: str, now_s: float) -> _OpenSeries:
         self._last_name_ns = max(int(now_s * 1e9), self._last_name_ns + 1)
         return _OpenSeries(
             name=_event_name(key.regarding, self._last_name_ns),
@@ -162,8 +162,9 @@ class EventSeries:
 
 def bounded_text(text: str, limit_bytes: int) -> str:
     """
-    Return the text, shortened to `limit_bytes` with ` ...` at its end. Source: schedule_one.go, truncateMessage
-    (1.36).
+    Return the text; if it exceeds `limit_bytes`, shortened to that with ` ...` at its end.
+
+    Source: schedule_one.go, truncateMessage (1.36).
     """
     data = text.encode()
     if len(data) <= limit_bytes:
@@ -179,7 +180,7 @@ def _event_name(regarding: ObjectReference, stamp_ns: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{regarding.uid}/{name}"))
 
 
-def _creation(key: EventKey, series: _OpenSeries) -> Request:
+def _creation_request(key: EventKey, series: _OpenSeries) -> Request:
     event = _Event(
         api_version="events.k8s.io/v1",
         kind="Event",
@@ -198,9 +199,9 @@ def _creation(key: EventKey, series: _OpenSeries) -> Request:
     return create_event(series.namespace, msgspec.json.encode(event))
 
 
-def _series_write(key: EventKey, series: _OpenSeries) -> EventWrite:
+def _patch_write(key: EventKey, series: _OpenSeries) -> EventWrite:
     body = msgspec.json.encode(_SeriesPatch(_series_body(series)))
-    return EventWrite(key, patch_event(series.namespace, series.name, body), _creation(key, series))
+    return EventWrite(key, patch_event(series.namespace, series.name, body), _creation_request(key, series))
 
 
 def _series_body(series: _OpenSeries) -> _SeriesBody:

@@ -122,9 +122,9 @@ def kubeconfig_paths(given: str | None, environ: Mapping[str, str]) -> tuple[Pat
     return (default,) if default is not None and default.exists() else ()
 
 
-def resolve_context(paths: Sequence[Path], named: str | None = None) -> ResolvedContext:
+def resolve_context(paths: Sequence[Path], context_name: str | None = None) -> ResolvedContext:
     """
-    Return the named context, else the current one, from these files merged: the first file's entry of a name wins.
+    Return the named context, or the current one, of these files merged: the first entry of a name wins.
 
     Raises:
         SettingsError: naming file and field, if a file cannot be read or parsed, a reference has no target, or a
@@ -132,9 +132,9 @@ def resolve_context(paths: Sequence[Path], named: str | None = None) -> Resolved
     """
     files = [(path, _read(path)) for path in paths]
     path, current = next(((p, f.current_context) for p, f in files if f.current_context), (paths[0], None))
-    wanted = named or current
+    wanted = context_name or current
     if wanted is None:
-        raise SettingsError(_joined(paths), "current-context", "nothing", "the name of a context")
+        raise SettingsError(":".join(map(str, paths)), "current-context", "nothing", "the name of a context")
     contexts = {
         c.name: (p, c.context or Context()) for p, f in reversed(files) for c in reversed(f.contexts or ())
     }
@@ -143,8 +143,8 @@ def resolve_context(paths: Sequence[Path], named: str | None = None) -> Resolved
     }
     users = {u.name: (p, u.user or User()) for p, f in reversed(files) for u in reversed(f.users or ())}
 
-    at = ("--context", "") if named else (str(path), "current-context")
-    context_path, context = _find(contexts, wanted, *at)
+    source, field = ("--context", "") if context_name else (str(path), "current-context")
+    context_path, context = _find(contexts, wanted, source, field)
     context_field = f"contexts[{wanted}].context"
     cluster_path, cluster = _find(clusters, context.cluster, str(context_path), f"{context_field}.cluster")
     user_path, user = context_path, User()
@@ -280,7 +280,3 @@ def _with_absolute_command(plugin: dict[str, object] | None, config: Path) -> di
     if plugin is None or not isinstance(command, str) or "/" not in command:
         return plugin
     return {**plugin, "command": str(config.absolute().parent / command)}
-
-
-def _joined(paths: Sequence[Path]) -> str:
-    return ":".join(str(path) for path in paths)

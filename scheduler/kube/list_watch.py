@@ -9,7 +9,7 @@ The list-watch-relist protocol of one collection as a state machine: inputs in, 
 Rules:
   1. `handle` returns at most one of FetchPage, OpenStream, Pause: the next step, which ends an open stream. A page is
      processed in pieces, with a Pause of 0 s in between, in which other tasks run.
-  2. The initial list is published as it arrives; a relist is published in one batch that ends with its Synced.
+  2. The initial list is published as it arrives. A relist is published as one batch that ends with Synced.
   3. A lost stream is resumed at the last version seen. The collection is listed again only if the server has compacted
      that version, or if the server is gone: its replacement may have another history.
   4. A watch that falls silent is resumed too. Only a second silence in a row is published as Interrupted: servers do
@@ -87,7 +87,7 @@ class StreamEnded:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A FetchPage or OpenStream failed. Lines that a stream brought before were handed over."""
+    """A FetchPage or OpenStream failed. The lines before the failure were reported as LinesArrived."""
 
     error: ApiError
 
@@ -140,7 +140,7 @@ class ListWatch(Generic[T]):
         resource: the collection to list and watch.
         decode: see `Store`.
         jitter: returns a number in [0, 1).
-        watch_list: try to stream the initial state; switched off once a server refuses it.
+        watch_list: stream the initial state; switched off once a server refuses it.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class ListWatch(Generic[T]):
                 event = decode_event(line)
                 error = self._on_watch_event(event)
             except (msgspec.DecodeError, UnicodeDecodeError) as unreadable:
-                # The version of the unreadable event is unknown, so that the watch cannot resume behind it.
+                # The version of the unreadable event is unknown, so the watch cannot resume after it.
                 broken = ServerFault(200, "BadAnswer", f"unreadable line in a watch: {unreadable}")
                 return [*self._publish(), *self._relist(broken)]
             if error is not None:
@@ -300,7 +300,7 @@ class ListWatch(Generic[T]):
         if self._phase is _Phase.STREAMING:
             self.store.start_list()
         self._failures += 1
-        return self._interrupted(error, self._pause_s(self._failures, error))
+        return self._publish_interrupted(error, self._pause_s(self._failures, error))
 
     def _must_relist(self, error: ApiError) -> bool:
         match error:
@@ -313,9 +313,9 @@ class ListWatch(Generic[T]):
     def _relist(self, error: ApiError) -> list[Action[T]]:
         self._start_list()
         self._relists += 1
-        return self._interrupted(error, self._pause_s(self._relists - 1, error))
+        return self._publish_interrupted(error, self._pause_s(self._relists - 1, error))
 
-    def _interrupted(self, error: ApiError, pause_s: float) -> list[Action[T]]:
+    def _publish_interrupted(self, error: ApiError, pause_s: float) -> list[Action[T]]:
         step: Action[T] = Pause(pause_s) if pause_s > 0 else self._next_step()
         return [Publish([Interrupted(error, pause_s)]), step]
 
@@ -326,12 +326,12 @@ class ListWatch(Generic[T]):
             doubled_s = min(BACKOFF_S * 2.0 ** min(failures - 1, 16), BACKOFF_CAP_S)
             pause_s = doubled_s * (0.5 + 0.5 * self._jitter())
         if error.retry_after_s is not None:
-            asked_s = min(error.retry_after_s, RETRY_AFTER_CAP_S)
-            pause_s = max(pause_s, asked_s * (1.0 + 0.1 * self._jitter()))
+            requested_s = min(error.retry_after_s, RETRY_AFTER_CAP_S)
+            pause_s = max(pause_s, requested_s * (1.0 + 0.1 * self._jitter()))
         return pause_s
 
     def _publish(self) -> list[Action[T]]:
-        """Return the pending changes as a batch. During a relist there is none: they wait for its end."""
+        """Return the pending changes as one batch; during a relist nothing, since they wait for its end."""
         if not self._changes or (self._was_synced and self._phase is not _Phase.WATCHING):
             return []
         batch, self._changes = self._changes, []

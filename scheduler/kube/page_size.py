@@ -13,6 +13,7 @@ from scheduler.errors import ApiError
 from scheduler.kube.requests import PAGE_LIMIT
 from scheduler.kube.transport import BODY_LIMIT_BYTES, BODY_TOO_LONG
 
+#: The limit shrinks and grows by this factor.
 _FACTOR: Final = 8
 
 

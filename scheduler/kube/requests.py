@@ -55,20 +55,20 @@ class Resource:
         )
 
 
-#: All pods but succeeded ones, which therefore look deleted. Failed pods are included, unlike upstream (scheduler.go,
-#: NewInformerFactory): a kubelet rejects a pod by failing it, and a pod that leaves the selection is sent in its old
-#: state.
+#: All pods except succeeded ones: a pod that succeeds looks deleted. Failed pods are included, unlike upstream
+#: (scheduler.go, NewInformerFactory), because a kubelet rejects a pod by failing it, and the event of a pod that leaves
+#: the selection has the pod's previous state.
 LIVE_PODS: Final = Resource("/api/v1/pods", field_selector="status.phase!=Succeeded")
 
 
 def list_page(resource: Resource, *, continue_token: str = "", limit: int = PAGE_LIMIT) -> Request:
-    """Request one page of a consistent list: without a resourceVersion the server returns the newest state."""
+    """Return a request for one page of the newest state, since it names no resourceVersion."""
     query = resource.query(("limit", str(limit)), ("continue", continue_token))
     return Request("GET", resource.path, "list", query)
 
 
 def watch(resource: Resource, *, resource_version: str, timeout_s: int) -> Request:
-    """Request all changes after `resource_version`, with bookmarks; the server ends the watch after `timeout_s`."""
+    """Return a watch of all changes after `resource_version`, with bookmarks; the server ends it after `timeout_s`."""
     query = resource.query(
         ("watch", "true"),
         ("allowWatchBookmarks", "true"),
@@ -80,7 +80,7 @@ def watch(resource: Resource, *, resource_version: str, timeout_s: int) -> Reque
 
 def watch_list(resource: Resource, *, timeout_s: int) -> Request:
     """
-    Request the newest state as ADDED events up to a marked bookmark, then all changes.
+    Return a watch that begins with the newest state: ADDED events up to a marked bookmark, then all changes.
 
     Source: KEP-3157; client-go tools/cache/reflector.go, watchList (1.36), without reuse of an old version.
     """
@@ -95,12 +95,12 @@ def watch_list(resource: Resource, *, timeout_s: int) -> Request:
 
 
 def get_pod(namespace: str, name: str) -> Request:
-    """Read the newest state of one pod."""
+    """Return a request for the newest state of one pod."""
     return Request("GET", _pod_path(namespace, name), "get")
 
 
 def find_pod(namespace: str, name: str) -> Request:
-    """List the one pod of that name, newest state: needs only the right to list, which the reflector needs too."""
+    """Return a list of only this pod, newest state: it needs no right but to list, as the reflector does."""
     query = (("fieldSelector", f"metadata.name={name}"),)
     return Request("GET", f"/api/v1/namespaces/{escaped(namespace)}/pods", "list", query)
 
@@ -132,7 +132,9 @@ def bind(
     *, namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
 ) -> Request:
     """
-    Bind the pod with this uid, and no other pod of that name, to a node; the annotations are merged into the pod's.
+    Return a request that binds the pod with this uid, and no other pod of that name, to a node.
+
+    The annotations are merged into the pod's.
 
     Source: plugins/defaultbinder/default_binder.go, Bind (1.36).
     """
@@ -145,7 +147,7 @@ class PodCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """
     A condition to patch. `last_transition_time` is None if the status did not change.
 
-    `observed_generation` is the pod's generation that was judged, 0 if unknown.
+    `observed_generation` is the generation of the pod that did not fit, 0 if unknown.
     """
 
     type: str
@@ -179,7 +181,7 @@ def patch_pod_status(
     nominated_node_name: str | None = None,
 ) -> Request:
     """
-    Merge one condition by its type, and the nomination: None leaves it, '' clears it.
+    Return a request that merges one condition by its type, and the nomination: None leaves it, '' clears it.
 
     No resourceVersion precondition, as upstream; no `$setElementOrder`, which one element does not need. Source:
     pkg/scheduler/util/utils.go, PatchPodStatus (1.36). Difference: the patch contains the uid, so that a pod recreated
@@ -192,12 +194,12 @@ def patch_pod_status(
 
 
 def create_event(namespace: str, body: bytes) -> Request:
-    """Create an events.k8s.io/v1 Event."""
+    """Return a request that creates an events.k8s.io/v1 Event."""
     return Request("POST", _events_path(namespace), "create", (), body, JSON)
 
 
 def patch_event(namespace: str, name: str, body: bytes) -> Request:
-    """Patch the series of an Event, its only mutable part."""
+    """Return a patch of the series of an Event, its only mutable part."""
     path = f"{_events_path(namespace)}/{escaped(name)}"
     return Request("PATCH", path, "patch", (), body, STRATEGIC_MERGE)
 
@@ -225,19 +227,19 @@ class _Lease(RequestBody, frozen=True, omit_defaults=False):
 
 
 def get_lease(namespace: str, name: str) -> Request:
-    """Read a Lease; `responses.decode_lease` decodes the response."""
+    """Return a request for a Lease; `responses.decode_lease` decodes the response."""
     return Request("GET", f"{_leases_path(namespace)}/{escaped(name)}", "get")
 
 
 def create_lease(namespace: str, name: str, spec: LeaseSpec) -> Request:
-    """Create a Lease; Conflict if another candidate was faster."""
+    """Return a request that creates a Lease; Conflict if another candidate was faster."""
     lease = _Lease("coordination.k8s.io/v1", "Lease", _NewLeaseMeta(name, namespace), spec)
     return Request("POST", _leases_path(namespace), "create", (), msgspec.json.encode(lease), JSON)
 
 
 def update_lease(namespace: str, name: str, spec: LeaseSpec, *, metadata: msgspec.Raw) -> Request:
     """
-    Replace a Lease's spec; Conflict if it has changed since it was read.
+    Return a request that replaces a Lease's spec; Conflict if it has changed since it was read.
 
     `metadata` is sent back as read: its resourceVersion is the precondition, and its labels stay.
     """

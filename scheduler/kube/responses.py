@@ -46,7 +46,7 @@ _ERROR_BY_STATUS: Final[dict[int, type[ApiError]]] = {
 
 
 class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Camel-cased, immutable, invisible to the garbage collector: decoded JSON has no cycles."""
+    """Camel-cased, immutable, and invisible to the garbage collector, since decoded JSON has no cycles."""
 
 
 class ObjectMeta(_Wire, frozen=True):
@@ -59,7 +59,7 @@ class ObjectMeta(_Wire, frozen=True):
 
     @property
     def key(self) -> Key:
-        """The object's key; an object that is recreated under the same name has the same one."""
+        """The object's key."""
         return Key(self.namespace, self.name)
 
 
@@ -128,7 +128,7 @@ class _PodSpec(_Wire, frozen=True):
 
 
 class PodAssignment(_Wire, frozen=True):
-    """A pod's identity and node, which settle a lost bind. An empty node name means unbound."""
+    """A pod's identity and node, which show if a bind took effect. The node name of an unbound pod is empty."""
 
     metadata: ObjectMeta
     spec: _PodSpec = _PodSpec()

@@ -42,7 +42,7 @@ class _Shard:
     def __init__(self) -> None:
         #: All objects; while a list runs, only those that the list has returned.
         self.listed: dict[Key, Version] = {}
-        #: While a list runs, objects that it has not returned yet. At its end they are deleted.
+        #: While a list runs, the objects that it has not returned yet. They are deleted at its end.
         self.unlisted: dict[Key, Version] = {}
 
     def version_of(self, key: Key) -> Version | None:
@@ -86,7 +86,7 @@ class Store(Generic[T]):
 
     def start_list(self) -> None:
         """
-        Mark every object as not listed; `finish_list` deletes those that are still so marked.
+        Mark every object as not listed; `finish_list` deletes the objects that are still marked.
 
         Cost: 20 µs; after a list that did not finish, 100 ns for each object in the smaller of its two sets.
         """
@@ -101,7 +101,7 @@ class Store(Generic[T]):
 
     def upsert(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """
-        Append what this version of the object changes; nothing if it was published before.
+        Append the changes that this version of the object means; none if it was published before.
 
         Returns: the object's resourceVersion, '' if unreadable. Cost: O(bytes), and one decode if the version is new.
         """

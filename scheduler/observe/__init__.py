@@ -1,6 +1,6 @@
 """
-What operators see: metrics, logs, and the observer that times plugins from outside.
+Metrics, logs, and the observer that times plugins.
 
-The pure rooms do not know this one: it reads their plain numbers at every scrape. Imported by `serving`, `shell`,
+The rooms that decide do not import this one: it reads their numbers at every scrape. Imported by `serving`, `shell`,
 `webhook` and `cli`.
 """

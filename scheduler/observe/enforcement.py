@@ -1,4 +1,4 @@
-"""The enforcer's Prometheus series: broken rules, evictions that wait and why, evictions."""
+"""The enforcer's Prometheus series: broken rules, waiting evictions by reason, evictions."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class EnforcementMetrics(ControllerMetrics):
 
         self._callback(ENFORCED_PODS, pods)
 
-    def on_found(self, report: ViolationReport) -> None:
+    def on_violation(self, report: ViolationReport) -> None:
         """Count a rule that is newly broken."""
         self._violations.add(report.side.value, str(report.enforced).lower())
 
-    def on_evicted(self, report: ViolationReport, ended: EvictionResult) -> None:
-        """Count an eviction by its end."""
+    def on_eviction_ended(self, report: ViolationReport, ended: EvictionResult) -> None:
+        """Count an eviction by its result."""
         self._evictions.add(report.side.value, ended.value)
 
-    def on_refused(self) -> None:
+    def on_too_many_evictions(self) -> None:
         """Count a stop of enforcement because too many pods would be evicted."""
         self._refusals.add()

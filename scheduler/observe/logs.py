@@ -20,9 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Mapping
-from typing import Final, Literal, TextIO
-
-Form = Literal["text", "json"]
+from typing import Final, TextIO
 
 #: Longest text, and longest list, that is not cut.
 MAX_VALUE_CHARS: Final = 4096

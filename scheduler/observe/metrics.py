@@ -1,9 +1,9 @@
 """
 The Prometheus series of scheduling; names, labels, buckets and help are kube-scheduler's.
 
-Plain numbers of the pure rooms (queue depths, arrivals, cache sizes) are read at every scrape. Everything else is
-reported to `Metrics`, whose methods the shell passes on as hooks. Dashboards and alerts made for kube-scheduler work;
-our additions begin with `affinity_scheduler_`.
+Numbers that the queue and the state hold (queue depths, arrivals, cache sizes) are read at every scrape. Everything
+else is reported through the methods of `Metrics`, which the shell passes on as callbacks. Dashboards and alerts made
+for kube-scheduler work; our additions begin with `affinity_scheduler_`.
 
 Source: pkg/scheduler/metrics/metrics.go (kubernetes 1.36); series that are not about scheduling are in `process`.
 Differences: `event_handling_duration_seconds` has our stimuli as its events; see `instrument` for
@@ -167,10 +167,7 @@ class Metrics(ControllerMetrics):
     def cycle_observer(
         self, profiles: Mapping[str, Profile], *, seed: int, sampled: float = 0.1
     ) -> CycleObserver:
-        """
-        Return the observer of the cycles of `profiles`, which times plugins in the fraction `sampled` of them. Call
-        once.
-        """
+        """Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once."""
         observer = CycleObserver(
             profiles.values(),
             algorithm=self._algorithm_duration.labels(),
@@ -205,7 +202,7 @@ class Metrics(ControllerMetrics):
         self._divergences.add(kind, n=n_objects)
 
     def on_unreadable_bind(self) -> None:
-        """Count a bind in doubt whose pod may not be read."""
+        """Count a bind whose answer was lost and whose pod may not be read."""
         self._unreadable_binds.add()
 
     def on_loop_lag(self, seconds: float) -> None:

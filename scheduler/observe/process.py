@@ -65,7 +65,7 @@ class ProcessMetrics:
     """The metrics registry of one process. Nothing in it is global: two schedulers in one process have one each."""
 
     def __init__(self, *, version: str) -> None:
-        #: All series, for prometheus_client's encoders; `render` returns the same, faster.
+        #: All series, for prometheus_client's encoders; `render` encodes the same series faster.
         self.registry = CollectorRegistry()
         self._scalars = CollectorRegistry()
         self.registry.register(self._scalars)
@@ -108,7 +108,7 @@ class ProcessMetrics:
 
 
 class ControllerMetrics(ProcessMetrics):
-    """The registry of a process that watches the cluster, writes events and may hold elections."""
+    """The registry of a process that watches the cluster, writes events and may take part in leader election."""
 
     def __init__(self, *, version: str) -> None:
         super().__init__(version=version)

@@ -27,9 +27,9 @@ _DAY_S: Final = 86_400.0
 LIFETIME_S: Final = 90 * _DAY_S
 #: Leaves a month of failed renewals until the certificate expires, as cert-manager does by default.
 RENEW_BEFORE_S: Final = 30 * _DAY_S
-#: Start of validity before now, for clients whose clock is slow.
+#: Validity starts this long before the time of issue, for clients whose clocks are slow.
 _BACKDATED_S: Final = 3_600.0
-#: CAs that are trusted at a time: the current one, its predecessor, and one more after a forced renewal.
+#: Limit on CAs trusted at once: the current one, its predecessor, and one more after a forced renewal.
 _MAX_AUTHORITIES: Final = 3
 #: X.509's limit on a common name; a longer name is cut here and complete in the alternative names.
 _MAX_COMMON_NAME: Final = 64
@@ -54,7 +54,7 @@ def issue(hosts: Sequence[str], now_s: float) -> TrustedKeyPair:
         now_s: seconds since 1970.
     """
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority_name = _name(f"affinity-scheduler authority {x509.random_serial_number():x}"[:64])
+    authority_name = _name(f"affinity-scheduler authority {x509.random_serial_number():x}"[:_MAX_COMMON_NAME])
     authority = (
         _builder(authority_name, authority_name, authority_key, now_s)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -126,7 +126,7 @@ def expires_s(cert: bytes) -> float:
     Return when the certificate expires, in seconds since 1970.
 
     Raises:
-        ValueError: if it is no PEM certificate.
+        ValueError: if it is not a PEM certificate.
     """
     return x509.load_pem_x509_certificates(cert)[0].not_valid_after_utc.timestamp()
 

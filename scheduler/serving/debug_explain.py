@@ -4,8 +4,8 @@
     GET /debug/explain                          the last failed attempts
     GET /debug/explain?namespace=NS&pod=NAME    an explanation of one pending pod
 
-On plain HTTP only loopback clients are answered. Answers block the scheduling loop, so that they get at most a tenth
-of its time.
+On plain HTTP only loopback clients are answered. Answers block the scheduling loop, so they get at most a tenth of its
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-#: Returns JSON about the pod of a namespace and name, about all pods if both are ''; None if there is no such pod.
+#: Returns JSON about the pod of this namespace and name, or about all pods if both are ''; None without such a pod.
 Explain = Callable[[str, str], bytes | None]
 
 PATH: Final = "/debug/explain"

@@ -5,11 +5,11 @@ Authenticates and authorizes clients of a port by asking the API server.
     token --> TokenReview --> user, or 401          no token --> system:anonymous
     user, path, verb --> SubjectAccessReview --> answered, or 403
 
-If the API server cannot be asked, the response is 401 for the first question and 500 for the second. Answers are
+If the API server does not answer a TokenReview, the response is 401; for a SubjectAccessReview it is 500. Answers are
 cached for ten seconds. Tokens are neither logged nor stored; the cache key is a keyed hash.
 
-Unknown clients cannot crowd out known ones: reviews of tokens and rights that were accepted before have a queue of
-their own. The other queue is short, and requests beyond it get 429.
+Unknown clients cannot crowd out known ones: tokens and rights that were accepted before are reviewed in a queue of
+their own. Both queues are short, and requests beyond them get 429.
 
 Source: apiserver/pkg/server/options/{authentication,authorization}.go, pkg/authentication/request/bearertoken,
 pkg/authentication/token/cache (kubernetes 1.36). Difference: a path that is always allowed is answered whatever token
@@ -40,7 +40,7 @@ from scheduler.observe.logs import Logger, quoted
 CACHE_TTL_S: Final = 10.0
 #: Size of each cache; the oldest entry is dropped first.
 MAX_CACHED: Final = 1024
-#: Concurrent reviews, and waiting ones, of each of the two queues.
+#: Reviews that each of the two queues runs at once, and limit on the waiting ones.
 MAX_CONCURRENT: Final = 4
 MAX_WAITING: Final = 32
 #: Deadline of a review, its one retry included; upstream's TokenRequestTimeout.
@@ -59,14 +59,14 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a request is not answered. `reason` is Kubernetes' reason word; '' for a plain text response."""
+    """A refusal of a request. `reason` is the reason of a Kubernetes Status; '' for a plain text response."""
 
     status: int
     reason: str
     message: str
 
     def response(self) -> web.Response:
-        """Return the response, headers and body, as kube-scheduler sends it."""
+        """Return the response as kube-scheduler sends it."""
         headers = {"Cache-Control": "no-cache, private"}
         if self.status != 401:
             headers["X-Content-Type-Options"] = "nosniff"
@@ -96,7 +96,7 @@ class DelegatedAuth:
     Authenticates and authorizes requests through the API server.
 
     Args:
-        client: sends TokenReviews and SubjectAccessReviews, and nothing else, so that they never wait for a connection.
+        client: sends only TokenReviews and SubjectAccessReviews, which therefore never wait for a connection.
         always_allowed: paths that need no right; a trailing `*` matches every path with that prefix.
         log: logs failed reviews.
         now_s: a monotonic clock.
@@ -279,7 +279,7 @@ class _BoundedQueue:
         self._n = 0
 
     async def run(self, ask: Callable[[], Awaitable[V]]) -> V | Rejection:
-        """Return what `ask` returns when it is its turn; at once 429 if the queue is full."""
+        """Return the result of `ask` after the calls before it; 429 at once if the queue is full."""
         if self._n >= MAX_CONCURRENT + MAX_WAITING:
             return _TOO_MANY
         self._n += 1

@@ -36,16 +36,13 @@ _ACCEPT_RETRY_S: Final = 0.5
 _CLOSE_TIMEOUT_S: Final = 1.0
 
 
-def _is_our_fault(record: logging.LogRecord) -> bool:
-    """
-    Return True if the record is about a fault of this program. Malformed HTTP is not, and a client may send much of
-    it.
-    """
+def _is_own_fault(record: logging.LogRecord) -> bool:
+    """Return True unless the record is about malformed HTTP, of which a client may send much."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 _LOG: Final = logging.getLogger("aiohttp.server.bounded")
-_LOG.addFilter(_is_our_fault)
+_LOG.addFilter(_is_own_fault)
 
 
 class Listener:
@@ -82,12 +79,12 @@ class Listener:
             shutdown_timeout=DRAIN_S,
         )
         #: By aiohttp's protocol object; the connection that has been idle for longest comes first.
-        self._open: dict[object, _Connection] = {}
+        self._connections: dict[object, _Connection] = {}
         self._acceptors: list[asyncio.Task[None]] = []
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self, address: str, port: int) -> int:
-        """Start to listen. Returns: the port, which the system chooses if 0 was given. Raises: OSError."""
+        """Start to listen and return the port, which the system chooses if `port` is 0. Raises: OSError."""
         sockets = await _listen(address, port)
         await self._runner.setup()
         self._serving = asyncio.create_task(self._serve(sockets), name="port")
@@ -95,13 +92,13 @@ class Listener:
         return bound
 
     async def stop(self) -> None:
-        """Stop to serve after responses in progress have had their time. Harmless if not started."""
+        """Stop serving once responses in progress are sent, or after `DRAIN_S`. Harmless if not started."""
         if self._serving is None:
             return
         for acceptor in self._acceptors:
             acceptor.cancel()
         # aiohttp would wait for the first request of these connections.
-        for connection in self._open.values():
+        for connection in self._connections.values():
             if connection.is_new and connection.task is not None:
                 connection.task.cancel()
         await self._runner.cleanup()
@@ -127,7 +124,7 @@ class Listener:
                     continue
                 if self._has_room():
                     connection = _Connection(self._handler())
-                    self._open[connection.handler] = connection
+                    self._connections[connection.handler] = connection
                     connection.task = group.create_task(
                         self._run_connection(connection, taken), name="connection"
                     )
@@ -142,12 +139,12 @@ class Listener:
 
     def _has_room(self) -> bool:
         """Return True if another connection fits; at the limit, close the one that has been idle for longest."""
-        if len(self._open) < self._max_connections:
+        if len(self._connections) < self._max_connections:
             return True
-        idle = next((each for each in self._open.values() if not each.is_busy), None)
+        idle = next((each for each in self._connections.values() if not each.is_busy), None)
         if idle is None or idle.task is None:
             return False
-        del self._open[idle.handler]
+        del self._connections[idle.handler]
         idle.task.cancel()
         return True
 
@@ -166,13 +163,13 @@ class Listener:
         except OSError:  # a failed handshake or a timeout; not logged, since a client may cause any number
             pass
         finally:
-            self._open.pop(connection.handler, None)
+            self._connections.pop(connection.handler, None)
             connection.abort()
 
     def _track_requests(self) -> Middleware:
         @web.middleware
         async def track(request: web.Request, handler: Handler) -> web.StreamResponse:
-            connection = self._open.get(request.protocol)
+            connection = self._connections.get(request.protocol)
             if connection is None:  # it is being closed for another one
                 return await handler(request)
             connection.begin()
@@ -180,14 +177,14 @@ class Listener:
                 return await handler(request)
             finally:
                 connection.end()
-                if self._open.pop(connection.handler, None) is not None:
-                    self._open[connection.handler] = connection
+                if self._connections.pop(connection.handler, None) is not None:
+                    self._connections[connection.handler] = connection
 
         return track
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: wraps aiohttp's protocol and holds its deadline."""
+    """One connection: passes everything on to aiohttp's protocol, and holds the deadline of its task."""
 
     def __init__(self, handler: asyncio.Protocol) -> None:
         self.handler = handler
@@ -199,28 +196,22 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Pass on the connection after its TLS handshake."""
         self._transport = cast(asyncio.Transport, transport)  # stream protocols get no other kind
         self.handler.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on the data."""
         self.handler.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """Pass on the end of input."""
         return self.handler.eof_received()
 
     def pause_writing(self) -> None:
-        """Pass on the pause."""
         self.handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass on the resumption."""
         self.handler.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Pass on the end of the connection."""
         self.lost.set()
         self.handler.connection_lost(error)
 
@@ -238,9 +229,8 @@ class _Connection(asyncio.Protocol):
         """
         Close the connection at once.
 
-        A cancelled task keeps its last frame, which refers to this connection. The reference back to the task is
-        dropped, because otherwise the buffers of 0.3 MB would wait for the garbage collector, many at a time in a
-        flood.
+        A cancelled task keeps its last frame, which refers to this connection. Without the reference back to the task
+        no cycle keeps the buffers of 0.3 MB until the next garbage collection.
         """
         if self._transport is not None:
             self._transport.abort()

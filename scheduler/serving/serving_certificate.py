@@ -35,7 +35,7 @@ class FileCertificate:
         Serve the pair in the files.
 
         Raises:
-            SettingsError: if they are unreadable or no pair; the previous pair stays in use.
+            SettingsError: if they are unreadable or do not match; the previous pair stays in use.
         """
         found = KeyPair(_read(self._cert, "--tls-cert-file"), _read(self._key, "--tls-private-key-file"))
         if found == self._served:
@@ -69,7 +69,7 @@ class SelfSignedCertificate:
 
     def load(self) -> None:
         """
-        Serve a new pair if there is none, or if the last one expires within a month.
+        Serve a new pair, unless the last one is valid for more than a month.
 
         Raises:
             SettingsError: if the package cryptography is not installed.

@@ -36,7 +36,7 @@ from scheduler.serving.tls import KeyPair, load_pair, server_context
 #: Returns True if the check passes; called at every request.
 Check = Callable[[], bool]
 
-_NOTHING: Final[Mapping[str, Check]] = {}
+_NO_CHECKS: Final[Mapping[str, Check]] = {}
 _PING: Final[Mapping[str, Check]] = {"ping": lambda: True}
 #: Response of a single failed check.
 _REASON_BY_CHECK: Final = {
@@ -103,7 +103,7 @@ async def open_auth(
 
 class StatusServer:
     """
-    The server of the endpoints, between `start` and `stop`.
+    Serves the endpoints between `start` and `stop`.
 
     Args:
         options: address, port and TLS.
@@ -113,7 +113,7 @@ class StatusServer:
         configz: returns the JSON body of /configz.
         ready: the checks of /readyz by name, in order.
         live: the checks of /livez and /healthz besides `ping`.
-        explain: answers /debug/explain, which is not served without it, nor on plain HTTP outside loopback.
+        explain: answers /debug/explain; served only with it, and on plain HTTP only on loopback.
         is_synced: returns True once /debug/explain can be answered.
     """
 
@@ -126,7 +126,7 @@ class StatusServer:
         render: Callable[[], bytes],
         configz: Callable[[], str],
         ready: Mapping[str, Check],
-        live: Mapping[str, Check] = _NOTHING,
+        live: Mapping[str, Check] = _NO_CHECKS,
         explain: Explain | None = None,
         is_synced: Check = lambda: True,
     ) -> None:
@@ -134,7 +134,7 @@ class StatusServer:
             raise ValueError("a port that is reachable from outside needs authentication")
         self._options = options
         self._log = log
-        app = application(render=render, configz=configz, live=live, ready=ready)
+        app = new_application(render=render, configz=configz, live=live, ready=ready)
         if explain is not None and (options.is_secure or is_loopback(options.address)):
             debug_explain = DebugExplain(
                 explain, is_plain_http=not options.is_secure, now_s=time.monotonic, is_synced=is_synced
@@ -173,7 +173,7 @@ class StatusServer:
             )
 
     async def stop(self) -> None:
-        """Stop to serve after responses in progress have had their time. Harmless if not started."""
+        """Stop serving once responses in progress are sent, or after a deadline. Harmless if not started."""
         await self._listener.stop()
         if self._renewal is not None:
             self._renewal.cancel()
@@ -206,12 +206,12 @@ class StatusServer:
         return SettingsError("--bind-address", "", found, "an address and port to listen on")
 
 
-def application(
+def new_application(
     *,
     render: Callable[[], bytes],
     configz: Callable[[], str],
     ready: Mapping[str, Check],
-    live: Mapping[str, Check] = _NOTHING,
+    live: Mapping[str, Check] = _NO_CHECKS,
 ) -> web.Application:
     """Return the endpoints as an aiohttp application; for the arguments see `StatusServer`."""
 

@@ -26,6 +26,7 @@ from scheduler.serving.status_server import ServingOptions, StatusServer
 from scheduler.settings.resolved import Settings
 from scheduler.settings.writing import as_json
 from scheduler.shell import cache_comparison
+from scheduler.shell.audit import audit_periodically
 from scheduler.shell.binder import Binder
 from scheduler.shell.concurrency_limit import MAX_LIMIT, BindLimit
 from scheduler.shell.conditions import ConditionWriter
@@ -39,7 +40,6 @@ from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces, uses_default_spreading
 from scheduler.shell.recorder import EventRecorder
-from scheduler.shell.recount import recount_periodically
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
 from scheduler.state.audit import Audit
@@ -49,10 +49,10 @@ from scheduler.state.snapshot import Snapshot
 #: Time for binds in flight after SIGTERM; Kubernetes kills the process after 30 s by default.
 _STOP_BINDS_S: Final = 15.0
 _STOP_EVENTS_S: Final = 3.0
-#: Without a turn of the scheduling loop for this time while pods are ready, /livez fails. A healthy loop turns at least
-#: once a minute.
+#: /livez fails if pods are ready and no iteration of the scheduling loop began for this time. A healthy loop has at
+#: least one a minute.
 _STALLED_S: Final = 180.0
-#: Without a word from the server for this time, /readyz fails. Bookmarks come once a minute.
+#: /readyz fails if a watch has received nothing for this time. Bookmarks come once a minute.
 _SILENT_S: Final = 240.0
 #: Connections besides those for binds: conditions, events, lists.
 _OTHER_CONNECTIONS: Final = 36
@@ -76,10 +76,9 @@ class Options:
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
     """
-    Schedule until SIGTERM or SIGINT; a second signal ends the process at once. Returns: the exit code.
+    Schedule until SIGTERM or SIGINT and return the exit code. A second signal ends the process at once.
 
-    Raises:
-        SettingsError: for mistakes that the user can correct.
+    Raises SettingsError for mistakes that the user can correct.
     """
     disable_full_collections()
     log = configure(verbosity=options.verbosity, form=options.log_format)
@@ -105,15 +104,8 @@ class Scheduler:
     """
     One running scheduler: the machine and everything around it.
 
-    Args:
-        options: see `Options`.
-        client: sends all requests but those of the election.
-        metrics: the scheduler's own registry.
-        log: the log.
-        elector: None without leader election.
-        auth: authenticates clients of the port; None if the port is open to everyone.
-        clock_s: seconds since the epoch, for timestamps that people read.
-        now_s: a monotonic clock, for all decisions.
+    `client` sends all requests except those of the election. Without `auth` the port is open to everyone. `clock_s` is
+    the time since the epoch, for timestamps that people read; `now_s` is a monotonic clock, for all decisions.
     """
 
     def __init__(
@@ -145,7 +137,7 @@ class Scheduler:
             records_decisions=options.decision_annotations,
         )
         metrics.register_state(self._queue, self._state)
-        self._recount = Audit(self._state)
+        self._audit = Audit(self._state)
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, now_s=now_s)
         self._inbox = Inbox()
         self._informers = self._new_informers()
@@ -156,9 +148,9 @@ class Scheduler:
         #: None before `run` has started it.
         self._loop: SchedulingLoop | None = None
         self._stopping = False
-        #: True once the machine has handled the binds of an earlier leader.
+        #: True once the machine knows the binds of earlier leaders.
         self._caught_up = elector is None
-        #: True once an informer may have listed, which is before this instance was elected unless it was at once.
+        #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
 
     def _new_informers(self) -> list[Informer]:
@@ -179,13 +171,13 @@ class Scheduler:
         ]
 
     def stop(self) -> None:
-        """Start no further cycle; `run` returns once binds and events are written, after about 20 s at most."""
+        """Start no further cycle; `run` returns once binds and events are written, within about 20 s."""
         self._stopping = True
         if self._loop is not None:
             self._loop.stop(_STOP_BINDS_S)
 
     async def run(self) -> int:
-        """Schedule until `stop` is called or the Lease is lost. Returns: the exit code."""
+        """Schedule until `stop` is called or the Lease is lost, and return the exit code."""
         server = StatusServer(
             self._options.serving,
             auth=self._auth,
@@ -222,7 +214,13 @@ class Scheduler:
         """Run everything in the group until `stop` is called, then shut down in order."""
         limit = BindLimit(now_s=self._now_s)
         binder = self._new_binder(limit)
-        conditions = ConditionWriter(binder, clock_s=self._clock_s, on_failed=self._on_condition_failed)
+        conditions = ConditionWriter(
+            self._client,
+            clock_s=self._clock_s,
+            on_failed=self._on_condition_failed,
+            on_throttled=lambda pause_s: self._on_throttled(pause_s, limit),
+            may_write=self._leads,
+        )
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
@@ -235,7 +233,7 @@ class Scheduler:
         self._loop = SchedulingLoop(
             self._machine,
             self._inbox,
-            outbox,
+            outbox.execute,
             is_ready=lambda: self._is_synced() and self._leads() and self._caught_up,
             max_binding=limit,
             now_s=self._now_s,
@@ -254,22 +252,22 @@ class Scheduler:
             await self._elector.release()
 
     def _new_binder(self, limit: BindLimit) -> Binder:
-        def on_throttled(pause_s: float) -> None:
-            self._recorder.drop_for(pause_s)
-            limit.on_overload()
-
         return Binder(
             self._client,
-            on_throttled=on_throttled,
-            on_answered=limit.on_answer,
+            on_throttled=lambda pause_s: self._on_throttled(pause_s, limit),
+            on_answer=limit.on_answer,
             may_write=self._leads,
             watched_node=self._machine.observed_node_name,
             on_unreadable=self._on_unreadable_bind,
             now_s=self._now_s,
         )
 
+    def _on_throttled(self, pause_s: float, limit: BindLimit) -> None:
+        self._recorder.drop_for(pause_s)
+        limit.on_overload()
+
     def _start_tasks(self, group: asyncio.TaskGroup, conditions: ConditionWriter) -> list[asyncio.Task[None]]:
-        """Start everything but the scheduling loop. The list also gets the tasks that these start later."""
+        """Start everything except the scheduling loop. Tasks that start later are appended to the returned list."""
         pods = next(informer for informer in self._informers if informer.kind == "Pod")
         tasks: list[asyncio.Task[None]] = []
 
@@ -284,9 +282,9 @@ class Scheduler:
 
         start("loop lag", measure_loop_lag(self._metrics.on_loop_lag, self._now_s))
         start(
-            "recount",
-            recount_periodically(
-                self._recount, self._log, is_busy=lambda: not self._is_synced() or self._machine.has_work()
+            "audit",
+            audit_periodically(
+                self._audit, self._log, is_busy=lambda: not self._is_synced() or self._machine.has_work()
             ),
         )
         start(
@@ -323,7 +321,7 @@ class Scheduler:
         return self._elector is None or self._elector.is_leader
 
     async def _run_informer(self, informer: Informer) -> None:
-        """List and watch after the first election attempt: an instance elected at once has nothing to catch up on."""
+        """List and watch after the first election attempt: an instance elected at once need not catch up."""
         if self._elector is not None:
             await self._elector.first_attempt_done.wait()
         self._has_listed = True
@@ -354,9 +352,9 @@ class Scheduler:
             case "error":
                 self._log.error("Error scheduling pod; retrying", pod=pod.key, err=attempt.message)
 
-    def _on_condition_failed(self, order: PatchCondition, message: str) -> None:
-        self._log.error("Failed to write the PodScheduled condition", pod=order.pod.key, err=message)
+    def _on_condition_failed(self, instruction: PatchCondition, message: str) -> None:
+        self._log.error("Failed to write the PodScheduled condition", pod=instruction.pod.key, err=message)
 
-    def _on_unreadable_bind(self, pod: str, why: str) -> None:
+    def _on_unreadable_bind(self, pod: str, cause: str) -> None:
         self._metrics.on_unreadable_bind()
-        self._log.error("No right to read the pod of a bind without an answer", pod=pod, err=why)
+        self._log.error("No right to read a pod whose bind was not answered", pod=pod, err=cause)

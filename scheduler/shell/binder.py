@@ -1,5 +1,5 @@
 """
-Binds pods and writes their PodScheduled condition. Outcomes are values; no failure of the server raises.
+Binds pods. Outcomes are values; no failure of the server raises.
 
 After a lost answer the pod is read until the outcome is known. Forgetting the pod would give away room that is in use;
 repeating the bind would turn our own success into a conflict.
@@ -24,19 +24,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from scheduler.errors import (
-    ApiError,
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    ServerFault,
-    Throttled,
-    Unreachable,
-)
+from scheduler.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Throttled, Unreachable
 from scheduler.kube import requests
 from scheduler.kube.client import KubeClient
-from scheduler.kube.requests import PodCondition
 from scheduler.kube.responses import PodAssignment, decode_assignment, decode_page
 
 TIMEOUT_S: Final = 10.0
@@ -50,12 +40,6 @@ RETRY_AFTER_CAP_S: Final = 30.0
 #: By then the watch has shown a bind that took effect: the server ends a request after 60 s, and a silent watch is
 #: reopened after `kube.client.SILENT_S`, 75 s.
 UNREADABLE_S: Final = 150.0
-
-#: client-go util/retry, DefaultBackoff (1.36), used by PatchPodStatus.
-PATCH_TRIES: Final = 4
-PATCH_PAUSE_S: Final = 0.010
-PATCH_FACTOR: Final = 5.0
-PATCH_JITTER: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +67,20 @@ class WriteFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Patched:
-    """The condition is written."""
-
-
 BindOutcome: TypeAlias = Bound | BoundElsewhere | PodNotFound | WriteFailed
 
 
 class Binder:
     """
-    Writes decisions to the API server.
+    Writes binds to the API server.
 
     Args:
         client: sends the requests.
         on_throttled: called with the seconds of every pause that the server asks for.
-        on_answered: called with the seconds of every bind, at least `TIMEOUT_S` if the answer was lost.
+        on_answer: called with the seconds of every bind, at least `TIMEOUT_S` if the answer was lost.
         may_write: returns True while this instance may write; called before a bind and after the rate limit.
         watched_node: returns the node on which the watch has shown the pod of a uid: '' if unbound, None if deleted.
-        on_unreadable: called with the pod and the error if a pod whose bind is in doubt may not be read.
+        on_unreadable: called with the pod and the error if the pod of a lost answer may not be read.
         sleep: waits between attempts.
         jitter: returns a number in [0, 1).
         now_s: a monotonic clock.
@@ -112,7 +91,7 @@ class Binder:
         client: KubeClient,
         *,
         on_throttled: Callable[[float], None] = lambda _: None,
-        on_answered: Callable[[float], None] = lambda _: None,
+        on_answer: Callable[[float], None] = lambda _: None,
         may_write: Callable[[], bool] = lambda: True,
         watched_node: Callable[[str], str | None] = lambda _: "",
         on_unreadable: Callable[[str, str], None] = lambda _pod, _why: None,
@@ -122,7 +101,7 @@ class Binder:
     ) -> None:
         self._client = client
         self._on_throttled = on_throttled
-        self._on_answered, self._now_s = on_answered, now_s
+        self._on_answer, self._now_s = on_answer, now_s
         self._may_write = may_write
         self._watched_node, self._on_unreadable = watched_node, on_unreadable
         self._sleep = sleep
@@ -140,8 +119,7 @@ class Binder:
         """
         Bind the pod and return the outcome, which is always known. Cost: 100 µs of CPU if nothing fails.
 
-        If the server cannot be reached after a lost answer, this waits until it can, with pauses up to
-        `BACKOFF_CAP_S`.
+        After a lost answer this waits until the server can be read.
         """
         request = requests.bind(
             namespace=namespace, name=name, uid=uid, node_name=node_name, annotations=annotations
@@ -153,14 +131,14 @@ class Binder:
             sent_s = self._now_s()
             try:
                 await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
-                self._on_answered(self._now_s() - sent_s)
+                self._on_answer(self._now_s() - sent_s)
                 return Bound()
             except NotFound:
                 return PodNotFound()
             except ApiError as error:
                 if error.took_effect_unknown:
                     # A lost answer counts as slow.
-                    self._on_answered(max(TIMEOUT_S, self._now_s() - sent_s))
+                    self._on_answer(max(TIMEOUT_S, self._now_s() - sent_s))
                 last = WriteFailed(error.status, error.message)
                 if isinstance(error, Conflict) or error.took_effect_unknown:
                     outcome = await self._settle(namespace, name, uid, node_name)
@@ -170,45 +148,6 @@ class Binder:
                     return last
                 if attempt < MAX_POSTS:
                     await self._pause(attempt, error)
-        return last
-
-    async def patch_condition(
-        self,
-        *,
-        namespace: str,
-        name: str,
-        uid: str,
-        condition: PodCondition | None,
-        nominated_node_name: str | None = None,
-    ) -> Patched | PodNotFound | WriteFailed:
-        """
-        Write the condition, and the nomination unless it is None.
-
-        Retries as upstream does, after internal error, service unavailable, conflict and refused connections, and
-        after 429 as client-go's transport does. Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36).
-        """
-        request = requests.patch_pod_status(
-            namespace=namespace,
-            name=name,
-            uid=uid,
-            condition=condition,
-            nominated_node_name=nominated_node_name,
-        )
-        last = WriteFailed(0, "not tried")
-        for attempt in range(1, PATCH_TRIES + 1):
-            try:
-                await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
-                return Patched()
-            except ApiError as error:
-                if _is_gone(error):
-                    return PodNotFound()
-                last = WriteFailed(error.status, error.message)
-                if not _is_retried(error):
-                    return last
-                if attempt < PATCH_TRIES:
-                    pause_s = PATCH_PAUSE_S * PATCH_FACTOR ** (attempt - 1)
-                    pause_s *= 1.0 + PATCH_JITTER * self._jitter()
-                    await self._sleep(max(pause_s, self._requested_pause_s(error)))
         return last
 
     async def _settle(self, namespace: str, name: str, uid: str, node_name: str) -> BindOutcome | None:
@@ -244,13 +183,15 @@ class Binder:
 
     async def _pause(self, attempt: int, error: ApiError) -> None:
         doubled_s = min(BACKOFF_S * 2.0 ** min(attempt - 1, 16), BACKOFF_CAP_S)
-        await self._sleep(max(doubled_s * (0.5 + 0.5 * self._jitter()), self._requested_pause_s(error)))
-
-    def _requested_pause_s(self, error: ApiError) -> float:
-        """Return the seconds that the server asks to wait, jitter included; 0 if it does not ask."""
         if isinstance(error, Throttled):
             self._on_throttled(error.retry_after_s or 0.0)
-        return min(error.retry_after_s or 0.0, RETRY_AFTER_CAP_S) * (1.0 + 0.1 * self._jitter())
+        backoff_s = doubled_s * (0.5 + 0.5 * self._jitter())
+        await self._sleep(max(backoff_s, requested_pause_s(error, self._jitter())))
+
+
+def requested_pause_s(error: ApiError, jitter: float) -> float:
+    """Return the seconds that the server asks to wait, prolonged by up to a tenth; 0 if it does not ask."""
+    return min(error.retry_after_s or 0.0, RETRY_AFTER_CAP_S) * (1.0 + 0.1 * jitter)
 
 
 def _outcome(assignment: PodAssignment | None, uid: str, node_name: str) -> BindOutcome | None:
@@ -262,17 +203,3 @@ def _outcome(assignment: PodAssignment | None, uid: str, node_name: str) -> Bind
 
 def _bound_on(found: str, node_name: str) -> Bound | BoundElsewhere:
     return Bound() if found == node_name else BoundElsewhere(found)
-
-
-def _is_gone(error: ApiError) -> bool:
-    """Return True if the patched pod does not exist. For another uid the server says that the uid can't be changed."""
-    return isinstance(error, NotFound) or (isinstance(error, Invalid) and "metadata.uid" in error.message)
-
-
-def _is_retried(error: ApiError) -> bool:
-    match error:
-        case ServerFault(reason="InternalError") | ServerFault(status=503) | Conflict() | Throttled():
-            return True
-        case Unreachable(reason="ConnectionRefused"):
-            return True
-    return False

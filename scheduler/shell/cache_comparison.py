@@ -13,7 +13,7 @@ from scheduler.observe.logs import Logger
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer
 
-#: A watch that has not confirmed a successful bind and has been silent for this time is dead: watches are late by
+#: A watch is dead if for this time it was silent and a successful bind was unconfirmed: watches are late by
 #: milliseconds.
 _UNCONFIRMED_S: Final = 10.0
 _UNCONFIRMED_CHECK_S: Final = 2.0
@@ -24,13 +24,7 @@ _COMPARISON_PERIOD_S: Final = 600.0
 
 
 class InitialSync:
-    """
-    Tells when the initial lists of all informers have been handled.
-
-    Args:
-        informers: all informers.
-        inbox: the queue of their stimuli.
-    """
+    """Tells when the machine has handled the initial lists of all informers, whose stimuli pass through `inbox`."""
 
     def __init__(self, informers: Sequence[Informer], inbox: Inbox) -> None:
         self._informers, self._inbox = informers, inbox
@@ -47,7 +41,7 @@ class InitialSync:
 
 
 async def catch_up(pods: Informer, inbox: Inbox, log: Logger) -> None:
-    """Return when the machine has handled every bind that an earlier leader wrote, however late the watch is."""
+    """Wait until the machine has handled every bind of earlier leaders, however late the watch is."""
     while True:
         try:
             if pods.synced and (n_late := await pods.catch_up()) is not None:
@@ -57,7 +51,7 @@ async def catch_up(pods: Informer, inbox: Inbox, log: Logger) -> None:
         await asyncio.sleep(_CATCH_UP_RETRY_S)
     if n_late:
         log.info(0, "The watch is late; objects were taken from a list", kind=pods.kind, n=n_late)
-    while len(inbox):  # noqa: ASYNC110 - the scheduling loop empties it between these turns
+    while len(inbox):  # noqa: ASYNC110 - the scheduling loop empties it
         await asyncio.sleep(0)
 
 
@@ -67,7 +61,7 @@ async def reopen_dead_watch(
     """
     Reopen the watch of pods if it is silent while binds are unconfirmed, until cancelled.
 
-    This notices a dead watch long before `kube.client.SILENT_S`, at the time when it does harm.
+    This finds a dead watch long before `kube.client.SILENT_S` does.
     """
     unconfirmed_since_s: float | None = None
     while True:
@@ -85,7 +79,7 @@ async def reopen_dead_watch(
 async def compare_caches(
     informers: Sequence[Informer], log: Logger, *, on_divergence: Callable[[str, int], None]
 ) -> None:
-    """Compare every cache with a list periodically, report and repair lost events, until cancelled."""
+    """Periodically compare every cache with a list, and report and repair differences, until cancelled."""
     while True:
         await asyncio.sleep(_COMPARISON_PERIOD_S * random.uniform(0.8, 1.2))
         for informer in informers:

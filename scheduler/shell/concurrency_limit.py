@@ -16,12 +16,7 @@ _DECREASE_PERIOD_S: Final = 1.0
 
 
 class BindLimit:
-    """
-    The limit on binds in flight, between `MIN_LIMIT` and `MAX_LIMIT`, where it starts.
-
-    Args:
-        now_s: a monotonic clock.
-    """
+    """The limit on binds in flight: starts at `MAX_LIMIT` and never falls below `MIN_LIMIT`."""
 
     def __init__(self, *, now_s: Callable[[], float]) -> None:
         self._now_s = now_s

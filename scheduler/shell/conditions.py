@@ -7,30 +7,48 @@ A waiting condition is replaced by a newer one of its pod; the queue is bounded 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from scheduler.kube.requests import PodCondition, second_time
+from scheduler.errors import ApiError, Conflict, Invalid, NotFound, ServerFault, Throttled, Unreachable
+from scheduler.kube.client import KubeClient
+from scheduler.kube.requests import PodCondition, Request, patch_pod_status, second_time
 from scheduler.model.instructions import PatchCondition
-from scheduler.shell.binder import Binder, WriteFailed
+from scheduler.shell.binder import requested_pause_s
 
 #: Conditions written at a time; fewer than binds, which matter more on a busy server.
 _WRITERS: Final = 8
+_TIMEOUT_S: Final = 10.0
+#: client-go util/retry, DefaultBackoff (1.36), used by PatchPodStatus.
+_MAX_ATTEMPTS: Final = 4
+_BACKOFF_S: Final = 0.010
+_BACKOFF_FACTOR: Final = 5.0
+_BACKOFF_JITTER: Final = 0.1
 
 
 class ConditionWriter:
-    """A queue of conditions by pod, and the tasks that write them."""
+    """
+    A queue of conditions by pod, and the tasks that write them.
+
+    `on_failed` is called with a condition that was not written, and the cause, unless its pod is gone; `on_throttled`
+    with the seconds of every pause that the server asks for. `may_write` returns True while this instance may write.
+    """
 
     def __init__(
         self,
-        binder: Binder,
+        client: KubeClient,
         *,
         clock_s: Callable[[], float],
         on_failed: Callable[[PatchCondition, str], None],
+        on_throttled: Callable[[float], None] = lambda _: None,
+        may_write: Callable[[], bool] = lambda: True,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._binder = binder
-        self._clock_s = clock_s
-        self._on_failed = on_failed
+        self._client, self._clock_s = client, clock_s
+        self._on_failed, self._on_throttled, self._may_write = on_failed, on_throttled, may_write
+        self._sleep, self._jitter = sleep, jitter
         self._waiting: dict[str, PatchCondition] = {}
         self._in_flight: dict[str, asyncio.Event] = {}
         self._arrived = asyncio.Event()
@@ -38,9 +56,9 @@ class ConditionWriter:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
 
-    def write(self, order: PatchCondition) -> None:
+    def write(self, instruction: PatchCondition) -> None:
         """Queue the condition. It is written unless a newer one or a bind of the pod comes first."""
-        self._waiting[order.pod.uid] = order
+        self._waiting[instruction.pod.uid] = instruction
         self._arrived.set()
 
     async def cancel(self, uid: str) -> None:
@@ -58,16 +76,16 @@ class ConditionWriter:
 
     async def _work(self) -> None:
         while True:
-            order = self._pop_next()
-            if order is None:
+            instruction = self._pop_next()
+            if instruction is None:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
-            finished = self._in_flight[order.pod.uid] = asyncio.Event()
+            finished = self._in_flight[instruction.pod.uid] = asyncio.Event()
             try:
-                await self._write(order)
+                await self._write(instruction)
             finally:
-                del self._in_flight[order.pod.uid]
+                del self._in_flight[instruction.pod.uid]
                 finished.set()
                 self._arrived.set()
 
@@ -78,24 +96,60 @@ class ConditionWriter:
                 return self._waiting.pop(uid)
         return None
 
-    async def _write(self, order: PatchCondition) -> None:
-        pod = order.pod
+    async def _write(self, instruction: PatchCondition) -> None:
+        """
+        Send the patch; repeat it as upstream does, and after 429 as client-go's transport does.
+
+        Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36).
+        """
+        request = self._request(instruction)
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            try:
+                await self._client.request(request, timeout_s=_TIMEOUT_S, may_send=self._may_write)
+            except ApiError as error:
+                if _is_pod_gone(error):
+                    return
+                if attempt == _MAX_ATTEMPTS or not _is_retried(error):
+                    self._on_failed(instruction, error.message)
+                    return
+                if isinstance(error, Throttled):
+                    self._on_throttled(error.retry_after_s or 0.0)
+                backoff_s = _BACKOFF_S * _BACKOFF_FACTOR ** (attempt - 1)
+                backoff_s *= 1.0 + _BACKOFF_JITTER * self._jitter()
+                await self._sleep(max(backoff_s, requested_pause_s(error, self._jitter())))
+            else:
+                return
+
+    def _request(self, instruction: PatchCondition) -> Request:
+        pod = instruction.pod
         previous = pod.scheduled_condition
         is_transition = previous is None or previous.status != "False"
         condition = PodCondition(
             type="PodScheduled",
             status="False",
-            reason=order.reason,
-            message=order.message,
+            reason=instruction.reason,
+            message=instruction.message,
             last_transition_time=second_time(self._clock_s()) if is_transition else None,
             observed_generation=pod.generation,
         )
-        outcome = await self._binder.patch_condition(
+        return patch_pod_status(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
             condition=condition,
-            nominated_node_name="" if order.clear_nomination else None,
+            nominated_node_name="" if instruction.clear_nomination else None,
         )
-        if isinstance(outcome, WriteFailed):
-            self._on_failed(order, outcome.message)
+
+
+def _is_pod_gone(error: ApiError) -> bool:
+    """Return True if the patched pod does not exist. For another uid the server says that the uid can't be changed."""
+    return isinstance(error, NotFound) or (isinstance(error, Invalid) and "metadata.uid" in error.message)
+
+
+def _is_retried(error: ApiError) -> bool:
+    match error:
+        case ServerFault(reason="InternalError") | ServerFault(status=503) | Conflict() | Throttled():
+            return True
+        case Unreachable(reason="ConnectionRefused"):
+            return True
+    return False

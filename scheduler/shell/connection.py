@@ -1,4 +1,4 @@
-"""Connects a command to the API server: credentials, one request as a check, authentication of our port, election."""
+"""Connects a command to the API server: credentials, a first request, clients of its port, leader election."""
 
 from __future__ import annotations
 
@@ -48,12 +48,9 @@ async def connect(
     max_connections: int = 100,
 ) -> AsyncIterator[Connection]:
     """
-    Open the connections of a command and close them at the end.
+    Open the connections of a command and close them at the end. `is_rate_limited` applies the qps of `settings`.
 
-    `is_rate_limited` applies qps and burst of `settings`.
-
-    Raises:
-        SettingsError: there are no usable credentials, or the server does not answer a list of pods.
+    Raises SettingsError if there are no usable credentials, or the server does not answer a list of pods.
     """
     credentials = await load_credentials(
         kubeconfig=settings.kubeconfig or None, master=master, environ=environ
@@ -87,7 +84,7 @@ async def connect(
 
 
 async def _check_reachable(client: KubeClient, server: str) -> None:
-    """List one pod, so that a wrong address or a missing right is one clear line at the start."""
+    """List one pod. A wrong address or a missing right then ends the start with one clear line."""
     try:
         decode_page(await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S))
     except ApiError as error:

@@ -32,30 +32,22 @@ _NOT_ENFORCED: Final = "(it is not enforced, so no pod is evicted)"
 
 
 class EnforcementReporter:
-    """
-    Reports findings and evictions.
-
-    Args:
-        metrics: counts them.
-        log: gets a line for each.
-        recorder: writes events; None for no events.
-    """
+    """Reports broken rules and evictions; without `recorder` it writes no events."""
 
     def __init__(self, metrics: EnforcementMetrics, log: Logger, recorder: EventRecorder | None) -> None:
         self._metrics, self._log, self._recorder = metrics, log, recorder
         self._instance = f"{NAME}-{socket.gethostname()}"
 
-    def on_found(self, found: ReportViolation) -> None:
+    def on_violation(self, found: ReportViolation) -> None:
         """
         Report a broken rule.
 
-        A rule that only has to hold at scheduling may break during execution, as its name says. The event therefore
-        ends with the origin: a placement, which no scheduler that knows the rule would make, or a change after which
-        the rule no longer holds. A pod that arrived and a label that changed between two checks cannot be told apart,
-        nor can anything before the first check.
+        The event ends with the cause: a pod was placed against the rule, or a change broke it later, which is allowed
+        for a rule that has to hold only at scheduling. Between two checks the two cannot be told apart; before the
+        first check the cause is unknown.
         """
         report = found.report
-        self._metrics.on_found(report)
+        self._metrics.on_violation(report)
         message = "Enforced rule is broken" if report.enforced else "Required rule does not hold"
         self._log.info(1, message, origin=found.cause.name.lower(), **_log_pairs(found.pod, report))
         any_more = " any more" if found.cause is ViolationCause.CHANGE else ""
@@ -63,14 +55,14 @@ class EnforcementReporter:
         note = f"Required {report.rule}: {state} in {report.domain}{_beside(report)}; {found.cause.value}"
         self._record(found.pod, report, "Judging", note)
 
-    def on_would_evict(self, order: Evict) -> None:
+    def on_would_evict(self, instruction: Evict) -> None:
         """Report what a dry run would evict."""
-        self._log.info(0, "Would evict", **_log_pairs(order.pod, order.report))
+        self._log.info(0, "Would evict", **_log_pairs(instruction.pod, instruction.report))
 
-    def on_ended(self, order: Evict, outcome: EvictionOutcome) -> None:
+    def on_eviction_ended(self, instruction: Evict, outcome: EvictionOutcome) -> None:
         """Report the end of an eviction."""
-        pod, report = order.pod, order.report
-        self._metrics.on_evicted(report, outcome.ended)
+        pod, report = instruction.pod, instruction.report
+        self._metrics.on_eviction_ended(report, outcome.ended)
         pairs = _log_pairs(pod, report)
         match outcome.ended:
             case EvictionResult.EVICTED:
@@ -84,9 +76,9 @@ class EnforcementReporter:
             case EvictionResult.FAILED:
                 self._log.error("Eviction failed; retrying later", err=outcome.message, **pairs)
 
-    def on_refused(self, refused: ReportTooManyEvictions) -> None:
+    def on_too_many_evictions(self, refused: ReportTooManyEvictions) -> None:
         """Report that too many pods would have to be evicted."""
-        self._metrics.on_refused()
+        self._metrics.on_too_many_evictions()
         self._log.error(
             "Too many pods would be evicted; no evictions until there are fewer",
             pods=refused.n_would_go,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, assert_never
 
@@ -47,8 +47,8 @@ from scheduler.shell.profiles import exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.signals import on_termination
 
-#: Shortest time between two checks, and the same as a multiple of the last check's time, which leaves 90 % of the
-#: loop's time to the informers.
+#: Shortest time between two checks, in seconds and as a multiple of the last check's duration, which leaves 90 % of the
+#: event loop's time to the informers.
 _CHECK_PERIOD_S: Final = 0.1
 _CHECK_PERIOD_FACTOR: Final = 10.0
 _STIMULI_PER_SLICE: Final = 200
@@ -56,8 +56,8 @@ _SWEEP_PERIOD_S: Final = 60.0
 #: No evictions for this time after a watch was interrupted, since its cache ages. Longer than the longest pause between
 #: two attempts to list or watch, which is 30 s.
 _INTERRUPTED_S: Final = 40.0
-_RELOAD_S: Final = 5.0
-_AWAIT_ELECTION_S: Final = 0.2
+_RESTORE_RETRY_S: Final = 5.0
+_ELECTION_CHECK_S: Final = 0.2
 _STOP_EVICTION_S: Final = 17.0
 _STOP_EVENTS_S: Final = 3.0
 #: Owners that put an evicted pod back on its node; a Node owns the static pods of its kubelet.
@@ -92,15 +92,14 @@ class BrokenRule:
     pod: Pod
     report: ViolationReport
     #: Pods that would be evicted for it now.
-    going: tuple[Pod, ...]
+    would_evict: tuple[Pod, ...]
 
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
     """
-    Enforce until SIGTERM or SIGINT; a second signal ends the process at once. Returns: the exit code.
+    Enforce until SIGTERM or SIGINT and return the exit code. A second signal ends the process at once.
 
-    Raises:
-        SettingsError: for mistakes that the user can correct.
+    Raises SettingsError for mistakes that the user can correct.
     """
     log = configure(verbosity=options.verbosity, form=options.log_format)
     metrics = EnforcementMetrics(version=product_version())
@@ -119,12 +118,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
 
 
 async def check_once(options: Options, environ: Mapping[str, str]) -> list[BrokenRule]:
-    """
-    Return the rules that are broken now, enforced ones first.
-
-    Raises:
-        SettingsError: for mistakes that the user can correct.
-    """
+    """Return the broken rules, enforced ones first. Raises SettingsError for mistakes that the user can correct."""
     log = configure(verbosity=options.verbosity, form=options.log_format)
     metrics = EnforcementMetrics(version=product_version())
     options = replace(options, limits=replace(options.limits, settle_s=0.0), dry_run=True)
@@ -157,7 +151,7 @@ class _Daemon:
         self._elector, self._auth = elector, auth
         self._enforcer = Enforcer(
             options.limits,
-            is_movable=_movable(options.protected),
+            is_movable=self._is_movable,
             acts=not options.dry_run,
             exempt_namespaces=exempt_namespaces(options.settings),
         )
@@ -182,19 +176,20 @@ class _Daemon:
         self._stopping = False
         #: True once the record is read; a dry run does not read it.
         self._restored = options.dry_run
+        #: Earliest times of the next eviction and the next check.
         self._evict_from_s = 0.0
         self._check_from_s = 0.0
         self._sweep_at_s = time.monotonic() + _SWEEP_PERIOD_S
         #: True if anything has changed since the last check.
-        self._stale = True
+        self._needs_check = True
 
     def stop(self) -> None:
-        """Start no further eviction; `run` returns once the eviction in flight and the record are written."""
+        """Start no further eviction; `run` returns once the eviction in flight has ended and the record is saved."""
         self._stopping = True
         self._inbox.nudge()
 
     async def run(self) -> int:
-        """Enforce until `stop` is called or the Lease is lost. Returns: the exit code."""
+        """Enforce until `stop` is called or the Lease is lost, and return the exit code."""
         server = StatusServer(
             self._options.serving,
             auth=self._auth,
@@ -236,8 +231,8 @@ class _Daemon:
         for violation in status.violations:
             pod = state.placed[violation.uid].pod
             report = violation_report(state, violation, pod.uid, None)
-            going = tuple(each.pod for each in status.evictions if each.violation == violation)
-            rules.append(BrokenRule(pod, report, going))
+            would_evict = tuple(each.pod for each in status.evictions if each.violation == violation)
+            rules.append(BrokenRule(pod, report, would_evict))
         return rules
 
     async def _enforce(self, group: asyncio.TaskGroup) -> None:
@@ -271,7 +266,7 @@ class _Daemon:
     def _handle_stimuli(self) -> None:
         for stimulus in self._inbox.take(_STIMULI_PER_SLICE):
             self._enforcer.apply(stimulus)
-            self._stale = True
+            self._needs_check = True
         if time.monotonic() >= self._sweep_at_s:
             self._sweep_at_s = time.monotonic() + _SWEEP_PERIOD_S
             self._enforcer.sweep()
@@ -279,16 +274,21 @@ class _Daemon:
     def _check(self, group: asyncio.TaskGroup) -> None:
         now_s = time.monotonic()
         wake_s = self._enforcer.next_wake_s()
-        is_due = self._stale or (wake_s is not None and wake_s <= now_s)
+        is_due = self._needs_check or (wake_s is not None and wake_s <= now_s)
         if not is_due or now_s < self._check_from_s or not self._sync.check():
             return
         may_act = self._may_act(now_s)
-        # Checked again once evictions are allowed.
-        self._stale = not may_act
-        for order in self._enforcer.check(now_s, leads=may_act):
-            self._carry_out(order, group)
+        # Check again once evictions are allowed.
+        self._needs_check = not may_act
+        for instruction in self._enforcer.check(now_s, leads=may_act):
+            self._execute(instruction, group)
         took_s = time.monotonic() - now_s
         self._check_from_s = now_s + max(_CHECK_PERIOD_S, _CHECK_PERIOD_FACTOR * took_s)
+
+    def _is_movable(self, pod: Pod) -> bool:
+        """Return True if the pod may be evicted and would be placed elsewhere."""
+        is_bound_to_node = pod.owner is not None and pod.owner.kind in _OWNERS_BOUND_TO_NODE
+        return not is_bound_to_node and pod.namespace not in self._options.protected
 
     def _may_act(self, now_s: float) -> bool:
         return self._leads() and self._restored and now_s >= self._evict_from_s
@@ -302,7 +302,7 @@ class _Daemon:
         wake_s = self._enforcer.next_wake_s()
         if wake_s is not None:
             wake_times_s.append(max(wake_s, self._check_from_s))
-        if self._stale and self._sync.check():
+        if self._needs_check and self._sync.check():
             is_waiting = not (self._leads() and self._restored)
             wake_times_s.append(now_s + 1.0 if is_waiting else max(self._check_from_s, self._evict_from_s))
         return max(0.0, min(wake_times_s) - now_s)
@@ -311,7 +311,7 @@ class _Daemon:
         self._metrics.on_watch_restart(kind)
         if self._sync.is_done:
             self._evict_from_s = time.monotonic() + _INTERRUPTED_S
-            self._stale = True
+            self._needs_check = True
 
     async def _keep_record(self) -> None:
         """Read the record once we lead, then save it whenever it changes."""
@@ -319,8 +319,8 @@ class _Daemon:
             if self._leads():
                 await self._restore()
             if not self._restored:
-                await asyncio.sleep(_RELOAD_S if self._leads() else _AWAIT_ELECTION_S)
-        await self._record.keep(self._enforcer.lost_since, self._leads)
+                await asyncio.sleep(_RESTORE_RETRY_S if self._leads() else _ELECTION_CHECK_S)
+        await self._record.save_periodically(self._enforcer.lost_since, self._leads)
 
     async def _restore(self) -> None:
         try:
@@ -332,49 +332,37 @@ class _Daemon:
         self._restored = True
         self._inbox.nudge()
 
-    def _carry_out(self, order: EnforcerInstruction, group: asyncio.TaskGroup) -> None:
-        match order:
+    def _execute(self, instruction: EnforcerInstruction, group: asyncio.TaskGroup) -> None:
+        match instruction:
             case ReportViolation():
-                self._reports.on_found(order)
+                self._reports.on_violation(instruction)
             case Evict() if self._options.dry_run:
-                self._reports.on_would_evict(order)
+                self._reports.on_would_evict(instruction)
             case Evict():
-                name = f"evict {order.pod.key}"
-                self._in_flight = group.create_task(self._evict(order), name=name)
+                name = f"evict {instruction.pod.key}"
+                self._in_flight = group.create_task(self._evict(instruction), name=name)
             case ReportTooManyEvictions():
-                self._reports.on_refused(order)
+                self._reports.on_too_many_evictions(instruction)
             case _:
-                assert_never(order)
+                assert_never(instruction)
 
-    async def _evict(self, order: Evict) -> None:
-        outcome = await evict(self._client, order.pod)
-        self._reports.on_ended(order, outcome)
+    async def _evict(self, instruction: Evict) -> None:
+        outcome = await evict(self._client, instruction.pod)
+        self._reports.on_eviction_ended(instruction, outcome)
         self._enforcer.on_eviction_result(
-            order.pod.uid, outcome.ended, time.monotonic(), retry_after_s=outcome.retry_after_s
+            instruction.pod.uid, outcome.ended, time.monotonic(), retry_after_s=outcome.retry_after_s
         )
         self._in_flight = None
-        self._stale = True
+        self._needs_check = True
         self._inbox.nudge()
 
 
-def _watched_kinds() -> tuple[WatchedKind[object], ...]:
-    """Return the kinds that the scheduler needs; the grace period annotation of pods is checked as well."""
+def _watched_kinds() -> tuple[WatchedKind, ...]:
+    """Return the kinds that the scheduler watches; malformed grace period annotations are reported as well."""
 
-    def find_problem(pod: object) -> str | None:
-        if not isinstance(pod, Pod):
-            return None
+    def find_problem(pod: Pod) -> str | None:
         grace = pod.affinity_grace_s
         return term_problem(pod) or (grace.cause if isinstance(grace, Problem) else None)
 
     kinds = required_kinds()
     return tuple(replace(each, find_problem=find_problem) if each.kind == "Pod" else each for each in kinds)
-
-
-def _movable(protected: frozenset[str]) -> Callable[[Pod], bool]:
-    """Return a test whether a pod may be evicted and would be placed elsewhere."""
-
-    def is_movable(pod: Pod) -> bool:
-        is_bound_to_node = pod.owner is not None and pod.owner.kind in _OWNERS_BOUND_TO_NODE
-        return not is_bound_to_node and pod.namespace not in protected
-
-    return is_movable

@@ -4,7 +4,7 @@ Evicts pods. Outcomes are values; no failure of the server raises.
        POST --2xx--> evicted          429 --> blocked: a disruption budget, or the server is busy
         |
         |--404--> gone                403, 4xx --> failed
-        '--409, lost, 5xx--> GET --gone, or another uid--> after 409: gone; else evicted, as far as can be known
+        '--409, lost, 5xx--> GET --gone, or another uid--> after 409: gone; else evicted, most likely by us
                               |--terminating--> evicted
                               '--unchanged, or no answer--> failed
 The caller retries later: the uid precondition makes a second eviction harmless.
@@ -51,6 +51,7 @@ async def evict(client: KubeClient, pod: Pod) -> EvictionOutcome:
 
 
 async def _settle(client: KubeClient, pod: Pod, cause: ApiError) -> EvictionOutcome:
+    """Read the pod and return the outcome of an eviction that failed with `cause`."""
     vanished = EvictionOutcome(EvictionResult.EVICTED if cause.took_effect_unknown else EvictionResult.GONE)
     try:
         body = await client.request(get_pod(pod.namespace, pod.name), timeout_s=TIMEOUT_S)
@@ -61,8 +62,6 @@ async def _settle(client: KubeClient, pod: Pod, cause: ApiError) -> EvictionOutc
         return EvictionOutcome(EvictionResult.FAILED, f"{cause}; then: {error}")
     if terminating is None:
         return vanished
-    return (
-        EvictionOutcome(EvictionResult.EVICTED)
-        if terminating
-        else EvictionOutcome(EvictionResult.FAILED, str(cause), cause.retry_after_s)
-    )
+    if terminating:
+        return EvictionOutcome(EvictionResult.EVICTED)
+    return EvictionOutcome(EvictionResult.FAILED, str(cause), cause.retry_after_s)

@@ -17,8 +17,9 @@ _NEVER: Final = 1_000_000_000
 #: Stimuli between two collections of young objects: up to twenty objects each, 0.5 to 1 µs per object.
 _STIMULI_PER_COLLECTION: Final = 100
 _FREEZE_PERIOD_S: Final = 60.0
-#: After at most this many collections of generation 1, generation 2 has grown by 3,000 objects each: 4 ms in all.
-_MAX_COLLECTIONS: Final = 4
+#: Up to this many collections of generation 1 since the last full one, a full one is cheap: each of them has moved at
+#: most 3,000 objects to generation 2, which take 4 ms in all.
+_CHEAP_COLLECTIONS: Final = 4
 
 
 def disable_full_collections() -> None:
@@ -28,17 +29,17 @@ def disable_full_collections() -> None:
 
 class YoungCollector:
     """
-    Collects young objects after a number of stimuli, whatever the number of live objects.
+    Collects young objects after a number of stimuli.
 
-    The interpreter only collects when the number of live objects grows. With 20,000 pending pods retried, new pods
-    replace old ones and the number stays: 100,000 young objects gather, and the collection then takes 70 ms.
+    The interpreter collects only when the number of live objects grows. While 20,000 pending pods are retried it does
+    not: 100,000 young objects gather, and the collection then takes 70 ms.
     """
 
     def __init__(self) -> None:
         self._n_stimuli = 0
         self._n_collections = 0
 
-    def handled(self, n_stimuli: int = 1) -> None:
+    def count(self, n_stimuli: int = 1) -> None:
         """Count handled stimuli and collect after every `_STIMULI_PER_COLLECTION`, which takes 0.5 to 3 ms."""
         self._n_stimuli += n_stimuli
         if self._n_stimuli >= _STIMULI_PER_COLLECTION:
@@ -56,6 +57,6 @@ async def freeze_periodically() -> None:
 
 def freeze_old_objects() -> None:
     """Exempt all live objects from collections; collect garbage first if that takes only a few ms."""
-    if gc.get_count()[2] <= _MAX_COLLECTIONS:
+    if gc.get_count()[2] <= _CHEAP_COLLECTIONS:
         gc.collect()
     gc.freeze()

@@ -1,14 +1,14 @@
 """
-Keeps the time since which pods lack their match in a ConfigMap, so that a restart or a new leader continues to count.
+Records in a ConfigMap since when pods are unmatched, so that their grace periods continue after a restart.
 
 A ConfigMap of its own, because the right to write it can be granted by name. An annotation would need the right to
 patch every pod, and the Lease is rewritten every two seconds and has to stay small.
 
 House rules:
- 1. Bounded: of more than `MAX_PODS` pods, those that lack their match for longest are kept; the others start again
-    after a restart.
+ 1. Bounded: it holds the `MAX_PODS` pods that are unmatched for longest; the grace periods of others start again after
+    a restart.
  2. Written at most every `PERIOD_S`; a crash loses up to that much waiting time.
- 3. A record older than `STALE_S` is ignored: pods may have had their match in between.
+ 3. A record older than `STALE_S` is ignored: pods may have been matched in between.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ import msgspec
 from scheduler.errors import ApiError, Conflict, NotFound
 from scheduler.kube.client import KubeClient
 from scheduler.kube.enforcer_requests import create_config_map, get_config_map, update_config_map
+from scheduler.kube.requests import Request
 from scheduler.kube.responses import ConfigMap, decode_config_map
 from scheduler.observe.logs import Logger
 
 #: 60 bytes each: 300 KB of the 1 MiB that an object may have.
 MAX_PODS: Final = 5_000
 PERIOD_S: Final = 2.0
-CONFIRM_S: Final = 60.0
+#: Unchanged times are written again after this time, before the record is stale.
+REFRESH_S: Final = 60.0
 STALE_S: Final = 300.0
 TIMEOUT_S: Final = 10.0
 _KEY: Final = "lost-since.json"
@@ -44,15 +46,9 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
 
 class GraceRecord:
     """
-    The ConfigMap of one enforcer.
+    The ConfigMap `name` of one enforcer.
 
-    Args:
-        client: sends the requests.
-        namespace: the ConfigMap's namespace.
-        name: the ConfigMap's name.
-        log: logs failures.
-        clock_s: seconds since the epoch.
-        now_s: the monotonic clock of `load` and `save`.
+    `clock_s` is the time since the epoch, in the record; `now_s` the monotonic clock of `load` and `save`.
     """
 
     def __init__(
@@ -77,8 +73,7 @@ class GraceRecord:
         """
         Return the times by uid, on our monotonic clock; empty if nothing is recorded or the record is stale.
 
-        Raises:
-            ApiError: the server did not answer, or refused.
+        Raises ApiError if the record cannot be read.
         """
         try:
             read = await self._read()
@@ -93,9 +88,11 @@ class GraceRecord:
         # A wall clock that was set back must not yield times in the future.
         return {uid: now_s - max(0.0, epoch_s - since_s) for uid, since_s in record.lost_since.items()}
 
-    async def keep(self, lost_since: Callable[[], Mapping[str, float]], leads: Callable[[], bool]) -> None:
+    async def save_periodically(
+        self, lost_since: Callable[[], Mapping[str, float]], leads: Callable[[], bool]
+    ) -> None:
         """
-        Save the times whenever they differ, until cancelled. Failures are logged and retried.
+        Save the times whenever they change, until cancelled. Failures are logged and retried.
 
         Only the leader saves: after a pause of the whole process, another instance may own the record.
         """
@@ -108,7 +105,7 @@ class GraceRecord:
         """Write the times unless the ConfigMap already has them. Failures are logged."""
         times = dict(sorted(lost_since.items(), key=lambda item: item[1])[:MAX_PODS])
         now_s = self._now_s()
-        if times == self._saved and (not times or now_s < self._saved_at_s + CONFIRM_S):
+        if times == self._saved and (not times or now_s < self._saved_at_s + REFRESH_S):
             return
         try:
             await self._write(times, now_s)
@@ -130,22 +127,20 @@ class GraceRecord:
                 return await self._update(data, self._version)
             except NotFound:
                 self._version = None
-        create = create_config_map(self._namespace, self._name, data)
-        self._remember_version(decode_config_map(await self._client.request(create, timeout_s=TIMEOUT_S)))
+        await self._send(create_config_map(self._namespace, self._name, data))
         return None
 
     async def _update(self, data: Mapping[str, str], version: str) -> None:
-        update = update_config_map(self._namespace, self._name, data, resource_version=version)
-        self._remember_version(decode_config_map(await self._client.request(update, timeout_s=TIMEOUT_S)))
+        await self._send(update_config_map(self._namespace, self._name, data, resource_version=version))
 
     async def _read(self) -> ConfigMap:
-        request = get_config_map(self._namespace, self._name)
-        read = decode_config_map(await self._client.request(request, timeout_s=TIMEOUT_S))
-        self._remember_version(read)
-        return read
+        return await self._send(get_config_map(self._namespace, self._name))
 
-    def _remember_version(self, read: ConfigMap) -> None:
-        self._version = read.metadata.resource_version
+    async def _send(self, request: Request) -> ConfigMap:
+        """Return the ConfigMap in the response, and remember its version."""
+        config_map = decode_config_map(await self._client.request(request, timeout_s=TIMEOUT_S))
+        self._version = config_map.metadata.resource_version
+        return config_map
 
     def _decode(self, read: ConfigMap) -> _Record | None:
         text = (read.data or {}).get(_KEY)

@@ -1,4 +1,4 @@
-"""The queue of stimuli for the machine: informers wait while it is full, results of our own instructions never do."""
+"""The queue of stimuli for the machine. Informers wait while it is full; results of instructions do not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Inbox:
             self._arrived.set()
 
     def put_now(self, stimulus: Stimulus) -> None:
-        """Append the result of an instruction. Their number is bounded by the instructions in flight."""
+        """Append the result of an instruction, even if the queue is full: instructions in flight are bounded."""
         self._waiting.append(stimulus)
         self._arrived.set()
 

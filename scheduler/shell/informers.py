@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -33,8 +33,6 @@ from scheduler.model.stimuli import (
 from scheduler.observe.logs import Logger
 from scheduler.shell.inbox import Inbox
 
-T = TypeVar("T")
-
 #: Changes delivered before other tasks run; a relist may have any number.
 _CHANGES_PER_STEP: Final = 500
 #: Delay of the watch that `catch_up` tolerates before it takes changes from a list.
@@ -44,34 +42,32 @@ _MAX_PROBLEMS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedKind(Generic[T]):
-    """A kind to watch, and the stimuli for its changes."""
+class WatchedKind:
+    """A kind to watch, and the stimuli for its changes. The functions take the objects that `decode` returns."""
 
     kind: str
     resource: Resource
-    decode: Callable[[msgspec.Raw], T]
-    on_upsert: Callable[[T], Stimulus]
+    decode: Callable[[msgspec.Raw], Any]
+    on_upsert: Callable[[Any], Stimulus]
     on_delete: Callable[[Deleted], Stimulus]
     #: Returns the problem of a malformed annotation, which is then ignored; None if there is none.
-    find_problem: Callable[[T], str | None] = lambda _: None
+    find_problem: Callable[[Any], str | None] = lambda _: None
 
 
-def required_kinds() -> tuple[WatchedKind[object], ...]:
+def required_kinds() -> tuple[WatchedKind, ...]:
     """Return nodes, namespaces, and all pods that may still run, whichever scheduler they name."""
+    nodes, namespaces = Resource("/api/v1/nodes"), Resource("/api/v1/namespaces")
+    decode_pod = PodDecoder().decode
     return (
-        _new_kind(
-            "Node", Resource("/api/v1/nodes"), decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)
-        ),
-        _new_kind(
+        WatchedKind("Node", nodes, decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)),
+        WatchedKind(
             "Namespace",
-            Resource("/api/v1/namespaces"),
+            namespaces,
             decode_namespace,
             NamespaceSeen,
             lambda gone: NamespaceGone(gone.key.name),
         ),
-        _new_kind(
-            "Pod", LIVE_PODS, PodDecoder().decode, PodSeen, lambda gone: PodGone(gone.uid), term_problem
-        ),
+        WatchedKind("Pod", LIVE_PODS, decode_pod, PodSeen, lambda gone: PodGone(gone.uid), term_problem),
     )
 
 
@@ -83,30 +79,14 @@ _WORKLOADS: Final = (
 )
 
 
-def workload_kinds() -> tuple[WatchedKind[object], ...]:
+def workload_kinds() -> tuple[WatchedKind, ...]:
     """Return the kinds whose selectors default spread constraints use; only profiles with these need them."""
     return tuple(
-        _new_kind(
-            kind,
-            Resource(path),
-            partial(decode_workload, kind),
-            WorkloadSeen,
-            partial(_workload_gone, kind),
+        WatchedKind(
+            kind, Resource(path), partial(decode_workload, kind), WorkloadSeen, partial(_workload_gone, kind)
         )
         for kind, path in _WORKLOADS
     )
-
-
-def _new_kind(
-    kind: str,
-    resource: Resource,
-    decode: Callable[[msgspec.Raw], T],
-    on_upsert: Callable[[T], Stimulus],
-    on_delete: Callable[[Deleted], Stimulus],
-    find_problem: Callable[[T], str | None] = lambda _: None,
-) -> WatchedKind[object]:
-    # The other functions only get what `decode` returned; a tuple of different kinds has no narrower common type.
-    return WatchedKind(kind, resource, decode, on_upsert, on_delete, find_problem)  # type: ignore[arg-type]
 
 
 def _workload_gone(kind: str, deleted: Deleted) -> Stimulus:
@@ -118,7 +98,7 @@ class Informer:
 
     def __init__(
         self,
-        kind: WatchedKind[object],
+        kind: WatchedKind,
         client: KubeClient,
         inbox: Inbox,
         *,
@@ -136,7 +116,7 @@ class Informer:
         self._now_s = now_s
         #: Held while a batch is delivered in pieces, so that batches do not mix.
         self._delivering = asyncio.Lock()
-        #: The last problem of each malformed object, so that it is logged once and not with every version.
+        #: The last problem of each malformed object, which is logged once and not with every version.
         self._problem_by_key: dict[Key | None, str] = {}
         #: True once the initial list is in the inbox.
         self.synced = False
@@ -163,20 +143,17 @@ class Informer:
 
     async def catch_up(self) -> int | None:
         """
-        Deliver everything that was written before this call, however late the watch is.
+        Deliver every change made before this call, however late the watch is, and return their number.
 
-        Returns: the number of objects taken from a list; None if the reflector is listing, so call again. One list if
-        the watch is not late, else two, `_MAX_WATCH_DELAY_S` apart.
-
-        Raises:
-            ApiError: the server did not list.
+        Return None if the reflector itself is listing; call again then. Takes one list if the watch is not late, else
+        two, `_MAX_WATCH_DELAY_S` apart. Raises ApiError if the server returns no list.
         """
         n_repaired = await self._repair(self._reflector.compare(_MAX_WATCH_DELAY_S, page_pause_s=0.0))
-        # A list that began meanwhile ends the comparison before it has delivered everything.
+        # A list of the reflector ends the comparison early.
         return n_repaired if self._reflector.is_settled() else None
 
     async def compare(self) -> int | None:
-        """Repair objects that differ from the server's list, over 30 s, and return their number. See `catch_up`."""
+        """As `catch_up`, with 30 s between the two lists and pauses between pages."""
         return await self._repair(self._reflector.compare())
 
     async def _repair(self, pieces: AsyncGenerator[tuple[int, list[Change[object]]], None]) -> int | None:

@@ -3,16 +3,16 @@ Leader election on a Lease: one instance schedules, the others keep their caches
 
     candidate --Lease free, or its record unchanged for its own duration--> leader
     leader    --a renewal succeeded within the deadline-->                  leader
-    leader    --no renewal did-->                                           lost: the process ends and is restarted
+    leader    --no renewal succeeded in time-->                             lost: the process ends and is restarted
 
 House rules:
  1. Decisions use a monotonic clock that runs while the machine is suspended, because other instances do not stop then.
     The wall clock is written into the Lease for people and never read.
- 2. A holder is judged by how long we have seen its record unchanged, not by the times that it wrote.
- 3. LeaderElector is counted from before its renewal was sent, so that it ends here before it can begin elsewhere.
+ 2. A holder's Lease expires once we have seen its record unchanged for its duration; the times in it are not read.
+ 3. Our time as the leader counts from before the renewal was sent: it ends here before it can begin elsewhere.
  4. Renewals have their own connections and deadline, so that no bind, however slow, delays them.
 
-The client library's election is not used: it writes local times as UTC, waits for ever on a hung request, continues to
+kubernetes-asyncio's election is not used: it writes local times as UTC, waits for ever on a hung request, continues to
 lead after a lost connection, and never releases. Source: client-go tools/leaderelection (kubernetes 1.36).
 """
 
@@ -61,15 +61,8 @@ class LeaderElector:
     """
     One candidate for a Lease.
 
-    Args:
-        client: a client of its own, see rule 4.
-        settings: the Lease and the durations.
-        identity: unique to this process.
-        log: the log.
-        clock_s: seconds since the epoch, written into the Lease.
-        now_s: see rule 1.
-        sleep: waits between attempts.
-        jitter: returns a number in [0, 1).
+    `client` is not shared (rule 4), and `identity` is unique to this process. `clock_s` is the time since the epoch,
+    `now_s` the clock of rule 1; `jitter` returns a number in [0, 1).
     """
 
     def __init__(
@@ -103,8 +96,7 @@ class LeaderElector:
         """
         Wait to be elected, call `on_elected`, and renew until cancelled.
 
-        Raises:
-            LeadershipLost: no renewal succeeded within the deadline, or another instance holds the Lease.
+        Raises LeadershipLost if no renewal succeeded within the deadline, or another instance holds the Lease.
         """
         while not await self._try_acquire_or_renew():
             self.first_attempt_done.set()
@@ -119,7 +111,7 @@ class LeaderElector:
                 raise LeadershipLost(f"the Lease {self._settings.name} was not renewed in time")
 
     def _retry_after_s(self) -> float:
-        """Return the pause before a candidate reads the Lease again, at most until a silent holder's Lease expires."""
+        """Return the pause until the Lease is read again: at the latest when the observed Lease expires."""
         least, most = _RETRY_FRACTIONS
         pause_s = self._settings.retry_period_s * (least + (most - least) * self._jitter())
         if self._observed is None:
@@ -128,7 +120,7 @@ class LeaderElector:
         return min(pause_s, left_s) if left_s > 0 else pause_s
 
     async def release(self) -> None:
-        """Release the Lease, so that a standby takes over at once; does nothing if we do not hold it."""
+        """Release the Lease if we hold it, so that another candidate takes over at once."""
         if not self.is_leader or self._observed is None:
             return
         self._leads_until_s = None
@@ -147,7 +139,7 @@ class LeaderElector:
             self._log.info(1, "Failed to release the Lease; it will expire", err=str(error))
 
     async def _try_acquire_or_renew(self) -> bool:
-        """Try once to take or renew the Lease. Returns: True if we hold it."""
+        """Try once to take or renew the Lease. Return True if we hold it now."""
         started_s = self._now_s()
         try:
             taken = await self._acquire_or_renew(started_s)

@@ -1,4 +1,4 @@
-"""Executes the machine's instructions. Each bind is a task whose result returns as a stimulus; the rest is queued."""
+"""Executes the machine's instructions: each bind in a task whose result is a stimulus, conditions and events queued."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClusterOutbox:
         #: Binds in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
-    def carry_out(self, instruction: Instruction) -> None:
+    def execute(self, instruction: Instruction) -> None:
         """Start the instruction; never blocks."""
         match instruction:
             case Bind():
@@ -54,14 +54,14 @@ class ClusterOutbox:
                 assert_never(instruction)
 
     def abandon_binds(self) -> list[str]:
-        """Cancel the binds in flight and return their pods. Their outcome is read after a restart."""
+        """Cancel the binds in flight and return their pods, whose nodes the next process reads."""
         for task in self._in_flight:
             task.cancel()
         return list(self._in_flight.values())
 
-    def _start_bind(self, order: Bind) -> None:
-        task = self._binds.create_task(self._bind(order), name=f"bind {order.pod.key}")
-        self._in_flight[task] = order.pod.key
+    def _start_bind(self, instruction: Bind) -> None:
+        task = self._binds.create_task(self._bind(instruction), name=f"bind {instruction.pod.key}")
+        self._in_flight[task] = instruction.pod.key
         self._recorder.defer_to_binds()
         task.add_done_callback(self._end_bind)
 
@@ -70,15 +70,15 @@ class ClusterOutbox:
         if not self._in_flight:
             self._recorder.resume()
 
-    async def _bind(self, order: Bind) -> None:
-        pod = order.pod
+    async def _bind(self, instruction: Bind) -> None:
+        pod = instruction.pod
         await self._conditions.cancel(pod.uid)
         outcome = await self._binder.bind(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
-            node_name=order.node_name,
-            annotations=order.annotations,
+            node_name=instruction.node_name,
+            annotations=instruction.annotations,
         )
         match outcome:
             case Bound():
@@ -94,14 +94,14 @@ class ClusterOutbox:
             case _:
                 assert_never(outcome)
 
-    def _emit(self, order: EmitEvent) -> None:
-        controller = order.pod.scheduler_name
+    def _emit(self, instruction: EmitEvent) -> None:
+        controller = instruction.pod.scheduler_name
         key = EventKey(
-            type=order.type,
-            action=order.action,
-            reason=order.reason,
+            type=instruction.type,
+            action=instruction.action,
+            reason=instruction.reason,
             reporting_controller=controller,
             reporting_instance=f"{controller}-{self._hostname}",
-            regarding=pod_reference(order.pod),
+            regarding=pod_reference(instruction.pod),
         )
-        self._recorder.record(key, order.note)
+        self._recorder.record(key, instruction.note)

@@ -1,8 +1,8 @@
 """
 Explains the scheduler's own pending pods for /debug/explain.
 
-The answer is computed on the live state between two turns of the scheduling loop, which it only reads. Suggestions are
-left to the command `explain`: they are tried on a copy of the state, which takes a second at 50,000 pods.
+An explanation reads the live state between two iterations of the scheduling loop. It has no suggestions: the command
+`explain` tries those on a copy of the state, which takes a second at 50,000 pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scheduler.settings.resolved import Settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 
-#: Failed attempts that are remembered, one per pod, and the characters of each message: 2 MB in all.
+#: Limits on remembered failed attempts, one per pod, and on the characters of each message: 2 MB in all.
 MAX_ATTEMPTS: Final = 1000
 MAX_MESSAGE: Final = 2048
 
@@ -75,13 +75,7 @@ class _FailedAttempt:
 
 
 class PendingPodExplainer:
-    """
-    Remembers failed attempts and explains pending pods.
-
-    Args:
-        settings, state, queue: the scheduler's own.
-        now_s: a monotonic clock.
-    """
+    """Remembers failed attempts and explains pending pods. `now_s` is a monotonic clock."""
 
     def __init__(
         self, settings: Settings, state: ClusterState, queue: PodQueue, *, now_s: Callable[[], float]
@@ -108,7 +102,7 @@ class PendingPodExplainer:
         """
         Return the explanation of a pending pod, or all remembered attempts if the name is '', as JSON.
 
-        None if no such pod is pending. Cost: a decision, O(placed pods) for each rule that refuses nodes, and
+        Return None if no such pod is pending. Cost: one decision, O(placed pods) for each rule that refuses nodes, and
         O(pending pods).
         """
         if not name:

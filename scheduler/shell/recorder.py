@@ -3,7 +3,7 @@ Writes Events without delaying decisions or binds: a bounded queue and a few wor
 
 Events wait while binds are in flight, since a pod can start once it is bound and its event may come a second later. A
 busy API server can do without them: they are dropped when the queue is full, after a 429, and when the server refuses
-them. Only an unreachable server is attempt again.
+them. They are sent again only if the server was unreachable.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, Literal
+from typing import Final
 
 from scheduler.errors import ApiError, NotFound, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
@@ -30,8 +29,8 @@ from scheduler.kube.event_series import (
 from scheduler.kube.requests import Request
 from scheduler.model.pods import Pod
 
-#: Limit on queued events, 1.5 KB each; more are dropped. Four times client-go's maxQueuedEvents, since they wait for
-#: binds.
+#: Limit on queued events, 1.5 KB each; further ones are dropped. Four times client-go's maxQueuedEvents, since events
+#: wait for binds.
 QUEUE_LIMIT: Final = 4096
 #: With more events queued, events no longer wait for binds.
 DEFER_LIMIT: Final = QUEUE_LIMIT // 2
@@ -51,21 +50,6 @@ DROP_S: Final = 1.0
 DROP_CAP_S: Final = 120.0
 
 
-@dataclass(slots=True)
-class RecorderCounts:
-    """The outcomes of events. Occurrences that were only counted in their series are in none."""
-
-    written: int = 0
-    #: Dropped because the queue was full.
-    overflowed: int = 0
-    #: Dropped after a 429.
-    shed: int = 0
-    #: Refused by the server, or given up after `MAX_TRIES`.
-    failed: int = 0
-    #: The last failure.
-    last_error: str = field(default="")
-
-
 def pod_reference(pod: Pod) -> ObjectReference:
     """Return the reference that an Event about the pod contains."""
     return ObjectReference("Pod", pod.namespace, pod.name, pod.uid, resource_version=pod.resource_version)
@@ -75,13 +59,8 @@ class EventRecorder:
     """
     A queue of events and the tasks that write them.
 
-    Args:
-        client: sends the requests.
-        clock_s: seconds since the epoch, for the Events themselves.
-        now_s: a monotonic clock.
-        sleep: waits between attempts.
-        jitter: returns a number in [0, 1).
-        on_dropped: called for every event that will not be written.
+    `clock_s` is the time since the epoch, for the Events themselves; `now_s` a monotonic clock. `jitter` returns a
+    number in [0, 1). `on_dropped` is called for every event that will not be written.
     """
 
     def __init__(
@@ -111,14 +90,11 @@ class EventRecorder:
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._may_write_from_s = 0.0
-        self.counts = RecorderCounts()
 
     def record(self, key: EventKey, note: str) -> None:
         """Queue the event, count it in its series, or drop it. Never waits, never raises."""
-        if self._pending >= QUEUE_LIMIT:
-            self._drop("overflowed")
-        elif self._is_dropping():
-            self._drop("shed")
+        if self._pending >= QUEUE_LIMIT or self._is_dropping():
+            self._on_dropped()
         elif write := self._series.observe(key, note, self._clock_s()):
             self._enqueue(write)
 
@@ -129,9 +105,9 @@ class EventRecorder:
 
     def defer_to_binds(self) -> None:
         """
-        Make events wait because a bind was sent, unless more than `DEFER_LIMIT` are queued.
+        Let events wait because a bind was sent, unless more than `DEFER_LIMIT` are queued.
 
-        They wait until `resume`, `DEFER_AFTER_BIND_S` after the last call, or for `DEFER_S` each.
+        Each waits until `resume`, until `DEFER_AFTER_BIND_S` after the last call, or for `DEFER_S`.
         """
         self._may_write_from_s = self._now_s() + DEFER_AFTER_BIND_S
         if self._pending <= DEFER_LIMIT:
@@ -150,11 +126,9 @@ class EventRecorder:
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until all recorded events are written or dropped, at most for `timeout_s`."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
-        except TimeoutError:
-            self.counts.last_error = f"{self._pending} events were not written in time"
 
     def _enqueue(self, write: EventWrite) -> None:
         self._pending += 1
@@ -201,45 +175,27 @@ class EventRecorder:
                 if self._pending < QUEUE_LIMIT:
                     self._enqueue(write)
                 else:
-                    self._drop("overflowed")
+                    self._on_dropped()
 
     async def _write(self, write: EventWrite) -> None:
         for attempt in range(1, MAX_TRIES + 1):
             if self._is_dropping():
-                self._drop("shed")
-                return
+                break
             try:
                 await self._send(write.request, write.on_missing)
-            except Unreachable as error:
-                if attempt == MAX_TRIES:
-                    self._drop("failed", error)
-                    return
-                await self._sleep(RETRY_S * (1.0 + 0.25 * self._jitter()))
-            except Throttled as error:
-                self.drop_for(error.retry_after_s or DROP_S)
-                self._drop("shed", error)
-                return
+            except Unreachable:
+                if attempt < MAX_TRIES:
+                    await self._sleep(RETRY_S * (1.0 + 0.25 * self._jitter()))
             except ApiError as error:
-                self._drop("failed", error)
-                return
+                if isinstance(error, Throttled):
+                    self.drop_for(error.retry_after_s or DROP_S)
+                break
             else:
-                self.counts.written += 1
                 return
+        self._on_dropped()
 
     def _is_dropping(self) -> bool:
         return self._now_s() < self._drop_until_s
-
-    def _drop(self, how: Literal["overflowed", "shed", "failed"], error: ApiError | None = None) -> None:
-        match how:
-            case "overflowed":
-                self.counts.overflowed += 1
-            case "shed":
-                self.counts.shed += 1
-            case "failed":
-                self.counts.failed += 1
-        if error is not None:
-            self.counts.last_error = str(error)
-        self._on_dropped()
 
     async def _send(self, request: Request, on_missing: Request | None) -> None:
         try:

@@ -1,15 +1,15 @@
 """
 The scheduling loop: stimuli into the machine, instructions out, a few cycles at a time.
 
-It decides nothing. Other tasks run between two slices of work, so that no list page, relist, burst of cycles or event
-that wakes thousands of pods holds the event loop for longer than a few milliseconds.
+It decides nothing. Other tasks run between two slices of work: no relist, burst of cycles or event that wakes thousands
+of pods holds the event loop for longer than a few milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Bind, Instruction
@@ -22,47 +22,37 @@ from scheduler.shell.inbox import Inbox
 _STIMULI_PER_SLICE: Final = 100
 _SLICE_S: Final = 0.004
 
-#: Limits of a burst of cycles: their number, its time, and its time together with the stimuli before it. A single cycle
-#: between other work finds cold CPU caches and costs a fifth more CPU (5,000 nodes, hostname anti-affinity: 0.78 ms per
-#: pod instead of 0.6). At 0.2 ms a cycle, spread pods reached 0.85 of the speed of plain ones with bursts of 2 ms and
-#: 0.93 with 4 ms. Binds start after the burst for the same reason: 517 µs per spread pod instead of 551, 467 per plain
-#: pod instead of 485.
+#: Limits of a burst of cycles: their number, its time, and the time of the whole iteration. A single cycle between
+#: other work finds cold CPU caches and costs a fifth more CPU (5,000 nodes, hostname anti-affinity: 0.78 ms per pod
+#: instead of 0.6). At 0.2 ms a cycle, spread pods reached 0.85 of the speed of plain ones with bursts of 2 ms and 0.93
+#: with 4 ms. Binds start after the burst for the same reason: 517 µs per spread pod instead of 551, 467 per plain pod
+#: instead of 485.
 _CYCLES_PER_BURST: Final = 16
 _BURST_S: Final = 0.004
-_TURN_S: Final = 0.006
+_ITERATION_S: Final = 0.006
 
-#: How often a loop with pending work that is not ready checks again. Most reasons end with a nudge; the others, such as
-#: a Lease that was renewed late, cost up to this time.
+#: How often a loop with work checks again if it is ready. Most causes end with a nudge; the others, such as a Lease
+#: that was renewed late, cost up to this time.
 _READY_CHECK_S: Final = 1.0
 
-#: How often state that no pod uses any more is dropped.
+#: How often unused cached state is dropped.
 _SWEEP_PERIOD_S: Final = 60.0
-
-
-class Outbox(Protocol):
-    """Executes instructions; results return through the inbox."""
-
-    def carry_out(self, instruction: Instruction) -> None:
-        """Start the instruction; never blocks."""
-        ...
 
 
 class SchedulingLoop:
     """
     Feeds the machine until stopped.
 
-    Args:
-        is_ready: returns True if cycles may run now.
-        max_binding: returns the limit on binds in flight.
-        now_s: a monotonic clock.
-        on_handled: called with the type and seconds of every handled stimulus.
+    `execute` starts an instruction without blocking; its result returns through the inbox. `is_ready` returns True if
+    cycles may run now, `max_binding` the limit on binds in flight. `on_handled` is called with the type and seconds of
+    every handled stimulus.
     """
 
     def __init__(
         self,
         machine: Machine,
         inbox: Inbox,
-        outbox: Outbox,
+        execute: Callable[[Instruction], None],
         *,
         is_ready: Callable[[], bool],
         max_binding: Callable[[], int],
@@ -71,7 +61,7 @@ class SchedulingLoop:
     ) -> None:
         self._machine = machine
         self._inbox = inbox
-        self._outbox = outbox
+        self._execute = execute
         self._is_ready = is_ready
         self._max_binding = max_binding
         self._now_s = now_s
@@ -80,27 +70,27 @@ class SchedulingLoop:
         #: When to stop waiting for binds in flight; None before `stop`.
         self._give_up_at_s: float | None = None
         self._sweep_at_s = now_s() + _SWEEP_PERIOD_S
-        #: When the last turn began; there is at least one per sweep period.
-        self._turned_at_s = now_s()
+        #: When the last iteration of `run` began; there is at least one per sweep period.
+        self._iteration_began_s = now_s()
 
     def stop(self, grace_s: float) -> None:
-        """Start no further cycle; `run` returns once the binds in flight are answered, at most after `grace_s`."""
+        """Start no further cycle; `run` returns once the binds in flight are answered, or after `grace_s`."""
         self._give_up_at_s = self._now_s() + grace_s
         self._inbox.nudge()
 
     def is_stalled(self, after_s: float) -> bool:
-        """Return True if there is work and no turn began for `after_s`, which has to be longer than a sweep period."""
+        """Return True if there is work and no iteration began for `after_s`, which must exceed a sweep period."""
         has_work = len(self._inbox) > 0 or self._may_cycle()
-        return has_work and self._now_s() - self._turned_at_s > after_s
+        return has_work and self._now_s() - self._iteration_began_s > after_s
 
     async def run(self) -> None:
         """Handle stimuli and run cycles until `stop` is called and the binds in flight are answered."""
         while True:
-            self._turned_at_s = self._now_s()
+            self._iteration_began_s = self._now_s()
             if self._machine.has_backlog:
-                # No stimulus is handled before the machine has finished, as if it had finished at once.
+                # Stimuli wait until the machine has finished the last one.
                 self._machine.step()
-                self._young_collector.handled(UNITS_PER_STEP)
+                self._young_collector.count(UNITS_PER_STEP)
             else:
                 self._handle_stimuli()
                 self._handle_timers()
@@ -110,7 +100,7 @@ class SchedulingLoop:
                 await asyncio.sleep(0)
             elif self._may_cycle():
                 self._run_cycles()
-                # Lets the binds of these cycles start and informers read.
+                # The binds of these cycles start now, and informers read.
                 await asyncio.sleep(0)
             elif len(self._inbox):
                 await asyncio.sleep(0)
@@ -128,10 +118,10 @@ class SchedulingLoop:
         for _ in range(min(_STIMULI_PER_SLICE, len(self._inbox))):
             (stimulus,) = self._inbox.take(1)
             for instruction in self._machine.handle(stimulus, started_s):
-                self._outbox.carry_out(instruction)
+                self._execute(instruction)
             handled_s = self._now_s()
             self._on_handled(type(stimulus).__name__, handled_s - started_s)
-            self._young_collector.handled()
+            self._young_collector.count()
             started_s = handled_s
             if started_s >= ends_s or self._machine.has_backlog:
                 return
@@ -140,23 +130,23 @@ class SchedulingLoop:
         """
         Run a burst of cycles, then start their binds.
 
-        Other instructions, which report a pod without a node, are carried out at once: the attempt ends there.
+        Other instructions, which report a pod without a node, are executed at once: their attempt has ended.
         """
         started_s = self._now_s()
-        ends_s = min(started_s + _BURST_S, self._turned_at_s + _TURN_S)
+        ends_s = min(started_s + _BURST_S, self._iteration_began_s + _ITERATION_S)
         binds: list[Bind] = []
         for _ in range(_CYCLES_PER_BURST):
             for instruction in self._machine.handle(CycleDue(), started_s):
                 if isinstance(instruction, Bind):
                     binds.append(instruction)
                 else:
-                    self._outbox.carry_out(instruction)
-            self._young_collector.handled()
+                    self._execute(instruction)
+            self._young_collector.count()
             started_s = self._now_s()
             if started_s >= ends_s or self._machine.has_backlog or not self._may_cycle():
                 break
         for bind in binds:
-            self._outbox.carry_out(bind)
+            self._execute(bind)
 
     def _handle_timers(self) -> None:
         if self._machine.has_backlog:

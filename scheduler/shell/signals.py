@@ -1,4 +1,4 @@
-"""Ends the process on SIGTERM and SIGINT."""
+"""Stops a command on SIGTERM and SIGINT."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -25,6 +23,7 @@ from scheduler.observe.logs import Logger, configure
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.serving_certificate import FileCertificate
 from scheduler.serving.status_server import ServingOptions, StatusServer, open_auth
+from scheduler.shell.signals import on_termination
 from scheduler.webhook.certificate_rotation import CertificateRotation
 from scheduler.webhook.certificate_store import SecretStore
 from scheduler.webhook.metrics import WebhookMetrics
@@ -136,9 +135,7 @@ class _Webhook:
             found = f"{address} port {port}: {error.strerror or error}"
             raise SettingsError("--webhook-port", "", found, "an address and port to listen on") from error
         self._log.info(0, "Starting affinity-scheduler webhook", version=product_version(), port=bound)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+        on_termination(self._stopping.set)
         try:
             async with asyncio.TaskGroup() as group:
                 rotation = group.create_task(self._certificates.run(), name="certificate")
@@ -147,8 +144,3 @@ class _Webhook:
                 rotation.cancel()
         finally:
             await self._listener.stop()
-
-    def _on_signal(self) -> None:
-        if self._stopping.is_set():
-            os._exit(1)  # a second signal: do not wait
-        self._stopping.set()

@@ -106,7 +106,7 @@ class FedMachine:
         return total_ns, n_events
 
 
-def _stimulus(watched: WatchedKind[Any], change: object) -> Any:
+def _stimulus(watched: WatchedKind, change: object) -> Any:
     """Return the stimulus that the informer makes of the change."""
     match change:
         case Upserted(object=seen):

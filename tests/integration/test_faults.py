@@ -187,7 +187,7 @@ async def test_binds_in_doubt_without_the_right_to_read_pods_delay_no_other(
     await burst(cluster, 100)
     await cluster.all_bound(100, timeout_s=LONG_S)
     assert await daemon.metric("affinity_scheduler_unreadable_binds_total") - before == 80
-    assert daemon.logged("No right to read the pod of a bind without an answer", "a fault was asked for")
+    assert daemon.logged("No right to read a pod whose bind was not answered", "a fault was asked for")
 
 
 async def test_bound_pods_count_before_the_watch_shows_them(cluster: Cluster, devcluster: DevCluster) -> None:

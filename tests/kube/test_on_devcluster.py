@@ -9,16 +9,16 @@ import pytest
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import EVENT, POD
-from scheduler.errors import Conflict, NotFound, Unauthorized
+from scheduler.errors import Conflict, Invalid, NotFound, Unauthorized
 from scheduler.kube import requests
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import Credentials, Endpoint, Identity, load_credentials
 from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.requests import LIVE_PODS, LeaseSpec, PodCondition
+from scheduler.kube.requests import LIVE_PODS, LeaseSpec, PodCondition, patch_pod_status
 from scheduler.kube.responses import decode_lease
-from scheduler.shell.binder import Binder, Bound, BoundElsewhere, Patched, PodNotFound, WriteFailed
+from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from tests.support.scripted_server import FakeSleep
 
 
@@ -266,7 +266,6 @@ async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path)
     """By type: a second patch replaces the first, other conditions stay."""
     async with cluster(tmp_path) as (served, client):
         uid = put(served, "a")
-        binder = Binder(client)
         for message, nominated in (("first", "n1"), ("second", "")):
             condition = PodCondition(
                 type="PodScheduled",
@@ -275,17 +274,20 @@ async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path)
                 message=message,
                 observed_generation=1,
             )
-            patched = await binder.patch_condition(
+            patch = patch_pod_status(
                 namespace="default", name="a", uid=uid, condition=condition, nominated_node_name=nominated
             )
-            assert patched == Patched()
+            await client.request(patch, timeout_s=5.0)
             status = served.store.get(POD, "default", "a")["status"]
             assert status.get("nominatedNodeName", "") == nominated
-        missing = await binder.patch_condition(namespace="default", name="gone", uid=uid, condition=condition)
-        other = await binder.patch_condition(namespace="default", name="a", uid="other", condition=condition)
+        missing = patch_pod_status(namespace="default", name="gone", uid=uid, condition=condition)
+        with pytest.raises(NotFound):
+            await client.request(missing, timeout_s=5.0)
+        other = patch_pod_status(namespace="default", name="a", uid="other", condition=condition)
+        with pytest.raises(Invalid, match=r"metadata\.uid"):
+            await client.request(other, timeout_s=5.0)
     [scheduled] = [one for one in status["conditions"] if one["type"] == "PodScheduled"]
     assert (scheduled["reason"], scheduled["message"]) == ("Unschedulable", "second")
-    assert (missing, other) == (PodNotFound(), PodNotFound())
 
 
 @pytest.mark.asyncio

@@ -115,7 +115,7 @@ def test_the_program_accepts_the_arguments_and_finds_its_configuration():
 
 
 def test_probes_and_the_service_reach_what_the_program_serves():
-    served = status_server.application(render=lambda: b"", configz=lambda: "", ready={})
+    served = status_server.new_application(render=lambda: b"", configz=lambda: "", ready={})
     paths = {resource.canonical for resource in served.router.resources()}
     (port,) = CONTAINER["ports"]
     asked = {name: probe["httpGet"] for name, probe in CONTAINER.items() if name.endswith("Probe")}

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler.errors import SettingsError
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
-from scheduler.serving.status_server import ServingOptions, StatusServer, application
+from scheduler.serving.status_server import ServingOptions, StatusServer, new_application
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.asyncio
@@ -34,7 +34,7 @@ class Served:
     async def start(self) -> None:
         ready = {"sched-handler-sync": lambda: self.synced, "shutdown": lambda: not self.stopping}
         self.server = TestServer(
-            application(
+            new_application(
                 render=self.metrics.render,
                 configz=lambda: '{"componentconfig": {}}',
                 ready=ready,

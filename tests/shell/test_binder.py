@@ -1,16 +1,14 @@
-"""Binds and conditions against a server that follows a script."""
+"""Binds against a server that follows a script."""
 
 import json
 
 import pytest
 
-from scheduler.kube.requests import PodCondition
 from scheduler.shell.binder import (
     UNREADABLE_S,
     Binder,
     Bound,
     BoundElsewhere,
-    Patched,
     PodNotFound,
     WriteFailed,
 )
@@ -238,57 +236,3 @@ async def test_a_bind_that_is_lost_five_times_fails():
     async with scripted(*[refusal(500, "InternalError", "etcd"), on("")] * 5) as script:
         assert await bound(script) == WriteFailed(500, "etcd")
     assert requests_of(script) == [POSTED, READ] * 5
-
-
-CONDITION = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="0/1")
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("answers", "outcome", "n_tries"),
-    [
-        pytest.param([reply()], Patched(), 1, id="written"),
-        pytest.param([refusal(500, "InternalError"), reply()], Patched(), 2, id="internal error"),
-        pytest.param([refusal(503), reply()], Patched(), 2, id="unavailable"),
-        pytest.param([refusal(409), refusal(409), reply()], Patched(), 3, id="conflicts"),
-        pytest.param([refusal(409)] * 4, WriteFailed(409, "no"), 4, id="at most four attempts"),
-        pytest.param([refusal(404)], PodNotFound(), 1, id="pod gone"),
-        pytest.param(
-            [refusal(422, "Invalid", "metadata.uid: field is immutable")],
-            PodNotFound(),
-            1,
-            id="another pod of the name",
-        ),
-        pytest.param([refusal(422)], WriteFailed(422, "no"), 1, id="invalid"),
-        pytest.param([refusal(504, "Timeout")], WriteFailed(504, "no"), 1, id="time-out of the server"),
-    ],
-)
-async def test_a_condition_is_retried_as_upstream_does(answers, outcome, n_tries):
-    """After internal error, unavailable and conflict only."""
-    async with scripted(*answers) as script, client_of(script) as client:
-        binder = Binder(client, sleep=FakeSleep(), jitter=lambda: 0.0)
-        patched = await binder.patch_condition(namespace="default", name="p", uid="u", condition=CONDITION)
-    assert (patched, len(script.received)) == (outcome, n_tries)
-
-
-@pytest.mark.asyncio
-async def test_without_the_lease_no_condition_is_sent():
-    """The next leader may have bound the pod."""
-    async with scripted(reply()) as script, client_of(script) as client:
-        binder = Binder(client, sleep=FakeSleep(), jitter=lambda: 0.0, may_write=lambda: False)
-        outcome = await binder.patch_condition(namespace="default", name="p", uid="u", condition=CONDITION)
-    assert outcome == WriteFailed(0, "the request was withdrawn before it was sent")
-    assert script.received == []
-
-
-@pytest.mark.asyncio
-async def test_pauses_between_patches_grow_fivefold_from_ten_milliseconds():
-    """A refused connection is retried too; jitter is up to a tenth."""
-    async with scripted() as script:
-        pass
-    sleep = FakeSleep()
-    async with client_of(script) as client:
-        binder = Binder(client, sleep=sleep, jitter=lambda: 1.0)
-        patched = await binder.patch_condition(namespace="default", name="p", uid="u", condition=CONDITION)
-    assert isinstance(patched, WriteFailed)
-    assert sleep.slept_s == pytest.approx([0.011, 0.055, 0.275])

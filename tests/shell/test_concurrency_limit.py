@@ -79,7 +79,7 @@ async def test_the_binder_reports_overload(fault: Fault) -> None:
         )
         cluster.faults.add(fault)
         async with KubeClient(credentials) as client:
-            binder = Binder(client, on_throttled=lambda _: limit.on_overload(), on_answered=limit.on_answer)
+            binder = Binder(client, on_throttled=lambda _: limit.on_overload(), on_answer=limit.on_answer)
             bound = await binder.bind(namespace="default", name="p", uid=uid, node_name="node-0001")
     assert bound == Bound()
     assert limit() in (MAX_LIMIT // 2, MAX_LIMIT // 2 + 1)

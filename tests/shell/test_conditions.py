@@ -5,12 +5,12 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from scheduler.model.instructions import PatchCondition
 from scheduler.model.pods import Pod, PodCondition
-from scheduler.shell.binder import Binder
 from scheduler.shell.conditions import ConditionWriter
 from tests.support.api_bodies import body
 from tests.support.driving import Driver
@@ -19,7 +19,7 @@ from tests.support.scripted_server import FakeSleep, Script, client_of, reply, s
 pytestmark = pytest.mark.asyncio
 
 
-def order(pod: Pod, message: str) -> PatchCondition:
+def unschedulable(pod: Pod, message: str) -> PatchCondition:
     return PatchCondition(pod, "Unschedulable", message, clear_nomination=False)
 
 
@@ -32,14 +32,18 @@ def sent(script: Script) -> list[tuple[str, str]]:
 
 
 @asynccontextmanager
-async def writing(script: Script, failures: list[str] | None = None) -> AsyncIterator[ConditionWriter]:
+async def writing(
+    script: Script, failures: list[str] | None = None, **options: Any
+) -> AsyncIterator[ConditionWriter]:
     """Run a writer at second 1000 since the epoch."""
+    defaults: dict[str, Any] = {"sleep": FakeSleep(), "jitter": lambda: 0.0}
     async with client_of(script) as client:
         told = [] if failures is None else failures
         writer = ConditionWriter(
-            Binder(client, sleep=FakeSleep()),
+            client,
             clock_s=lambda: 1000.0,
-            on_failed=lambda _order, message: told.append(message),
+            on_failed=lambda _condition, message: told.append(message),
+            **(defaults | options),
         )
         task = asyncio.create_task(writer.run())
         try:
@@ -53,8 +57,8 @@ async def test_a_newer_condition_replaces_one_that_waits() -> None:
     """Of two conditions before the first write, only the second is sent."""
     pod = Driver().pod("p")
     async with scripted(reply()) as script, writing(script) as writer:
-        writer.write(order(pod, "old"))
-        writer.write(order(pod, "new"))
+        writer.write(unschedulable(pod, "old"))
+        writer.write(unschedulable(pod, "new"))
         async with asyncio.timeout(5.0):
             await script.until_received(1)
             await writer.cancel(pod.uid)
@@ -73,10 +77,10 @@ async def test_conditions_of_one_pod_are_written_one_after_the_other() -> None:
 
     async with scripted(slowly, reply(), reply()) as script, writing(script) as writer:
         async with asyncio.timeout(5.0):
-            writer.write(order(pod, "first"))
+            writer.write(unschedulable(pod, "first"))
             await script.until_received(1)
-            writer.write(order(pod, "second"))
-            writer.write(order(other, "only"))
+            writer.write(unschedulable(pod, "second"))
+            writer.write(unschedulable(other, "only"))
             await script.until_received(2)
             assert sent(script) == [("p", "first"), ("q", "only")]
             release.set()
@@ -95,9 +99,9 @@ async def test_cancel_drops_the_waiting_condition_and_waits_for_the_one_in_fligh
 
     async with scripted(slowly) as script, writing(script) as writer:
         async with asyncio.timeout(5.0):
-            writer.write(order(pod, "under way"))
+            writer.write(unschedulable(pod, "under way"))
             await script.until_received(1)
-            writer.write(order(pod, "waiting"))
+            writer.write(unschedulable(pod, "waiting"))
             settled = asyncio.create_task(writer.cancel(pod.uid))
             await asyncio.sleep(0)
             assert not settled.done()
@@ -122,7 +126,7 @@ async def test_the_transition_time_is_sent_only_with_a_transition(
     pod = replace(Driver().pod("p"), scheduled_condition=known, generation=3)
     async with scripted(reply()) as script, writing(script) as writer:
         async with asyncio.timeout(5.0):
-            writer.write(order(pod, "m"))
+            writer.write(unschedulable(pod, "m"))
             await script.until_received(1)
     patch = json.loads(script.received[0].body)
     (condition,) = patch["status"]["conditions"]
@@ -146,9 +150,71 @@ async def test_failures_are_reported_unless_the_pod_is_gone(status: int, text: s
     async with scripted(*answers) as script, writing(script, failures) as writer:
         async with asyncio.timeout(5.0):
             pod = driver.pod("p")
-            writer.write(order(pod, "m"))
+            writer.write(unschedulable(pod, "m"))
             await script.until_received(1)
             await writer.cancel(pod.uid)
-            writer.write(order(driver.pod("q"), "m"))
+            writer.write(unschedulable(driver.pod("q"), "m"))
             await script.until_received(2)
     assert failures == told
+
+
+async def written(script: Script, **options: Any) -> list[str]:
+    """Write one condition to the end and return the failures."""
+    pod, failures = Driver().pod("p"), list[str]()
+    async with asyncio.timeout(5.0), writing(script, failures, **options) as writer:
+        writer.write(unschedulable(pod, "m"))
+        while len(writer):  # noqa: ASYNC110 - the writer sends within a few iterations of the loop
+            await asyncio.sleep(0)
+    return failures
+
+
+def refusal(code: int, reason: str = "X", message: str = "no") -> object:
+    return reply(body(code, reason, message), status=code)
+
+
+@pytest.mark.parametrize(
+    ("answers", "failures", "n_attempts"),
+    [
+        pytest.param([reply()], [], 1, id="written"),
+        pytest.param([refusal(500, "InternalError"), reply()], [], 2, id="internal error"),
+        pytest.param([refusal(503), reply()], [], 2, id="unavailable"),
+        pytest.param([refusal(409), refusal(409), reply()], [], 3, id="conflicts"),
+        pytest.param([refusal(429), reply()], [], 2, id="throttled"),
+        pytest.param([refusal(409)] * 4, ["no"], 4, id="at most four attempts"),
+        pytest.param([refusal(422)], ["no"], 1, id="invalid"),
+        pytest.param([refusal(504, "Timeout")], ["no"], 1, id="timeout of the server"),
+    ],
+)
+async def test_a_condition_is_retried_as_upstream_does(
+    answers: list[object], failures: list[str], n_attempts: int
+) -> None:
+    """After internal error, unavailable, conflict and 429 only."""
+    async with scripted(*answers) as script:
+        assert await written(script) == failures
+    assert len(script.received) == n_attempts
+
+
+async def test_without_the_lease_no_condition_is_sent() -> None:
+    """The next leader may have bound the pod."""
+    async with scripted(reply()) as script:
+        failures = await written(script, may_write=lambda: False)
+    assert failures == ["the request was withdrawn before it was sent"]
+    assert script.received == []
+
+
+async def test_pauses_between_patches_grow_fivefold_from_ten_milliseconds() -> None:
+    """A refused connection is retried too; jitter is up to a tenth."""
+    async with scripted() as script:
+        pass
+    sleep = FakeSleep()
+    assert len(await written(script, sleep=sleep, jitter=lambda: 1.0)) == 1
+    assert sleep.slept_s == pytest.approx([0.011, 0.055, 0.275])
+
+
+async def test_a_throttled_condition_honours_and_reports_retry_after() -> None:
+    throttled: list[float] = []
+    sleep = FakeSleep()
+    answers = [reply(body(429, "TooManyRequests"), status=429, headers={"Retry-After": "2"}), reply()]
+    async with scripted(*answers) as script:
+        assert await written(script, sleep=sleep, on_throttled=throttled.append) == []
+    assert (sleep.slept_s, throttled) == ([2.0], [2.0])

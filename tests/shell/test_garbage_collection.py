@@ -78,7 +78,7 @@ def test_young_objects_that_replace_old_ones_are_collected() -> None:
     most = 0
     for number in range(len(replaced)):
         replaced[number] = [number]
-        young.handled()
+        young.count()
         if number % 100 == 0:
             most = max(most, len(gc.get_objects(generation=0)))
     assert most < 2_000

@@ -16,7 +16,7 @@ from scheduler.errors import ApiError
 from scheduler.kube.client import KubeClient
 from scheduler.observe.logs import Logger, configure
 from scheduler.shell import grace_record
-from scheduler.shell.grace_record import CONFIRM_S, MAX_PODS, STALE_S, GraceRecord
+from scheduler.shell.grace_record import MAX_PODS, REFRESH_S, STALE_S, GraceRecord
 from tests.support.scripted_server import anonymous
 
 NAME = "affinity-scheduler-enforcer"
@@ -88,7 +88,7 @@ async def test_an_unchanged_record_is_not_rewritten() -> None:
         assert await given.record().load() == {}
         await record.save({"a": 20.0})
         version = given.version()
-        given.clocks.move(CONFIRM_S - 1.0)
+        given.clocks.move(REFRESH_S - 1.0)
         await record.save({"a": 20.0})
         assert given.version() == version
         given.clocks.move(1.0)
@@ -144,14 +144,14 @@ async def test_a_paused_former_leader_does_not_overwrite_the_record(
         await paused.save({"a": 20.0})
         await leader.load()
         await leader.save({"b": 30.0})
-        given.clocks.move(CONFIRM_S)
+        given.clocks.move(REFRESH_S)
         asked = asyncio.Event()
 
         def leads() -> bool:
             asked.set()
             return False
 
-        keeping = asyncio.create_task(paused.keep(lambda: {"a": 20.0}, leads))
+        keeping = asyncio.create_task(paused.save_periodically(lambda: {"a": 20.0}, leads))
         await asked.wait()
         keeping.cancel()
         assert await given.record().load() == {"b": 30.0}

@@ -45,7 +45,7 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
     inbox, attempts = Inbox(), list[Attempted]()
     async with client_of(script) as client, asyncio.TaskGroup() as group:
         binder = Binder(client, sleep=FakeSleep())
-        conditions = ConditionWriter(binder, clock_s=lambda: 0.0, on_failed=lambda _order, _message: None)
+        conditions = ConditionWriter(client, clock_s=lambda: 0.0, on_failed=lambda _condition, _message: None)
         recorder = EventRecorder(client, sleep=FakeSleep())
         outbox = ClusterOutbox(
             binds=group,
@@ -100,7 +100,7 @@ UID = waiting().uid
 async def test_a_bind_has_one_result(answers: list[object], stimulus: Stimulus) -> None:
     """With the text of upstream's condition."""
     async with scripted(*answers) as script, bench(script) as made:
-        made.outbox.carry_out(Bind(waiting(), "a"))
+        made.outbox.execute(Bind(waiting(), "a"))
         assert await made.answer() == stimulus
         assert len(made.inbox) == 0
 
@@ -110,7 +110,7 @@ async def test_abandoned_binds_are_named_and_have_no_result() -> None:
     async with scripted(silence()) as script:
         async with asyncio.timeout(5.0):
             async with bench(script) as made:
-                made.outbox.carry_out(Bind(waiting(), "a"))
+                made.outbox.execute(Bind(waiting(), "a"))
                 await script.until_received(1)
                 assert made.outbox.abandon_binds() == ["default/p"]
         assert len(made.inbox) == 0
@@ -126,9 +126,9 @@ async def test_a_bind_waits_for_the_condition_in_flight() -> None:
 
     async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
-            made.outbox.carry_out(PatchCondition(waiting(), "Unschedulable", "m", clear_nomination=False))
+            made.outbox.execute(PatchCondition(waiting(), "Unschedulable", "m", clear_nomination=False))
             await script.until_received(1)
-            made.outbox.carry_out(Bind(waiting(), "a"))
+            made.outbox.execute(Bind(waiting(), "a"))
             release.set()
             assert await made.answer() == BindDone(UID)
     assert [one.method for one in script.received] == ["PATCH", "POST"]
@@ -144,8 +144,8 @@ async def test_events_are_written_when_no_bind_is_in_flight() -> None:
 
     async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
-            made.outbox.carry_out(Bind(waiting(), "a"))
-            made.outbox.carry_out(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
+            made.outbox.execute(Bind(waiting(), "a"))
+            made.outbox.execute(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
             await script.until_received(1)
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -158,7 +158,7 @@ async def test_events_are_written_when_no_bind_is_in_flight() -> None:
 async def test_an_event_names_its_profile_and_host() -> None:
     """reportingController is the pod's schedulerName."""
     async with scripted(reply(status=201)) as script, bench(script) as made:
-        made.outbox.carry_out(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
+        made.outbox.execute(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
         async with asyncio.timeout(5.0):
             await script.until_received(1)
     event = json.loads(script.received[0].body)

@@ -31,7 +31,7 @@ class RecordingOutbox:
     ordered: list[Instruction] = field(default_factory=list)
     at_s: list[float] = field(default_factory=list)
 
-    def carry_out(self, instruction: Instruction) -> None:
+    def execute(self, instruction: Instruction) -> None:
         self.ordered.append(instruction)
         self.at_s.append(self.now_s())
 
@@ -52,7 +52,7 @@ class Bench:
         self.loop = SchedulingLoop(
             self.driver.machine,
             self.inbox,
-            self.kept,
+            self.kept.execute,
             is_ready=self._asked,
             max_binding=lambda: max_binding,
             now_s=lambda: self.driver.now_s,

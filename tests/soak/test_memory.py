@@ -47,9 +47,9 @@ def test_the_probe_sees_every_room() -> None:
     rooms = {path.partition(".")[0] for path in _held(churn)}
     assert {
         "PodQueue", "UnschedulablePods", "OrderedPods", "QueueingHints",
-        "NodeTable", "NodeMasks", "SelectionIndex", "LabelSet", "Selection", "RowCounts", "DeclaredTerms",
-        "Workloads", "ClusterState", "KubeletRefusals", "LabelColumn", "RowLog",
-        "Machine", "InterPodAffinity", "KeptSums", "PerSpec", "PerRow", "TaintToleration", "ImageLocality",
+        "NodeTable", "LabelColumn", "PodColumns", "LabelSet", "LabelSets", "ExistingTerms", "ExistingPodTerm",
+        "DerivedValues", "ChangeLog", "Workloads", "ClusterState", "KubeletRefusals",
+        "Machine", "InterPodAffinity", "MemoBySpec",
         "PodDecoder",
     } <= rooms  # fmt: skip
 

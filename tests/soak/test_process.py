@@ -25,23 +25,18 @@ from tests.support.waiting import until
 
 _FIRST, _MORE = 2, 3
 
-#: Bounded caches of unused entries. Their bounds are tested in `test_memory`, where they
-#: are full, and for events in the tests of the recorder.
+#: Bounded caches. Those of the machine are full in `test_memory`, and events have a test of their own in `tests.shell`.
 _BOUNDED = (
     "EventSeries._open",
-    "NodeMasks._kept",
     "NodeTable._taint_set_id",
     "NodeTable.taint_sets",
-    "PerRow._kept",
-    "Repeating._kept",
-    "_Kept.array",
-    "_Kept.tally",
-    "TaintToleration.",
-    "_SoftTaints.",
-    "ImageLocality._kept",
+    "MemoBySpec._memo",
+    "DerivedValues._entries",
+    # The last few changes.
+    "ChangeLog._changes",
     # As many connections as there were concurrent requests.
     "DirectTransport._idle",
-    "DirectTransport._open",
+    "DirectTransport._open_connections",
     "_Connection._open_connections",
     # The last failed attempts, for /debug/explain.
     "PendingPodExplainer._failed_by_uid",
@@ -50,9 +45,6 @@ _BOUNDED = (
     "Histogram._starts",
     "HistogramSeries.n_by_bucket",
     "PodQueue.incoming",
-    # The last few changes.
-    "RowLog._rows",
-    "RowCounts._changes",
 )
 
 
@@ -107,7 +99,7 @@ async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None
                 if number in (_FIRST - 1, _FIRST + _MORE - 1):
                     await scheduler._recorder.drain(10.0)
                     # A comparison in progress holds its remaining suspects.
-                    scheduler._recount._round = iter(())
+                    scheduler._audit._round = iter(())
                     gc.collect()
                     found = sizes(scheduler, client)
                     found.update(module_level())
@@ -115,6 +107,7 @@ async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None
             scheduler.stop()
             assert await running == 0
     before, after = held
+    assert {name.partition(".")[0] for name in _BOUNDED} <= {path.partition(".")[0] for path in after}
     grown = {path: (before[path], n) for path, n in after.items() if n > before[path]}
     assert {path: n for path, n in grown.items() if not path.startswith(_BOUNDED)} == {}
     assert figures.n_bound > 50

@@ -44,7 +44,7 @@ class LoadedCluster:
         """Return an empty state with the same configuration."""
         return ClusterState(exempt_namespaces(self.settings))
 
-    def decode(self, watched: WatchedKind[object], raw: msgspec.Raw) -> Stimulus | None:
+    def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""
         try:
             return watched.on_upsert(watched.decode(raw))
@@ -128,7 +128,7 @@ class LoadedCluster:
         )
 
 
-def watched_kinds(settings: Settings) -> tuple[WatchedKind[object], ...]:
+def watched_kinds(settings: Settings) -> tuple[WatchedKind, ...]:
     """Return the kinds that the scheduler watches with this configuration."""
     if any(uses_default_spreading(profile) for profile in settings.profiles):
         return required_kinds() + workload_kinds()

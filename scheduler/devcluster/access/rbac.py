@@ -79,7 +79,7 @@ _DEFAULT_ROLES: Final = (
 
 
 def authorize(store: Store, user: User, attributes: Attributes) -> Decision:
-    """Return whether the user may do it. Cost: O(bindings)."""
+    """Return the decision about a request of the user. Cost: O(bindings)."""
     if MASTERS in user.groups:
         return Decision(True)
     for reason, rule in rules_for(store, user, attributes.namespace):

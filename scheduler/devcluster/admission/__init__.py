@@ -1,5 +1,7 @@
 """
-What may be stored, and what the server writes into it. Pure: objects in, objects, errors or a StatusError out.
+The rules of stored objects, and the fields that the server writes into them.
+
+Pure: objects in; objects, errors or a StatusError out.
 
     strategies       one `Strategy` per kind: defaults, preparation, validation
     shapes           the JSON types of the fields that are read

@@ -48,7 +48,7 @@ class Amount:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it has no fraction."""
+        """Return True if it has no fraction."""
         return self.nano % _NANO_PER_UNIT == 0
 
     def __add__(self, other: Amount) -> Amount:

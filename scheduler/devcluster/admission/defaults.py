@@ -1,7 +1,7 @@
 """
 Defaults of the API server, for the fields that something here or in a scheduler reads.
 
-Every function writes into the object that it is given.
+Every function changes its argument.
 Source: pkg/apis/core/v1/defaults.go, pkg/apis/apps/v1/defaults.go and the admission plugin
 DefaultTolerationSeconds (kubernetes 1.36).
 """
@@ -52,7 +52,7 @@ def _default_container(container: JsonObject, *, host_network: bool) -> None:
 
 
 def add_default_tolerations(spec: JsonObject) -> None:
-    """Let a pod stay five minutes on a node that becomes not ready or unreachable, unless it tolerates otherwise."""
+    """Add tolerations of five minutes for nodes that are not ready or unreachable, unless the pod has its own."""
     tolerations = spec.get("tolerations") or []
     for key in _NOT_READY:
         said = any(

@@ -180,7 +180,7 @@ def _with_node_choice_of(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def _diff(old: JsonObject, new: JsonObject) -> str:
-    """Return what changed, for the user who reads the refusal. Upstream prints Go structures; this prints JSON."""
+    """Return the changes as text for the refusal. Upstream prints Go structures; this prints JSON."""
     before, after = (json.dumps(one, indent=2, sort_keys=True).splitlines() for one in (_normal(old), new))
     return "\n".join(
         line

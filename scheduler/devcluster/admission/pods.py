@@ -51,7 +51,7 @@ def _gated(now: str) -> JsonObject:
 
 
 def _prepare_update(new: JsonObject, old: JsonObject, view: View) -> None:
-    """Fill in the defaults that a PUT left out, so that leaving out a defaulted field changes nothing."""
+    """Fill in the defaults that a PUT left out: leaving out a defaulted field changes nothing."""
     for condition in (new.get("status") or {}).get("conditions") or []:
         condition.setdefault("lastProbeTime", None)
         condition.setdefault("lastTransitionTime", None)
@@ -86,7 +86,7 @@ def _status_errors(pod: JsonObject) -> Iterator[FieldError]:
 
 
 def _grace_period_s(pod: JsonObject, asked_s: int | None) -> int:
-    """Return the pod's own grace unless the request names one; 0 for a pod that runs nowhere."""
+    """Return the grace period of the request, or the pod's own; 0 for a pod without a node."""
     spec = pod["spec"]
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _FINISHED:
         return 0

@@ -47,7 +47,7 @@ _EXISTS_ONLY: Final = (
 
 
 def counts_pods(resource: str) -> bool:
-    """Return whether a quota's resource is one that pods use up."""
+    """Return True if a quota's resource is one that pods use up."""
     return (
         resource in _POD_COUNT | COMPUTE | _EPHEMERAL | {COUNT_PODS}
         or resource.startswith(_HUGE_PAGES)
@@ -115,7 +115,7 @@ def _name_errors(name: str, where: str) -> Iterator[FieldError]:
 
 
 def _allows(scope: str, resource: str) -> bool:
-    """Return whether a limit on a standard resource can be narrowed to a scope."""
+    """Return True if a limit on a standard resource can be narrowed to a scope."""
     match scope:
         case "BestEffort":
             return resource in _POD_COUNT

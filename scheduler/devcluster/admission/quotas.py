@@ -34,7 +34,7 @@ def charge(
     quotas: Iterable[JsonObject], pod: JsonObject, now_s: float, old: JsonObject | None = None
 ) -> list[JsonObject]:
     """
-    Return those of the quotas that the pod uses, with its use added to their status.
+    Return the quotas that the pod uses, with its use added to their status.
 
     Args:
         quotas: those of the pod's namespace, in the order in which they are charged.
@@ -153,7 +153,7 @@ def _larger(one: Amounts, other: Amounts) -> Amounts:
 
 
 def in_scope(quota: JsonObject, pod: JsonObject) -> bool:
-    """Return whether the pod is in every scope of the quota; a quota without scopes is about all pods."""
+    """Return True if the pod is in every scope of the quota; a quota without scopes is about all pods."""
     spec = quota.get("spec") or {}
     needs = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or []]
     needs += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
@@ -172,13 +172,13 @@ def _is_met(need: JsonObject, pod: JsonObject) -> bool:
 
 
 def has_deadline(spec: JsonObject) -> bool:
-    """Return whether a pod is in scope Terminating: it has a deadline."""
+    """Return True if a pod is in scope Terminating: it has a deadline."""
     deadline_s = spec.get("activeDeadlineSeconds")
     return deadline_s is not None and deadline_s >= 0
 
 
 def crosses_namespaces(spec: JsonObject) -> bool:
-    """Return whether an affinity term names namespaces, even the pod's own, or selects them."""
+    """Return True if an affinity term names namespaces, even the pod's own, or selects them."""
     return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _terms(spec))
 
 

@@ -1,5 +1,5 @@
 """
-The JSON types of the fields that are read here, checked before anything reads them.
+Checks the JSON types of the fields that the embedded cluster reads.
 
 Upstream decodes into Go structures and answers 400 for a wrong type; the table below has those structures as far as the
 embedded cluster looks into objects. Unknown fields are left alone, and every field may be absent or null, as in Go.

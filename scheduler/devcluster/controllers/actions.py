@@ -1,4 +1,4 @@
-"""What a plan may order; `execution` carries it out on the store."""
+"""Actions of a plan; `execution` executes them on the store."""
 
 from __future__ import annotations
 

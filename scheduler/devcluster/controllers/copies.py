@@ -1,4 +1,4 @@
-"""Changed copies of stored objects, which are shared and never changed themselves."""
+"""Changed copies of stored objects; the stored ones are shared and never changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.devcluster.kinds import JsonObject
 
 
 def replaced(obj: Mapping[str, Any], path: Sequence[str], value: object) -> JsonObject:
-    """Return a copy of `obj` with `value` at `path`; everything beside the path is shared."""
+    """Return a copy of `obj` with `value` at `path`; the other parts are shared."""
     head, *rest = path
     return {**obj, head: replaced(obj.get(head) or {}, rest, value) if rest else value}
 

@@ -96,7 +96,7 @@ def plan(
 
 @dataclass(slots=True)
 class _Sync:
-    """One plan in the making: the objects as they will be once `actions` are executed."""
+    """A plan in progress: the objects as they will be once `actions` are executed."""
 
     deployment: JsonObject
     new: JsonObject | None

@@ -22,7 +22,7 @@ from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
-#: The longest time to hold the event loop.
+#: Longest time to hold the event loop.
 _SLICE_S: Final = 0.005
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
 _NODE_IP: Final = "172.18.0.2"

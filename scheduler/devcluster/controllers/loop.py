@@ -46,7 +46,7 @@ from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _LOG: Final = logging.getLogger(__name__)
 _PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA)
-#: The longest time to hold the event loop.
+#: Longest time to hold the event loop.
 _SLICE_S: Final = 0.005
 #: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
 _PACE_S: Final = 0.005

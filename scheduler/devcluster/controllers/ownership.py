@@ -49,7 +49,7 @@ def controller_uid(obj: JsonObject) -> str | None:
 
 
 def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
-    """Return whether the owner's selector matches the object's labels; a malformed selector matches nothing."""
+    """Return True if the owner's selector matches the object's labels; a malformed selector matches nothing."""
     selector = (owner.get("spec") or {}).get("selector")
     try:
         return label_selectors.selects(selector, obj["metadata"].get("labels") or {})
@@ -61,7 +61,7 @@ def claim_dependents(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObj
     """
     Return which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
 
-    Matching orphans are adopted, owned ones that no longer match are released; a deleted owner does neither, and a
+    Matching orphans are adopted, owned ones that no longer match are released. A deleted owner does neither; a
     deleted orphan is not adopted.
     """
     claim = Claim()

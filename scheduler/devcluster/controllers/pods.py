@@ -25,17 +25,17 @@ def phase(pod: JsonObject) -> str:
 
 
 def is_terminal(pod: JsonObject) -> bool:
-    """Return whether the pod ran to its end."""
+    """Return True if the pod ran to its end."""
     return phase(pod) in ("Succeeded", "Failed")
 
 
 def is_terminating(pod: JsonObject) -> bool:
-    """Return whether the pod is deleted but not yet gone."""
+    """Return True if the pod is deleted but not yet gone."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def is_active(pod: JsonObject) -> bool:
-    """Return whether the pod counts as one of its controller's replicas."""
+    """Return True if the pod counts as one of its controller's replicas."""
     return not is_terminal(pod) and not is_terminating(pod)
 
 

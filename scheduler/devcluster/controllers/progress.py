@@ -60,7 +60,7 @@ def counted_status(
 
 
 def is_complete(deployment: JsonObject, status: JsonObject) -> bool:
-    """Return whether all wanted pods are of the newest template and available, and no old ones are left."""
+    """Return True if all wanted pods are of the newest template and available, and no old ones are left."""
     wanted = replicas(deployment)
     counts = (status.get(name, 0) for name in ("updatedReplicas", "replicas", "availableReplicas"))
     return all(count == wanted for count in counts) and status.get("observedGeneration", 0) >= deployment[

@@ -20,7 +20,7 @@ from scheduler.devcluster.timestamps import rfc3339
 
 _LOG: Final = logging.getLogger(__name__)
 
-#: How many events are remembered; the oldest is forgotten first.
+#: Limit on remembered events; the oldest is forgotten first.
 _REMEMBERED: Final = 4096
 
 

@@ -26,7 +26,7 @@ from scheduler.devcluster.controllers.templates import pod_from_template
 from scheduler.devcluster.kinds import POD, REPLICA_SET, JsonObject
 from scheduler.devcluster.timestamps import rfc3339
 
-#: The most pods that one plan creates or deletes; the next plan continues.
+#: Limit on pods that one plan creates or deletes; the next plan continues.
 BURST: Final = 500
 
 

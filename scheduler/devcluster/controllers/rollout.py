@@ -1,5 +1,5 @@
 """
-The arithmetic of a rollout: how many pods each replica set may have next.
+The arithmetic of a rollout: the next size of each replica set.
 
 Source: pkg/controller/deployment/util/deployment_util.go (kubernetes 1.36).
 """
@@ -29,7 +29,7 @@ def wanted_total(replica_sets: Iterable[JsonObject]) -> int:
 
 
 def is_rolling(deployment: JsonObject) -> bool:
-    """Return whether the strategy is RollingUpdate, which is also the default."""
+    """Return True if the strategy is RollingUpdate, which is also the default."""
     return bool((deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
 
 

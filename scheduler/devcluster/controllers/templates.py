@@ -33,7 +33,7 @@ def canonical(template: JsonObject | None) -> JsonObject:
 
 
 def same_template(one: JsonObject | None, other: JsonObject | None) -> bool:
-    """Return whether two pod templates differ in nothing but their hash label."""
+    """Return True if two pod templates differ in nothing but their hash label."""
     return canonical(one) == canonical(other)
 
 

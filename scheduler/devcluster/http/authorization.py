@@ -1,5 +1,5 @@
 """
-Authorization of requests: the administrator's pass, everybody else's are judged by `access.rbac`.
+Authorization of requests: `access.rbac` decides about all except the administrator's.
 
 Source: apiserver pkg/endpoints/filters/authorization.go, pkg/endpoints/request/requestinfo.go (kubernetes 1.36).
 """

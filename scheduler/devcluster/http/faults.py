@@ -1,5 +1,5 @@
 """
-Faults on demand: rules that make the server misbehave towards the requests that they match.
+Faults on demand: rules whose matching requests the server fails, delays or loses.
 
 Rules are set in-process, or by POST to a path that is clearly not Kubernetes'. Each applies `times` times.
 """
@@ -74,7 +74,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     after_events: int = 0
 
     def matches(self, method: str, verb: str, kind: str, path: str) -> bool:
-        """Return whether the rule applies to a request."""
+        """Return True if the rule applies to a request."""
         pairs = ((self.method, method), (self.verb, verb), (self.kind, kind))
         if any(wanted and wanted.lower() != found for wanted, found in pairs):
             return False

@@ -54,7 +54,7 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Return whether nothing is to be stored. Raises: StatusError 422 for anything but All."""
+        """Return True if nothing is stored. Raises: StatusError 422 for anything but All."""
         value = self.query.get("dryRun", "")
         if value not in ("", "All"):
             error = field_errors.not_supported("dryRun", [value], ("All",))

@@ -37,7 +37,7 @@ class AnswerForm:
 
     @property
     def as_bytes(self) -> bool:
-        """Return whether stored JSON can be sent as it is."""
+        """Return True if stored JSON can be sent as it is."""
         return not self.form and self.media_type == JSON
 
 

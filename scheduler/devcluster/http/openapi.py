@@ -1,5 +1,5 @@
 """
-As much OpenAPI v3 as kubectl needs, made from `KINDS`: a few kilobytes in place of megabytes.
+The part of OpenAPI v3 that kubectl needs, built from `KINDS`: a few kilobytes instead of megabytes.
 
 What kubectl 1.27 to 1.36 reads from it:
 

@@ -189,7 +189,7 @@ def _message(message: str, data: bytes, depth: int) -> JsonObject:
 
 
 def _is_blank(raw: int | bytes, depth: int) -> bool:
-    """Return whether a field is zero, empty, or a message of such fields: Go writes unset structs so."""
+    """Return True if a field is zero, empty, or a message of such fields: Go writes unset structs so."""
     if not raw or isinstance(raw, int) or depth > _MAX_DEPTH:
         return not raw
     try:

@@ -1,5 +1,5 @@
 """
-What a URL path and a method mean: kind, namespace, name and subresource, and the API verb.
+Reads a request's path and method: kind, namespace, name and subresource, and the API verb.
 
 Source: apiserver pkg/endpoints/request/requestinfo.go (kubernetes 1.36).
 """
@@ -70,7 +70,7 @@ def _resource(group: str, version: str, parts: list[str], namespace: str | None)
 
 
 def is_watch(path: str, query: Mapping[str, str]) -> bool:
-    """Return whether a GET asks for a stream."""
+    """Return True if a GET asks for a stream."""
     flagged = query.get("watch", "").lower() in ("1", "true") or ("watch" in query and query["watch"] == "")
     return flagged or "/watch/" in path
 

@@ -1,4 +1,4 @@
-"""The API server behind the listener: authentication, faults, and the meaning of every path."""
+"""The API server behind the listener: authentication, faults, and the handler of every path."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.storage.write_log import user_agent
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
-#: The largest body that is read, as upstream's.
+#: Limit on the size of a body, as upstream's.
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 
 _HEALTH_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
@@ -124,7 +124,7 @@ class ApiServer:
     async def _with_faults(
         self, request: web.BaseRequest, verb: str, kind: str, answer: _Answering
     ) -> web.StreamResponse:
-        """Return the answer, or what the oldest fault for this request makes of it."""
+        """Return the response, or the result of the oldest fault for this request."""
         fault = self._faults.for_request(request.method.lower(), verb, kind, request.path)
         if fault is None:
             return await answer(request)
@@ -217,9 +217,9 @@ def _document(path: str, request: web.BaseRequest) -> JsonObject | None:
 
 async def _continue(request: web.BaseRequest) -> None:
     """
-    Tell a client that asks before it sends a body to go on.
+    Let a client send its body if it asks with `Expect: 100-continue`.
 
-    Raises: HTTPExpectationFailed if it expects anything else. Source: Go's net/http/server.go.
+    Raises: HTTPExpectationFailed for another expectation. Source: Go's net/http/server.go.
     """
     expected = request.headers.get("Expect", "").lower()
     if expected not in ("", "100-continue"):

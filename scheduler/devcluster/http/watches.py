@@ -27,7 +27,7 @@ BOOKMARK_INTERVAL_S: Final = 60.0
 _BOOKMARK_BEFORE_END_S: Final = 2.0
 #: A watch without timeoutSeconds lasts between this and twice this (--min-request-timeout).
 _MIN_WATCH_S: Final = 1800
-#: The most lines that are written at once.
+#: Limit on lines that are written at once.
 _BATCH: Final = 500
 
 _HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
@@ -40,7 +40,7 @@ class StreamEnded(Exception):  # noqa: N818 - an outcome that unwinds the stream
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a watch is about: a kind in one namespace (None: in all), in the form that the client wants."""
+    """The objects of a watch: a kind in one namespace (None: in all), in the form that the client wants."""
 
     kind: Kind
     namespace: str | None
@@ -82,7 +82,7 @@ class _EventLines:
         return self._line("DELETED", _reversioned(previous, revision.resource_version))
 
     def bookmark(self, resource_version: int, annotations: dict[str, str] | None = None) -> bytes:
-        """Return the line that says how far the stream has come."""
+        """Return a bookmark with the current resource version."""
         metadata: JsonObject = {"resourceVersion": str(resource_version), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
@@ -116,7 +116,7 @@ class _EventLines:
 
 
 def _reversioned(revision: Revision | None, resource_version: int) -> Revision:
-    """Return an earlier state at a later version: how an object leaves a selection."""
+    """Return an earlier state with a later version, as watches send an object that leaves the selection."""
     if revision is None:
         raise AssertionError("an object that left a selection has been in it")
     metadata = {**revision.obj["metadata"], "resourceVersion": str(resource_version)}
@@ -128,7 +128,7 @@ def _error_line(error: StatusError) -> bytes:
 
 
 class Watch:
-    """One open watch: what it sends, and when it ends."""
+    """One open watch."""
 
     def __init__(self, store: Store, faults: Faults, scope: Scope, bookmark_interval_s: float) -> None:
         self._store = store
@@ -140,7 +140,7 @@ class Watch:
         self._fault: Fault | None = None
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Stream until the time is up, the past is forgotten, or a fault or the client breaks it off."""
+        """Stream until the time is up, the next changes are forgotten, or a fault or the client ends it."""
         response = web.StreamResponse(headers=_HEADERS)
         try:
             initial, since = self._start()

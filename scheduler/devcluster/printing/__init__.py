@@ -1,5 +1,5 @@
 """
-What kubectl shows: the server words every cell of `kubectl get`.
+The tables of `kubectl get`: the server writes the text of every cell.
 
     tables      the columns of each kind
     pod_cells   READY, STATUS and RESTARTS of a pod

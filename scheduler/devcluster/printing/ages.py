@@ -1,5 +1,5 @@
 """
-Ages as kubectl's tables word them.
+Ages as kubectl's tables print them.
 
 Source: apimachinery/pkg/util/duration/duration.go, HumanDuration (kubernetes 1.36).
 """

@@ -2,7 +2,7 @@
 The cells READY, STATUS, RESTARTS and READINESS GATES of a pod's row.
 
 Source: pkg/printers/internalversion/printers.go, printPod (kubernetes 1.36). Difference: containers here never wait,
-fail or restart, so their own reasons (CrashLoopBackOff, Init:Error, ...) are not worded.
+fail or restart, so their own reasons (CrashLoopBackOff, Init:Error, ...) are never printed.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Object = Mapping[str, Any]
 
 
 class PodCells(NamedTuple):
-    """What the columns READY, STATUS and RESTARTS say."""
+    """The cells of the columns READY, STATUS and RESTARTS."""
 
     ready: str
     status: str

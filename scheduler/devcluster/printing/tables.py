@@ -1,8 +1,8 @@
 """
 meta.k8s.io/v1 Tables: what `kubectl get` prints.
 
-The server words every cell; kubectl only aligns them, adds NAMESPACE and LABELS from each row's object, and hides
-columns of priority 1 unless `-o wide` is given.
+The server writes the text of every cell; kubectl only aligns the cells, adds NAMESPACE and LABELS from each row's
+object, and hides columns of priority 1 unless `-o wide` is given.
 
 Source: pkg/printers/internalversion/printers.go (kubernetes 1.36).
 """
@@ -167,7 +167,7 @@ def _service_external_ip(service: Object, _: float) -> Cell:
 
 
 def _event_times(event: Object) -> tuple[object, object]:
-    """Return when the event happened first and last, in either of its API versions."""
+    """Return the first and last time of the event, in either of its API versions."""
     first = _first_of(event, "firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
     last = _first_of(event, "series.lastObservedTime", "lastTimestamp", "deprecatedLastTimestamp")
     return first, last or first

@@ -1,5 +1,5 @@
 """
-How objects end: grace, finalizers, the dependents of a deleted owner, and the content of a deleted namespace.
+Deletes objects: grace, finalizers, the dependents of a deleted owner, and the content of a deleted namespace.
 
 Upstream leaves the last two to controllers that act a moment later. Here they happen within the deletion, in the same
 order, so that tests need not wait.
@@ -47,14 +47,14 @@ class Deleter:
                 self._dependents[uid].add(entry)
 
     def is_finished(self, obj: JsonObject) -> bool:
-        """Return whether a terminating object has no grace and no finalizer left."""
+        """Return True if a terminating object has no grace and no finalizer left."""
         metadata = obj["metadata"]
         held = metadata.get("finalizers") or (obj.get("spec") or {}).get("finalizers")
         is_terminating = bool(metadata.get("deletionTimestamp"))
         return is_terminating and not held and not metadata["deletionGracePeriodSeconds"]
 
     def delete(self, kind: Kind, old: JsonObject, grace_s: int, propagation: str | None) -> Deletion:
-        """Mark an object, or remove it if nothing holds it; `propagation` says what becomes of its dependents."""
+        """Mark an object, or remove it if nothing holds it; `propagation` is the deletion policy of its dependents."""
         metadata = old["metadata"]
         if propagation == "Orphan":
             self._orphan(metadata["uid"])

@@ -17,7 +17,7 @@ _UNGUARDED_PHASES: Final = ("Succeeded", "Failed", "Pending")
 
 def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_run: bool = False) -> None:
     """
-    Delete the pod with a condition that says why, and take one disruption from its budget.
+    Delete the pod with a condition that names the reason, and take one disruption from its budget.
 
     Raises: StatusError 400 (names differ), 404, 429 (the budget is used up), 500 (more than one budget).
     """
@@ -43,7 +43,7 @@ def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_
 
 
 def _unguarded(pod: JsonObject) -> bool:
-    """Return whether the pod's end disrupts nothing that a budget guards."""
+    """Return True if no budget restricts the eviction of the pod."""
     terminating = pod["metadata"].get("deletionTimestamp")
     return bool(terminating) or (pod.get("status") or {}).get("phase") in _UNGUARDED_PHASES
 

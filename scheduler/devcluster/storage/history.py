@@ -115,7 +115,7 @@ class _KindHistory:
         self.keys: list[str] = []
         #: Changes since `forgotten`, oldest first; never more than twice `capacity`.
         self.past: list[Change] = []
-        #: How many changes were dropped from the front of `past`.
+        #: Number of changes dropped from the front of `past`.
         self.dropped = 0
         #: The resource version of the newest dropped change; readers behind it are too late.
         self.forgotten = 0
@@ -188,7 +188,7 @@ class Reader:
 
     @property
     def has_backlog(self) -> bool:
-        """Return whether there are changes to take."""
+        """Return True if there are changes to take."""
         return self._position < self._of_kind.dropped + len(self._of_kind.past)
 
     async def ready(self, timeout_s: float | None = None) -> bool:
@@ -288,7 +288,7 @@ class History:
 
     def snapshot_at(self, kind: Kind, resource_version: int, namespace: str | None = None) -> Snapshot | None:
         """
-        Return the revisions as they were at `resource_version`; None if that is forgotten.
+        Return the revisions at `resource_version`; None if that is forgotten.
 
         Cost: O(objects + changes since).
         """

@@ -1,5 +1,5 @@
 """
-Preconditions: whether a request still means the stored object.
+Preconditions: the uid and version that a request expects of the stored object.
 
 Source: apiserver pkg/registry/rest (BeforeDelete) and pkg/storage (Preconditions.Check), kubernetes 1.36.
 """

@@ -160,7 +160,7 @@ class FieldRequirement:
     negated: bool
 
     def matches(self, obj: JsonObject) -> bool:
-        """Return whether a stored object meets the condition; an absent field reads as its empty value."""
+        """Return True if a stored object meets the condition; an absent field reads as its empty value."""
         found: object = obj
         for step in self.path:
             found = found.get(step) if isinstance(found, dict) else None

@@ -28,7 +28,7 @@ from scheduler.devcluster.storage.preconditions import check_deletion, check_pat
 from scheduler.devcluster.storage.request_selectors import matcher
 from scheduler.devcluster.timestamps import rfc3339
 
-#: How many past changes of each kind are kept before the oldest are forgotten.
+#: Past changes of each kind that are kept; the oldest are forgotten first.
 HISTORY_CAPACITY: Final = 10_000
 
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -250,7 +250,7 @@ class Store:
         Remove an object, or mark it as terminating if it has grace or finalizers.
 
         `uid` and `resource_version` are preconditions. `grace_period_s` None leaves the grace to the object, 0
-        ends it at once. `propagation` says what becomes of dependents: Background (default), Foreground, Orphan.
+        ends it at once. `propagation` is the policy for dependents: Background (default), Foreground, Orphan.
         Raises: StatusError 404, 409.
         """
         old = self.revision(kind, namespace, name).obj
@@ -263,7 +263,7 @@ class Store:
     # -- steps of a write ------------------------------------------------------------------------------------
 
     def view(self) -> View:
-        """Return what strategies may know of the cluster."""
+        """Return the view of the cluster that strategies read."""
         return View(self.now(), self.find)
 
     def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:

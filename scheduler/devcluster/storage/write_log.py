@@ -1,4 +1,4 @@
-"""A bounded log of every accepted write, in order: the evidence by which a test judges clients."""
+"""A bounded log of accepted writes, in order, by which tests check clients."""
 
 from collections import deque
 from contextvars import ContextVar

@@ -1,5 +1,5 @@
 """
-One call of one webhook over HTTPS, and the checks of its answer. Bounded in time, size and number.
+Calls one webhook over HTTPS and checks its answer. Calls are bounded in time, size and number.
 
 Source: apiserver pkg/admission/plugin/webhook/request/admissionreview.go, client-go rest/request.go (kubernetes 1.36).
 """

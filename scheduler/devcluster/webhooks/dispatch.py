@@ -1,5 +1,5 @@
 """
-A new pod before all webhooks: mutating ones in turn, then the store's rules, then validating ones at once.
+Admits a new pod: mutating webhooks in turn, then the store's rules, then all validating webhooks at once.
 
 Source: apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go, reinvocationcontext.go,
 webhook/errors/statuserror.go (kubernetes 1.36).
@@ -45,7 +45,7 @@ class WebhookAdmission:
         await self._client.close()
 
     def is_needed(self) -> bool:
-        """Return whether any webhook is for new pods; without one the store creates pods alone."""
+        """Return True if any webhook is for new pods; without one the store creates pods alone."""
         return bool(self._webhooks(MUTATING_WEBHOOKS) or self._webhooks(VALIDATING_WEBHOOKS))
 
     async def create(
@@ -80,7 +80,7 @@ class WebhookAdmission:
     async def _mutated(
         self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool
     ) -> JsonObject:
-        """Return the pod as mutating webhooks leave it. Those that ask for it see once more what later ones did."""
+        """Return the pod as mutating webhooks leave it. Reinvoked ones are called again after later ones changed it."""
         called: set[str] = set()
         again: set[str] = set()
         webhooks, labels = self._webhooks(MUTATING_WEBHOOKS), self._labels(namespace)

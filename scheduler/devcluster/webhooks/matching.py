@@ -1,5 +1,5 @@
 """
-The webhooks that a new pod goes to.
+Selects the webhooks of a new pod.
 
 Source: apiserver pkg/admission/plugin/webhook/{predicates,generic} (kubernetes 1.36).
 """
@@ -20,21 +20,21 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """Return its name, as messages give it."""
+        """Return the webhook's name as messages print it."""
         return str(self.spec["name"])
 
     @property
     def fails_open(self) -> bool:
-        """Return whether a pod is created without it if it cannot be called."""
+        """Return True if pods are created without this webhook when it cannot be called."""
         return bool(self.spec["failurePolicy"] == "Ignore")
 
     @property
     def is_reinvoked(self) -> bool:
-        """Return whether it is called again after later ones have changed the pod."""
+        """Return True if this webhook is called again after later ones have changed the pod."""
         return self.spec.get("reinvocationPolicy") == "IfNeeded"
 
     def matches(self, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether it wants to see this pod."""
+        """Return True if this webhook is for the pod."""
         labels = (pod.get("metadata") or {}).get("labels") or {}
         return selects(self.spec["namespaceSelector"], namespace_labels) and selects(
             self.spec["objectSelector"], labels

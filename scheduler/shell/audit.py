@@ -1,4 +1,4 @@
-"""Compares the running counts with a recount, piece by piece, while the scheduler is idle."""
+"""Recounts the cluster state piece by piece while the scheduler is idle."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _PERIOD_S: Final = 0.5
 _MAX_LOGGED: Final = 10
 
 
-async def recount_periodically(pieces: Audit, log: Logger, *, is_busy: Callable[[], bool]) -> None:
+async def audit_periodically(audit: Audit, log: Logger, *, is_busy: Callable[[], bool]) -> None:
     """
-    Audit one piece every `_PERIOD_S` unless busy, until cancelled.
+    Recount one piece every `_PERIOD_S` unless busy, until cancelled.
 
-    Raises:
-        InvariantViolation: the counts differ, which is a bug. The process restarts and reads everything again.
+    Raises InvariantViolation if a count differs, which is a bug: the process restarts and reads everything again.
     """
     while True:
         await asyncio.sleep(_PERIOD_S)
         if is_busy():
             continue
-        if found := pieces.step():
+        if found := audit.step():
             for text in found[:_MAX_LOGGED]:
                 log.error("Counts differ from a recount", difference=text)
             raise InvariantViolation(f"{len(found)} counts differ from a recount", tuple(found[:_MAX_LOGGED]))
