@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.state.arrays import wrapped
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.matching import PodMatcher
@@ -96,7 +97,7 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
     for placed in pods:
         usage = state.usage_of(placed.pod)
         requested.update(usage.requested)
-        non_zero = [total + more for total, more in zip(non_zero, usage.non_zero, strict=True)]
+        non_zero = [wrapped(total + more) for total, more in zip(non_zero, usage.non_zero, strict=True)]
         if state.pods.at(placed.slot) != (placed.label_set.number, row, not placed.pod.terminating):
             yield f"{name}: {placed.pod.key} differs from its columns"
     if nodes.pod_count[row] != len(pods):
@@ -104,7 +105,7 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
     if nodes.non_zero[:, row].tolist() != non_zero:
         yield f"{name}: non-zero {nodes.non_zero[:, row].tolist()} kept, {non_zero} recounted"
     for resource in sorted({*nodes.resource_names(), *requested}):
-        if nodes.requested_at(resource, row) != requested[resource]:
+        if nodes.requested_at(resource, row) != wrapped(requested[resource]):
             yield f"{name}: {resource} differs, {requested[resource]} recounted"
     yield from _ports(state, row, pods)
     for key, n_pods in _declared(state, pods).items():

@@ -12,7 +12,7 @@ from scheduler.model.nodes import Node
 from scheduler.model.pods import HostPort
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.model.terms import Taint
-from scheduler.state.arrays import Amount, Amounts, Counts, Mask, RowIndex, Rows, amount_at, grown
+from scheduler.state.arrays import Amount, Amounts, Counts, Mask, RowIndex, Rows, amount_at, grown, wrapped
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.columns import LabelColumn
 
@@ -359,7 +359,7 @@ class NodeTable:
         index = self._resource_id.get(name)
         if index is None:
             rows = self._requested_unavailable.setdefault(name, {})
-            rows[row] = (rows.get(row, 0) + sign * amount + 2**63) % 2**64 - 2**63
+            rows[row] = wrapped(rows.get(row, 0) + sign * amount)
             if not rows[row]:
                 del rows[row]
             if not rows:

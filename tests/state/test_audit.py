@@ -185,3 +185,14 @@ def test_every_kind_of_damage_is_found_at_once_and_within_a_round(
     damage(state)
     assert differences(state)
     assert round_of(state)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_amounts_that_wrap_are_no_difference() -> None:
+    """Of a resource with a column and of one without; a node holds what is written on it, however much."""
+    driver = Driver()
+    driver.node("n1")
+    huge = {"memory": "9223372036854775807", "cpu": "9000P", "example.com/none": "9223372036854775807"}
+    for name in ("p1", "p2", "p3"):
+        driver.pod(name, node="n1", containers=[build.container(requests=huge)])
+    assert differences(driver.state) == []
