@@ -155,7 +155,7 @@ class States(RuleBasedStateMachine):
 
     @initialize(
         exempt=st.sampled_from((frozenset(), frozenset({"exempt"}))),
-        max_derived_bytes=st.sampled_from((None, 0, 400, 2000)),
+        max_derived_bytes=st.sampled_from((None, 0, 6000, 30_000)),
         asked=st.lists(matchers, min_size=3, max_size=3),
         zones=st.lists(st.sampled_from((None, "z1", "z2")), min_size=3, max_size=3),
         drawn=st.lists(drawn_pods, min_size=3, max_size=6),
