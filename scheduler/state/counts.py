@@ -24,6 +24,10 @@ from scheduler.state.pod_columns import PodColumns
 
 #: Bytes of a dictionary entry.
 _ENTRY_BYTES: Final = 100
+#: Domains that one count is kept for: keys of topology, by the nodes that make them. The oldest go first.
+_MOST_DOMAINS: Final = 16
+#: Label sets that one count remembers whether it selects; then it starts anew. A hot count is never displaced.
+_MOST_VERDICTS: Final = 20_000
 #: A term on more than one row in this many is added as an array, any other row by row.
 _DENSE_SHARE: Final = 16
 
@@ -55,7 +59,10 @@ class PodCounts:
     @property
     def nbytes(self) -> int:
         """Bytes, including the memo of selected label sets."""
-        by_domain = sum(one.amounts.nbytes for _, one in self._by_domain.values())
+        by_domain = sum(
+            pods.amounts.nbytes + (0 if eligible is None else eligible.nbytes)
+            for (_, eligible), pods in self._by_domain.values()
+        )
         return self.by_row.nbytes + by_domain + _ENTRY_BYTES * len(self._selects)
 
     def per_domain(self, domains: Domains) -> PerDomain:
@@ -64,6 +71,9 @@ class PodCounts:
         key = (domains.column.key, id(domains.eligible))
         found = self._by_domain.get(key)
         if found is None:
+            if len(self._by_domain) >= _MOST_DOMAINS:
+                # Pods with the same selector and many node rules: each change is followed in all that are kept.
+                del self._by_domain[next(iter(self._by_domain))]
             found = self._by_domain[key] = (domains, self._added_up(domains))
         return found[1]
 
@@ -77,6 +87,8 @@ class PodCounts:
                 continue
             selected = selects.get(label_set)
             if selected is None:
+                if len(selects) >= _MOST_VERDICTS:
+                    selects.clear()
                 selected = selects[label_set] = matches(label_set)
             if selected:
                 by_row[row] += delta
@@ -197,7 +209,7 @@ class PodCounter:
             found = TermSums()
             for term in self._terms.selecting(label_set):
                 weight = found.weights[term] = weight_of(term)
-                if weight:
+                if weight and self._is_somewhere(term):
                     self._add(found, term, weight)
             return found
 
@@ -209,10 +221,17 @@ class PodCounter:
                     if weight is None:
                         selects = self._label_sets.matches(term.key.matcher, label_set)
                         weight = weights[term] = weight_of(term) if selects else 0
-                    if weight:
+                    if weight and self._is_somewhere(term):
                         self._sums(found, term).add(row, weight * delta)
+                    if not term.pods_by_row:
+                        # Its last pod has left. An equal term of another pod is another object.
+                        del weights[term]
 
         return self._derived.get((purpose, label_set), compute, patch)
+
+    def _is_somewhere(self, term: ExistingPodTerm) -> bool:
+        """Return whether a node has the term's topology key: pods name keys as they like, and sums are kept by key."""
+        return self._nodes.has_label(term.key.topology_key)
 
     def _add(self, found: TermSums, term: ExistingPodTerm, weight: int) -> None:
         sums = self._sums(found, term)

@@ -182,6 +182,10 @@ class NodeTable:
             column = self._columns[key] = LabelColumn.of(key, values, self._capacity)
         return column
 
+    def has_label(self, key: str) -> bool:
+        """Return whether a live node has the label."""
+        return key in self._n_by_label
+
     def name_of(self, row: int) -> str:
         """Return the name of the row's node, also if the row is a ghost."""
         return self._name_by_row[row]

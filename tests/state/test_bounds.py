@@ -1,0 +1,117 @@
+"""What is kept stays small, however many different questions are asked and however many pods come and go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from scheduler.core.decide import ScheduleResult, decide
+from scheduler.framework.observer import Unobserved
+from scheduler.model.pods import Pod
+from scheduler.state.counts import PodCounts, TermSums
+from scheduler.state.snapshot import Snapshot
+from tests.support import build
+from tests.support.driving import NAME, Driver
+
+T = TypeVar("T")
+
+ANNOTATION = "affinity-scheduler.io/affinity"
+
+
+def town(n_nodes: int = 4) -> Driver:
+    driver = Driver()
+    driver.namespace("default")
+    for number in range(n_nodes):
+        driver.node(f"n{number}", labels={build.ZONE: f"z{number % 2}"})
+    return driver
+
+
+def scheduled_in_turn(driver: Driver, n_pods: int, made: Callable[[int], build.Json]) -> None:
+    """Each pod is decided and placed; five of them are there at a time."""
+    running: list[Pod] = []
+    for number in range(n_pods):
+        pod = driver.decoded(made(number))
+        decision = decide(
+            pod, Snapshot(driver.state), driver.profiles[NAME], driver.machine._rng, Unobserved()
+        )
+        assert isinstance(decision, ScheduleResult)
+        driver.state.assume(replace(pod, node_name=decision.node_name), decision.node_name)
+        running.append(pod)
+        if len(running) > 5:
+            driver.state.remove_pod(running.pop(0).uid)
+    driver.audit()
+
+
+def kept(driver: Driver, kind: type[T]) -> list[T]:
+    return [one.value for one in driver.state.derived._entries.values() if isinstance(one.value, kind)]
+
+
+def test_one_selector_with_many_node_rules_is_counted_in_few_domains() -> None:
+    """Each rule makes domains of its own, and each pod that comes is added to all that are kept."""
+    driver = town()
+
+    def made(number: int) -> build.Json:
+        rule = build.affinity(node_required=[build.node_term(f"rule-{number} notin x")])
+        spread = [build.spread(build.ZONE, build.selector("app=a"), max_skew=5)]
+        return build.pod(f"p{number}", labels={"app": "a"}, spread=spread, affinity=rule)
+
+    scheduled_in_turn(driver, 50, made)
+    (counts,) = kept(driver, PodCounts)
+    assert len(counts._by_domain) == 16
+
+
+def test_terms_without_pods_are_forgotten() -> None:
+    """Every pod declares a term of its own; the sums that its label set is asked for see them come and go."""
+    driver = town()
+
+    def made(number: int) -> build.Json:
+        own = build.term(f"key-{number}" if number % 2 else build.ZONE, build.selector(f"hash=h{number}"))
+        every = build.term(f"nowhere-{number}", build.selector("app=a"))
+        made = build.pod(
+            f"p{number}", labels={"app": "a"}, affinity=build.affinity(anti_required=[own, every])
+        )
+        limited = {**build.term(build.ZONE, build.selector("app=a", f"!x{number}")), "maxPodsPerDomain": 50}
+        asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limited]}}
+        made["metadata"]["annotations"] = {ANNOTATION: json.dumps(asked)}
+        return made
+
+    scheduled_in_turn(driver, 50, made)
+    sums = kept(driver, TermSums)
+    assert len(sums) == 3
+    n_terms = len(list(driver.state.terms))
+    assert n_terms == 15
+    for one in sums:
+        assert len(one.weights) <= n_terms
+        assert one.by_key.keys() <= {build.ZONE}
+
+
+def test_a_count_in_use_does_not_remember_every_label_set_that_was_ever_there() -> None:
+    driver = town()
+    pod = driver.decoded(build.pod("p", labels={"app": "a"}, node="n0"))
+    spread = [build.spread(build.ZONE, build.selector("app=a"), max_skew=5)]
+    asking = driver.decoded(build.pod("q", labels={"app": "a"}, spread=spread))
+    for number in range(20_300):
+        driver.state.upsert_pod(replace(pod, uid=f"uid-{number}", labels={"app": "a", "job": f"{number}"}))
+        driver.state.remove_pod(f"uid-{number}")
+        if number % 100 == 0:
+            decide(asking, Snapshot(driver.state), driver.profiles[NAME], driver.machine._rng, Unobserved())
+    (counts,) = kept(driver, PodCounts)
+    assert len(counts._selects) < 20_000
+    driver.audit()
+
+
+def test_small_values_count_with_what_it_takes_to_keep_them() -> None:
+    """A mask of four nodes has four bytes, and its entry 300 times as many."""
+    driver = town()
+    derived = driver.state.derived
+    derived._max_bytes = 50_000
+
+    def made(number: int) -> build.Json:
+        return build.pod(
+            f"p{number}", labels={"app": f"{number}"}, tolerations=[build.toleration(f"k{number}")]
+        )
+
+    scheduled_in_turn(driver, 100, made)
+    assert len(derived) < 50
