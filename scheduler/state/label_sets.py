@@ -56,6 +56,9 @@ class LabelSets:
     def __iter__(self) -> Iterator[LabelSet]:
         return iter(self._by_labels.values())
 
+    def __len__(self) -> int:
+        return len(self._by_labels)
+
     def of(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
         """Return the label set of a pod with these labels. O(labels)."""
         key = (namespace, frozenset(labels.items()))

@@ -10,6 +10,7 @@ import pytest
 from scheduler.model.stimuli import SweepDue
 from scheduler.state.audit import Audit, differences
 from scheduler.state.cluster import ClusterState, PlacedPod
+from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.syntax.selectors import EVERYTHING, Requirement, Selector
 from tests.support import build
@@ -82,6 +83,43 @@ def test_a_piece_looks_at_few_nodes_without_pods() -> None:
         assert audit.step() == []
         n_pieces += 1
     assert n_pieces >= 20
+
+
+def test_a_piece_tries_few_label_sets_and_terms_however_many_there_are() -> None:
+    """Three thousand label sets and a selector of no value; pods of a hundred terms each."""
+    driver = driven()
+    for number in range(3000):
+        driver.pod(f"p{number}", labels={"job": f"{number}"}, node="n1")
+    for number in range(20):
+        terms = [build.term(build.HOSTNAME, build.selector(f"app={number}-{one}")) for one in range(100)]
+        driver.pod(f"far-{number}", node=f"n{number % 2}", affinity=build.affinity(anti_required=terms))
+    has_job = PodMatcher(
+        ((NamespaceRule(frozenset(), EVERYTHING), Selector((Requirement("job", "Exists"),))),)
+    )
+    assert driver.state.counts.selected(has_job).by_row.sum() == 3000
+    audit = Audit(driver.state, pods_per_piece=100)
+    audit.step()
+    this_round, tried, n_terms = audit._round, [0], [0]
+    matches, placed_on = driver.state.label_sets.matches, driver.state.placed_on
+
+    def counted_matches(matcher: PodMatcher, label_set: LabelSet) -> bool:
+        tried[-1] += 1
+        return matches(matcher, label_set)
+
+    def counted_placed_on(row: int) -> Collection[PlacedPod]:
+        n_terms[-1] += 1
+        return placed_on(row)
+
+    driver.state.label_sets.matches = counted_matches  # type: ignore[method-assign]
+    driver.state.placed_on = counted_placed_on  # type: ignore[method-assign]
+    while audit._round is this_round:
+        tried.append(0)
+        n_terms.append(0)
+        assert audit.step() == []
+    assert sum(tried) > 3000
+    assert max(tried) <= 500
+    assert sum(n_terms) > 2000
+    assert max(n_terms) <= 100
 
 
 def test_nothing_differs_while_everything_changes() -> None:
@@ -160,6 +198,12 @@ def _a_count_of_declaring_pods_that_missed_one(state: ClusterState) -> None:
     state.counts.declaring(next(iter(state.terms)))[0] += 1
 
 
+def _a_pod_that_forgot_its_terms(state: ClusterState) -> None:
+    placed = next(one for one in state.placed.values() if one.terms)
+    state.terms.remove(placed.terms, placed.row)
+    placed.terms = ()
+
+
 DAMAGES: list[Callable[[ClusterState], None]] = [
     _a_pod_too_many,
     _a_port_that_nobody_holds,
@@ -173,6 +217,7 @@ DAMAGES: list[Callable[[ClusterState], None]] = [
     _a_declared_term_twice,
     _a_sum_of_terms_that_missed_a_pod,
     _a_count_of_declaring_pods_that_missed_one,
+    _a_pod_that_forgot_its_terms,
 ]
 
 
