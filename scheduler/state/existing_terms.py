@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -116,16 +117,17 @@ class ExistingTerms:
                         del self._by_anchor[anchor]
 
     def selecting(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
-        """
-        Yield the terms that select pods of the label set.
+        """Yield the terms that select pods of the label set. O(terms that may), 2 µs each."""
+        return (
+            term
+            for term in self.may_select(label_set)
+            if self._label_sets.matches(term.key.matcher, label_set)
+        )
 
-        O(terms with one of its anchors), 0.5 µs each.
-        """
-        anchors = (*label_set.labels.items(), label_set.namespace, None)
-        for anchor in anchors:
-            for term in self._by_anchor.get(anchor, ()):
-                if self._label_sets.matches(term.key.matcher, label_set):
-                    yield term
+    def may_select(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
+        """Yield the terms that require one of the labels, name the namespace, or require neither."""
+        anchors: tuple[Hashable, ...] = (*label_set.labels.items(), label_set.namespace, None)
+        return chain.from_iterable(self._by_anchor.get(anchor, ()) for anchor in anchors)
 
     def keys(self, label_set: LabelSet, spec: PodSpec) -> Iterator[TermKey]:
         """Yield the key of each term that the pod declares; a list of terms that does not parse declares none."""
