@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
+
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.observer import Unobserved
 from scheduler.model.pods import Pod
@@ -115,3 +117,24 @@ def test_small_values_count_with_what_it_takes_to_keep_them() -> None:
 
     scheduled_in_turn(driver, 100, made)
     assert len(derived) < 50
+
+
+def test_a_sweep_drops_what_is_not_asked_for_a_few_hundred_at_once() -> None:
+    """And keeps what was asked for since the sweep before."""
+    driver = town()
+    derived = driver.state.derived
+
+    def ask(name: str) -> None:
+        derived.get(name, lambda: np.zeros(4))
+
+    for number in range(1200):
+        ask(f"{number}")
+    driver.state.sweep()
+    assert len(derived) == 1200
+    ask("0")
+    sizes = []
+    for _ in range(4):
+        driver.state.sweep()
+        sizes.append(len(derived))
+    assert sizes == [700, 200, 0, 0]
+    assert derived.n_bytes == 0
