@@ -18,7 +18,7 @@ import numpy as np
 from scheduler.state.change_log import Change, ChangeLog
 
 #: Bytes of an entry beside its value: the key, two functions and what they hold. Measured: 1,400.
-_ENTRY_BYTES: Final = 1400
+ENTRY_BYTES: Final = 1400
 #: Values that one sweep of bounded ones drops at most, 10 µs each.
 _DROPPED_AT_ONCE: Final = 500
 #: Bytes of all entries together: 1,600 counts at 5,000 nodes. The least recently used go first.
@@ -89,7 +89,7 @@ class DerivedValues:
             self._entries[key] = entry
             self._entries.move_to_end(key)
         value: T = entry.value
-        n_bytes = value.nbytes + _ENTRY_BYTES
+        n_bytes = value.nbytes + ENTRY_BYTES
         if n_bytes != entry.n_bytes:
             self._resize(entry, n_bytes)
         return value

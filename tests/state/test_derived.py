@@ -9,7 +9,10 @@ import pytest
 
 from scheduler.state.arrays import Amounts
 from scheduler.state.change_log import Change, ChangeLog
-from scheduler.state.derived import DerivedValues
+from scheduler.state.derived import ENTRY_BYTES, DerivedValues
+
+#: Bytes of a value of three rows.
+EACH = ENTRY_BYTES + 24
 
 
 class Rows:
@@ -81,12 +84,11 @@ def test_after_a_restart_it_is_computed_again_even_if_little_changed_since() -> 
 
 
 def test_of_too_many_bytes_the_least_recently_asked_for_go() -> None:
-    """Each has 24."""
-    rows = Rows(max_bytes=48)
+    rows = Rows(max_bytes=2 * EACH)
     for key in ("a", "b", "a", "c"):
         rows.ask(key)
     assert rows.derived.keys() == ["a", "c"]
-    assert rows.derived.n_bytes == 48
+    assert rows.derived.n_bytes == 2 * EACH
 
 
 def test_without_a_bound_all_stay() -> None:
@@ -106,7 +108,7 @@ def test_a_value_larger_than_the_bound_stays_until_another_one_comes() -> None:
 
 def test_values_that_a_computation_asks_for_may_displace_it() -> None:
     """Its bytes are those that it has now, and no others."""
-    rows = Rows(max_bytes=48)
+    rows = Rows(max_bytes=2 * EACH)
 
     def outer() -> Amounts:
         parts = [rows.derived.get(key, rows._compute) for key in ("one", "two")]
@@ -128,7 +130,7 @@ def test_what_nothing_asked_for_between_two_sweeps_is_dropped() -> None:
     rows.ask("a")
     rows.derived.sweep()
     assert rows.derived.keys() == ["a"]
-    assert rows.derived.n_bytes == 24
+    assert rows.derived.n_bytes == EACH
 
 
 def test_the_audit_compares_with_a_computation_of_now() -> None:
