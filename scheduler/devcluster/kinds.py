@@ -117,11 +117,75 @@ POD_DISRUPTION_BUDGET: Final = Kind(
     True, ("pdb",), (), ("status",),
 )  # fmt: skip
 
-#: Every kind, in the order in which discovery lists groups.
+DAEMON_SET: Final = Kind(
+    "apps", "v1", "DaemonSet", "daemonsets", "daemonset", True, ("ds",), ("all",), ("status",)
+)
+JOB: Final = Kind("batch", "v1", "Job", "jobs", "job", True, (), ("all",), ("status",))
+CRON_JOB: Final = Kind("batch", "v1", "CronJob", "cronjobs", "cronjob", True, ("cj",), ("all",), ("status",))
+PERSISTENT_VOLUME: Final = Kind(
+    "", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", False, ("pv",), (), ("status",)
+)
+PERSISTENT_VOLUME_CLAIM: Final = Kind(
+    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim",
+    True, ("pvc",), (), ("status",),
+)  # fmt: skip
+_STORAGE: Final = "storage.k8s.io"
+STORAGE_CLASS: Final = Kind(_STORAGE, "v1", "StorageClass", "storageclasses", "storageclass", False, ("sc",))
+CSI_DRIVER: Final = Kind(_STORAGE, "v1", "CSIDriver", "csidrivers", "csidriver", False)
+CSI_NODE: Final = Kind(_STORAGE, "v1", "CSINode", "csinodes", "csinode", False)
+CSI_STORAGE_CAPACITY: Final = Kind(
+    _STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity"
+)
+VOLUME_ATTACHMENT: Final = Kind(
+    _STORAGE, "v1", "VolumeAttachment", "volumeattachments", "volumeattachment", False, (), (), ("status",)
+)
+
+_API_EXTENSIONS: Final = ("api-extensions",)
+CUSTOM_RESOURCE_DEFINITION: Final = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
+    "customresourcedefinition", False, ("crd", "crds"), _API_EXTENSIONS, ("status",),
+)  # fmt: skip
+_REGISTRATION: Final = "admissionregistration.k8s.io"
+#: Kinds that are stored and nothing more, since charts bring them.
+_DATA_KINDS: Final = (
+    Kind("", "v1", "Endpoints", "endpoints", "endpoints", True, ("ep",)),
+    Kind("", "v1", "LimitRange", "limitranges", "limitrange", True, ("limits",)),
+    Kind("", "v1", "PodTemplate", "podtemplates", "podtemplate"),
+    Kind("apps", "v1", "ControllerRevision", "controllerrevisions", "controllerrevision"),
+    Kind(
+        "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler",
+        True, ("hpa",), ("all",), ("status",),
+    ),
+    Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice"),
+    Kind("networking.k8s.io", "v1", "IngressClass", "ingressclasses", "ingressclass", False),
+    Kind("networking.k8s.io", "v1", "Ingress", "ingresses", "ingress", True, ("ing",), (), ("status",)),
+    Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", "networkpolicy", True, ("netpol",)),
+    Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass", False),
+    Kind(
+        _STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses", "volumeattributesclass",
+        False, ("vac",),
+    ),
+    Kind(
+        "apiregistration.k8s.io", "v1", "APIService", "apiservices", "apiservice",
+        False, (), _API_EXTENSIONS, ("status",),
+    ),
+    Kind(
+        _REGISTRATION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
+        "validatingadmissionpolicy", False, (), _API_EXTENSIONS, ("status",),
+    ),
+    Kind(
+        _REGISTRATION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
+        "validatingadmissionpolicybinding", False, (), _API_EXTENSIONS,
+    ),
+)  # fmt: skip
+
+#: Every kind that is built in, in the order in which discovery lists groups.
 KINDS: Final = (
     BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, RESOURCE_QUOTA, SECRET,
-    SERVICE_ACCOUNT, SERVICE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, DEPLOYMENT, REPLICA_SET, STATEFUL_SET,
-    EVENT, POD_DISRUPTION_BUDGET, CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE, LEASE, PRIORITY_CLASS,
+    SERVICE_ACCOUNT, SERVICE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS,
+    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, EVENT, POD_DISRUPTION_BUDGET,
+    CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE, LEASE, PRIORITY_CLASS, STORAGE_CLASS, CSI_DRIVER,
+    CSI_NODE, CSI_STORAGE_CAPACITY, VOLUME_ATTACHMENT, CUSTOM_RESOURCE_DEFINITION, *_DATA_KINDS,
 )  # fmt: skip
 
 _BY_PATH: Final[Mapping[tuple[str, str, str], Kind]] = {(k.group, k.version, k.plural): k for k in KINDS}

@@ -457,7 +457,7 @@ async def test_small_commands_answer(tmp_path):
         ),
         ("label pod nope a=b", 'pods "nope" not found'),
         ("top pods", "Metrics API not available"),
-        ("create job j --image=i", "the server could not find the requested resource"),
+        ("create ingress i --rule=a.test/=b:80", "unknown format"),
     ],
 )
 @pytest.mark.asyncio

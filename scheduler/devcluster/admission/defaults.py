@@ -28,8 +28,18 @@ def default_pod_spec(spec: JsonObject) -> None:
         for source in ("configMap", "secret", "projected"):
             if isinstance(volume.get(source), dict):
                 volume[source].setdefault("defaultMode", 0o644)
+        if isinstance(volume.get("ephemeral"), dict):
+            template = volume["ephemeral"].setdefault("volumeClaimTemplate", {})
+            template.setdefault("metadata", {})
+            default_claim_spec(template.setdefault("spec", {}))
     if spec.get("serviceAccountName"):
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
+
+
+def default_claim_spec(spec: JsonObject) -> None:
+    """Fill in the spec of a claim or of a claim's template."""
+    spec.setdefault("resources", {})
+    spec.setdefault("volumeMode", "Filesystem")
 
 
 def _default_container(container: JsonObject, *, host_network: bool) -> None:
@@ -75,6 +85,11 @@ def default_workload(obj: JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     if spec.get("replicas") is None:
         spec["replicas"] = 1
+    default_template(spec)
+
+
+def default_template(spec: JsonObject) -> None:
+    """Fill in the pod template in the spec of a workload."""
     template = spec.get("template")
     if template:
         template.setdefault("metadata", {})
@@ -103,6 +118,63 @@ def default_stateful_set(obj: JsonObject) -> None:
     spec.setdefault("persistentVolumeClaimRetentionPolicy", retained)
     spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
     spec.setdefault("revisionHistoryLimit", 10)
+    for claim in spec.get("volumeClaimTemplates") or []:
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
+        default_claim_spec(claim.setdefault("spec", {}))
+
+
+def default_daemon_set(obj: JsonObject) -> None:
+    """Fill in a DaemonSet: how it replaces pods."""
+    spec = obj.setdefault("spec", {})
+    default_template(spec)
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        strategy["rollingUpdate"] = {"maxSurge": 0, "maxUnavailable": 1} | (
+            strategy.get("rollingUpdate") or {}
+        )
+    spec.setdefault("revisionHistoryLimit", 10)
+
+
+def default_job(obj: JsonObject) -> None:
+    """Fill in a Job: its counts and policies. Its selector is set by its strategy."""
+    spec = obj.setdefault("spec", {})
+    default_template(spec)
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("manualSelector", False)
+    policy = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+    spec.setdefault("podReplacementPolicy", policy)
+    spec.setdefault("suspend", False)
+
+
+def default_cron_job(obj: JsonObject) -> None:
+    """Fill in a CronJob: its policies and the history that it keeps."""
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("suspend", False)
+    job = spec.setdefault("jobTemplate", {})
+    job.setdefault("metadata", {})
+    default_template(job.setdefault("spec", {}))
+
+
+def default_network_policy(obj: JsonObject) -> None:
+    """Fill in a NetworkPolicy: the directions that it rules, and the protocols of its ports."""
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("podSelector", {})
+    spec.setdefault("policyTypes", ["Ingress", *(["Egress"] if spec.get("egress") else [])])
+    for rule in [*(spec.get("ingress") or []), *(spec.get("egress") or [])]:
+        for port in rule.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+
+
+def default_autoscaler(obj: JsonObject) -> None:
+    """Fill in a HorizontalPodAutoscaler: its least size."""
+    obj.setdefault("spec", {}).setdefault("minReplicas", 1)
 
 
 def default_replication_controller(obj: JsonObject) -> None:

@@ -138,16 +138,21 @@ def node_affinity_errors(affinity: JsonObject, path: str) -> Iterator[FieldError
     """Yield the rules that a pod's node affinity breaks."""
     required = affinity.get(_REQUIRED)
     if required is not None:
-        terms, where = required.get("nodeSelectorTerms") or [], f"{path}.{_REQUIRED}.nodeSelectorTerms"
-        if not terms:
-            yield field_errors.required(where, "must have at least one node selector term")
-        for index, term in enumerate(terms):
-            yield from _node_term_errors(term, f"{where}[{index}]")
+        yield from node_selector_errors(required, f"{path}.{_REQUIRED}")
     for index, weighted in enumerate(affinity.get(_PREFERRED) or []):
         where, weight = f"{path}.{_PREFERRED}[{index}]", weighted.get("weight") or 0
         if not 0 < weight <= _MAX_WEIGHT:
             yield field_errors.invalid(f"{where}.weight", weight, "must be in the range 1-100")
         yield from _node_term_errors(weighted.get("preference") or {}, f"{where}.preference")
+
+
+def node_selector_errors(selector: JsonObject, path: str) -> Iterator[FieldError]:
+    """Yield the rules that a NodeSelector breaks: of a pod, or of a volume."""
+    terms, where = selector.get("nodeSelectorTerms") or [], f"{path}.nodeSelectorTerms"
+    if not terms:
+        yield field_errors.required(where, "must have at least one node selector term")
+    for index, term in enumerate(terms):
+        yield from _node_term_errors(term, f"{where}[{index}]")
 
 
 def _node_term_errors(term: JsonObject, path: str) -> Iterator[FieldError]:

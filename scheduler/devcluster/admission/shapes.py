@@ -54,11 +54,36 @@ _FIELDS: Final[Mapping[str, str]] = {
     "PreferredNode": "weight:i preference:NodeTerm",
     "Toleration": "key:s operator:s value:s effect:s tolerationSeconds:i",
     "Gate": "name:s",
-    "Volume": "name:s configMap:j secret:j projected:j",
+    "Volume": "name:s configMap:j secret:j projected:j persistentVolumeClaim:ClaimSource ephemeral:EphemeralSource",
+    "ClaimSource": "claimName:s readOnly:b",
+    "EphemeralSource": "volumeClaimTemplate:ClaimTemplate",
+    "ClaimTemplate": "metadata:Metadata spec:ClaimSpec",
+    # Volumes
+    "ClaimSpec": "accessModes:*s resources:Resources volumeName:s storageClassName:s volumeMode:s "
+    "selector:LabelSelector volumeAttributesClassName:s",
+    "ClaimStatus": "phase:s accessModes:*s capacity:@q conditions:*Condition",
+    "VolumeSpec": "accessModes:*s capacity:@q claimRef:Reference storageClassName:s volumeMode:s "
+    "persistentVolumeReclaimPolicy:s nodeAffinity:VolumeAffinity mountOptions:*s volumeAttributesClassName:s csi:j",
+    "VolumeAffinity": "required:NodeSelector",
+    "TopologyTerm": "matchLabelExpressions:*TopologyRequirement",
+    "TopologyRequirement": "key:s values:*s",
+    "DriverSpec": "attachRequired:b podInfoOnMount:b storageCapacity:b requiresRepublish:b seLinuxMount:b "
+    "fsGroupPolicy:s volumeLifecycleModes:*s tokenRequests:*j",
+    "CsiNodeSpec": "drivers:*NodeDriver",
+    "NodeDriver": "name:s nodeID:s topologyKeys:*s allocatable:DriverResources",
+    "DriverResources": "count:i",
+    "AttachmentSpec": "attacher:s nodeName:s source:j",
     # Workloads
     "Template": "metadata:Metadata spec:PodSpec",
     "WorkloadSpec": "selector:LabelSelector replicas:i template:Template strategy:UpdateStrategy "
-    "updateStrategy:UpdateStrategy",
+    "updateStrategy:UpdateStrategy volumeClaimTemplates:*ClaimTemplate serviceName:s minReadySeconds:i "
+    "persistentVolumeClaimRetentionPolicy:RetentionPolicy",
+    "RetentionPolicy": "whenDeleted:s whenScaled:s",
+    "JobSpec": "selector:LabelSelector template:Template completions:i parallelism:i backoffLimit:i suspend:b "
+    "activeDeadlineSeconds:i ttlSecondsAfterFinished:i manualSelector:b completionMode:s",
+    "JobTemplate": "metadata:Metadata spec:JobSpec",
+    "CronJobSpec": "schedule:s suspend:b concurrencyPolicy:s startingDeadlineSeconds:i successfulJobsHistoryLimit:i "
+    "failedJobsHistoryLimit:i jobTemplate:JobTemplate timeZone:s",
     "UpdateStrategy": "type:s rollingUpdate:j",
     "LabelledSpec": "selector:@s replicas:i template:Template ports:*ServicePort type:s clusterIP:s",
     "ServicePort": "port:i protocol:s targetPort:o",
@@ -122,6 +147,18 @@ _STORED: Final[Mapping[str, str]] = {
     "deployments.apps": _WORKLOAD,
     "replicasets.apps": _WORKLOAD,
     "statefulsets.apps": _WORKLOAD,
+    "daemonsets.apps": _WORKLOAD,
+    "jobs.batch": "spec:JobSpec status:j",
+    "cronjobs.batch": "spec:CronJobSpec status:j",
+    "persistentvolumes": "spec:VolumeSpec status:Status",
+    "persistentvolumeclaims": "spec:ClaimSpec status:ClaimStatus",
+    "storageclasses.storage.k8s.io": "provisioner:s parameters:@s reclaimPolicy:s volumeBindingMode:s "
+    "allowVolumeExpansion:b allowedTopologies:*TopologyTerm mountOptions:*s",
+    "csidrivers.storage.k8s.io": "spec:DriverSpec",
+    "csinodes.storage.k8s.io": "spec:CsiNodeSpec",
+    "csistoragecapacities.storage.k8s.io": "storageClassName:s capacity:q maximumVolumeSize:q "
+    "nodeTopology:LabelSelector",
+    "volumeattachments.storage.k8s.io": "spec:AttachmentSpec status:j",
     "poddisruptionbudgets.policy": "spec:WorkloadSpec status:BudgetStatus",
     "priorityclasses.scheduling.k8s.io": "value:i globalDefault:b preemptionPolicy:s",
 }

@@ -10,12 +10,21 @@ from typing import Final
 
 from scheduler.devcluster.admission import defaults
 from scheduler.devcluster.admission.event_rules import EVENTS, EVENTS_V1
+from scheduler.devcluster.admission.jobs import CRON_JOBS, JOBS
 from scheduler.devcluster.admission.pods import PODS
 from scheduler.devcluster.admission.quota_rules import QUOTAS
 from scheduler.devcluster.admission.role_rules import ROLE_BINDINGS, ROLES
+from scheduler.devcluster.admission.storage_kinds import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+)
 from scheduler.devcluster.admission.strategy import Strategy, View
+from scheduler.devcluster.admission.volumes import CLAIMS, VOLUMES
 from scheduler.devcluster.admission.webhook_rules import WEBHOOKS
-from scheduler.devcluster.admission.workloads import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
+from scheduler.devcluster.admission.workloads import DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.syntax import field_errors
 from scheduler.syntax.affinity_rules import selector_errors
@@ -149,6 +158,16 @@ def _prepare_replication_controller(controller: JsonObject, view: View) -> None:
     controller["status"] = {"replicas": 0}
 
 
+def _prepare_ingress(ingress: JsonObject, view: View) -> None:
+    del view
+    ingress["status"] = {"loadBalancer": {}}
+
+
+def _prepare_autoscaler(autoscaler: JsonObject, view: View) -> None:
+    del view
+    autoscaler["status"] = {"desiredReplicas": 0}
+
+
 # -- the table -----------------------------------------------------------------------------------------------
 
 _PLAIN: Final = Strategy()
@@ -184,6 +203,16 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "deployments.apps": DEPLOYMENTS,
     "replicasets.apps": REPLICA_SETS,
     "statefulsets.apps": STATEFUL_SETS,
+    "daemonsets.apps": DAEMON_SETS,
+    "jobs.batch": JOBS,
+    "cronjobs.batch": CRON_JOBS,
+    "persistentvolumes": VOLUMES,
+    "persistentvolumeclaims": CLAIMS,
+    "storageclasses.storage.k8s.io": STORAGE_CLASSES,
+    "csidrivers.storage.k8s.io": CSI_DRIVERS,
+    "csinodes.storage.k8s.io": CSI_NODES,
+    "csistoragecapacities.storage.k8s.io": CSI_STORAGE_CAPACITIES,
+    "volumeattachments.storage.k8s.io": VOLUME_ATTACHMENTS,
     "events": EVENTS,
     "secrets": Strategy(set_defaults=_default_secret),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": WEBHOOKS,
@@ -206,6 +235,22 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         prepare_create=_prepare_budget,
         validate=_budget_errors,
     ),
+    "networkpolicies.networking.k8s.io": Strategy(
+        has_generation=True, set_defaults=defaults.default_network_policy
+    ),
+    "ingresses.networking.k8s.io": Strategy(
+        has_generation=True, has_status=True, prepare_create=_prepare_ingress
+    ),
+    "ingressclasses.networking.k8s.io": Strategy(has_generation=True),
+    "endpointslices.discovery.k8s.io": Strategy(has_generation=True),
+    "horizontalpodautoscalers.autoscaling": Strategy(
+        has_status=True, set_defaults=defaults.default_autoscaler, prepare_create=_prepare_autoscaler
+    ),
+    "apiservices.apiregistration.k8s.io": Strategy(has_status=True),
+    "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
+        has_generation=True, has_status=True
+    ),
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": Strategy(has_generation=True),
 }
 
 

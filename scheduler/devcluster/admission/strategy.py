@@ -15,6 +15,8 @@ from scheduler.syntax.names import subdomain_faults
 
 #: Find an object by kind, namespace and name; None if there is none.
 Find = Callable[[Kind, str, str], JsonObject | None]
+#: Return all objects of a kind.
+ListAll = Callable[[Kind], Iterable[JsonObject]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class View:
 
     now: str
     find: Find
+    list_all: ListAll
 
 
 def _leave(*_: object) -> None:

@@ -1,5 +1,6 @@
 """
-The rules of Deployments, ReplicaSets and StatefulSets: a template, and a selector that matches it and never changes.
+The rules of Deployments, ReplicaSets, StatefulSets and DaemonSets: a template, and a selector that matches it and
+never changes.
 
 Source: pkg/apis/apps/validation/validation.go and the strategies under pkg/registry/apps (kubernetes 1.36).
 """
@@ -15,8 +16,17 @@ from scheduler.syntax import field_errors
 from scheduler.syntax.affinity_rules import selector_errors
 from scheduler.syntax.field_errors import FieldError
 
+_MUTABLE: Final = (
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+)  # fmt: skip
 
-def _workload(set_defaults: Callable[[JsonObject], None], **initial_counts: int) -> Strategy:
+
+def _workload(
+    set_defaults: Callable[[JsonObject], None],
+    update_errors: Callable[[JsonObject, JsonObject], Iterator[FieldError]],
+    **initial_counts: int,
+) -> Strategy:
     """Return the strategy of one kind; `initial_counts` are the counts that its empty status prints."""
 
     def prepare_create(workload: JsonObject, view: View) -> None:
@@ -29,7 +39,7 @@ def _workload(set_defaults: Callable[[JsonObject], None], **initial_counts: int)
         set_defaults=set_defaults,
         prepare_create=prepare_create,
         validate=_errors,
-        validate_update=_update_errors,
+        validate_update=update_errors,
     )
 
 
@@ -37,7 +47,7 @@ def _errors(workload: JsonObject) -> Iterator[FieldError]:
     spec = workload["spec"]
     selector, template = spec.get("selector"), spec.get("template") or {}
     replica_errors = []
-    if spec["replicas"] < 0:
+    if spec.get("replicas", 0) < 0:
         detail = "must be greater than or equal to 0"
         replica_errors = [field_errors.invalid("spec.replicas", spec["replicas"], detail)]
     errors = [*replica_errors, *_selector_errors(selector, workload["kind"])]
@@ -65,6 +75,28 @@ def _update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
         yield field_errors.invalid("spec.selector", new["spec"].get("selector"), "field is immutable")
 
 
-DEPLOYMENTS: Final = _workload(defaults.default_deployment)
-REPLICA_SETS: Final = _workload(defaults.default_workload, replicas=0)
-STATEFUL_SETS: Final = _workload(defaults.default_stateful_set, replicas=0, availableReplicas=0)
+def _stateful_set_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    fixed, stored = (
+        {key: value for key, value in one["spec"].items() if key not in _MUTABLE} for one in (new, old)
+    )
+    if fixed != stored:
+        names = ", ".join(f"'{name}'" for name in _MUTABLE[:-1])
+        detail = (
+            f"updates to statefulset spec for fields other than {names} and '{_MUTABLE[-1]}' are forbidden"
+        )
+        yield field_errors.forbidden("spec", detail)
+
+
+DEPLOYMENTS: Final = _workload(defaults.default_deployment, _update_errors)
+REPLICA_SETS: Final = _workload(defaults.default_workload, _update_errors, replicas=0)
+STATEFUL_SETS: Final = _workload(
+    defaults.default_stateful_set, _stateful_set_update_errors, replicas=0, availableReplicas=0
+)
+DAEMON_SETS: Final = _workload(
+    defaults.default_daemon_set,
+    _update_errors,
+    currentNumberScheduled=0,
+    desiredNumberScheduled=0,
+    numberMisscheduled=0,
+    numberReady=0,
+)

@@ -73,6 +73,32 @@ _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "ServiceAccount": {"automountServiceAccountToken": "boolean"},
     "Lease": {"spec": "object"},
     "Binding": {"target": "object"},
+    "StorageClass": {
+        "allowVolumeExpansion": "boolean",
+        "allowedTopologies": "array",
+        "mountOptions": "array",
+        "parameters": "labels",
+        "provisioner": "string",
+        "reclaimPolicy": "string",
+        "volumeBindingMode": "string",
+    },
+    "CSIDriver": {"spec": "object"},
+    "CSINode": {"spec": "object"},
+    "CSIStorageCapacity": {
+        "capacity": "string",
+        "maximumVolumeSize": "string",
+        "nodeTopology": "object",
+        "storageClassName": "string",
+    },
+    "VolumeAttributesClass": {"driverName": "string", "parameters": "labels"},
+    "Endpoints": {"subsets": "array"},
+    "EndpointSlice": {"addressType": "string", "endpoints": "array", "ports": "array"},
+    "PodTemplate": {"template": "object"},
+    "ControllerRevision": {"data": "object", "revision": "integer"},
+    "RuntimeClass": {"handler": "string", "overhead": "object", "scheduling": "object"},
+    "LimitRange": {"spec": "object"},
+    "NetworkPolicy": {"spec": "object"},
+    "IngressClass": {"spec": "object"},
 }
 
 

@@ -1,11 +1,11 @@
 """
 Bodies in Kubernetes' protobuf encoding, read only.
 
-kubectl 1.32 and later send the objects that `create deployment`, `create namespace`, `create quota`, `drain` and
+kubectl 1.32 and later send the objects that `create deployment`, `create job`, `create quota`, `drain` and
 `auth can-i` make up in no other form. The table lists the messages that those commands fill, with their field numbers.
 A field that is not listed and not empty is refused, never dropped. Answers are always JSON.
 
-Source: apimachinery pkg/runtime/serializer/protobuf, and generated.proto of core, apps, policy, scheduling,
+Source: apimachinery pkg/runtime/serializer/protobuf, and generated.proto of core, apps, batch, policy, scheduling,
 authorization and meta v1 (kubernetes 1.36).
 """
 
@@ -58,6 +58,14 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "9:progressDeadlineSeconds:i?",
     "DeploymentStrategy": "1:type:s 2:rollingUpdate:RollingUpdateDeployment?",
     "RollingUpdateDeployment": "1:maxUnavailable:o? 2:maxSurge:o?",
+    "Job": "1:metadata:ObjectMeta 2:spec:JobSpec",
+    "JobSpec": "1:parallelism:i? 2:completions:i? 3:activeDeadlineSeconds:i? 4:selector:LabelSelector? "
+    "5:manualSelector:b? 6:template:PodTemplateSpec 7:backoffLimit:i? 8:ttlSecondsAfterFinished:i? "
+    "9:completionMode:s? 10:suspend:b?",
+    "CronJob": "1:metadata:ObjectMeta 2:spec:CronJobSpec",
+    "CronJobSpec": "1:schedule:s 2:startingDeadlineSeconds:i? 3:concurrencyPolicy:s 4:suspend:b? "
+    "5:jobTemplate:JobTemplateSpec 6:successfulJobsHistoryLimit:i? 7:failedJobsHistoryLimit:i? 8:timeZone:s?",
+    "JobTemplateSpec": "1:metadata:ObjectMeta 2:spec:JobSpec",
     "PodTemplateSpec": "1:metadata:ObjectMeta 2:spec:PodSpec",
     "PodSpec": "2:containers:*Container 3:restartPolicy:s 4:terminationGracePeriodSeconds:i? 6:dnsPolicy:s "
     "7:nodeSelector:@s 8:serviceAccountName:s 10:nodeName:s 11:hostNetwork:b 12:hostPID:b 13:hostIPC:b 16:hostname:s "

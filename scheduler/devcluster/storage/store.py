@@ -264,7 +264,7 @@ class Store:
 
     def view(self) -> View:
         """Return the view of the cluster that strategies read."""
-        return View(self.now(), self.find)
+        return View(self.now(), self.find, lambda kind: self.list(kind)[0])
 
     def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         """Raise StatusError 404 if the namespace is missing, 403 if it is terminating."""

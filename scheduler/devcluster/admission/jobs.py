@@ -1,0 +1,94 @@
+"""
+The rules of Jobs and CronJobs: a Job's own labels and selector, templates that end, schedules.
+
+Source: pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation/validation.go (kubernetes 1.36).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from scheduler.devcluster.admission import defaults
+from scheduler.devcluster.admission.schedules import ScheduleError, parse_schedule
+from scheduler.devcluster.admission.strategy import Strategy, View
+from scheduler.devcluster.kinds import JsonObject
+from scheduler.syntax import field_errors
+from scheduler.syntax.field_errors import FieldError
+
+CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+JOB_NAME: Final = "batch.kubernetes.io/job-name"
+_CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
+
+
+def _prepare_job(job: JsonObject, view: View) -> None:
+    """Give the Job, its selector and its template labels that no other Job has."""
+    del view
+    job["status"] = {}
+    spec, metadata = job["spec"], job["metadata"]
+    if spec.get("manualSelector") or not spec.get("template"):
+        return
+    uid, name = metadata["uid"], metadata.get("name", "")
+    own = {CONTROLLER_UID: uid, JOB_NAME: name, "controller-uid": uid, "job-name": name}
+    template = spec["template"].setdefault("metadata", {})
+    for labelled in (template, metadata):
+        labelled["labels"] = {**(labelled.get("labels") or {}), **own}
+    spec["selector"] = {"matchLabels": {CONTROLLER_UID: uid}}
+
+
+def _job_errors(job: JsonObject) -> Iterator[FieldError]:
+    yield from _template_errors(job["spec"], "spec")
+
+
+def _template_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
+    pod = (spec.get("template") or {}).get("spec") or {}
+    if not pod.get("containers"):
+        yield field_errors.required(f"{path}.template.spec.containers")
+    if pod.get("restartPolicy", "Always") == "Always":
+        detail = 'valid values: "OnFailure", "Never"'
+        yield field_errors.required(f"{path}.template.spec.restartPolicy", detail)
+
+
+def _job_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    # A suspended Job that never started may change what its pods ask for.
+    fixed = ["completions", "selector", "completionMode"]
+    if not old["spec"].get("suspend"):
+        fixed.append("template")
+    for name in fixed:
+        if new["spec"].get(name) != old["spec"].get(name):
+            yield field_errors.invalid(f"spec.{name}", new["spec"].get(name), "field is immutable")
+
+
+def _prepare_cron_job(cron_job: JsonObject, view: View) -> None:
+    del view
+    cron_job["status"] = {}
+
+
+def _cron_job_errors(cron_job: JsonObject) -> Iterator[FieldError]:
+    spec = cron_job["spec"]
+    if not spec.get("schedule"):
+        yield field_errors.required("spec.schedule")
+    else:
+        try:
+            parse_schedule(spec["schedule"])
+        except ScheduleError as error:
+            yield field_errors.invalid("spec.schedule", spec["schedule"], str(error))
+    if spec["concurrencyPolicy"] not in _CONCURRENCY:
+        yield field_errors.not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY)
+    yield from _template_errors(spec["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+
+
+JOBS: Final = Strategy(
+    has_generation=True,
+    has_status=True,
+    returns_deleted=True,
+    set_defaults=defaults.default_job,
+    prepare_create=_prepare_job,
+    validate=_job_errors,
+    validate_update=_job_update_errors,
+)
+CRON_JOBS: Final = Strategy(
+    has_generation=True,
+    has_status=True,
+    set_defaults=defaults.default_cron_job,
+    prepare_create=_prepare_cron_job,
+    validate=_cron_job_errors,
+)

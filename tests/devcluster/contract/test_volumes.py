@@ -1,0 +1,553 @@
+"""Volumes, claims and the kinds of storage.k8s.io: their defaults, their rules, their tables."""
+
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.api_client import Api
+
+pytestmark = pytest.mark.asyncio
+
+_STORAGE = "/apis/storage.k8s.io/v1"
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_FOREVER_FIXED = "field is immutable"
+
+
+def named(api: Api, what: str) -> str:
+    """A name that no other test uses, for objects without a namespace."""
+    return f"{what}-{api.namespace}"
+
+
+def claim_body(name: str, **spec: Any) -> dict[str, Any]:
+    asked = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "none",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    return {"metadata": {"name": name}, "spec": {**asked, **spec}}
+
+
+def volume_body(api: Api, **spec: Any) -> dict[str, Any]:
+    wanted = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "csi": {"driver": "d.test", "volumeHandle": "h"},
+    }
+    wanted = {key: value for key, value in {**wanted, **spec}.items() if value is not None}
+    return {"metadata": {"name": named(api, "pv")}, "spec": wanted}
+
+
+def claims(api: Api, name: str = "") -> str:
+    return api.in_namespace("persistentvolumeclaims", name)
+
+
+def volume(api: Api) -> str:
+    return f"/api/v1/persistentvolumes/{named(api, 'pv')}"
+
+
+async def created(api: Api, plural: str, body: dict[str, Any]) -> Any:
+    """The stored object of storage.k8s.io without a namespace, named after the test."""
+    return (await api.post(f"{_STORAGE}/{plural}", {"metadata": {"name": named(api, "one")}, **body})).ok
+
+
+async def patched(api: Api, plural: str, patch: dict[str, Any]) -> Any:
+    return await api.patch(f"{_STORAGE}/{plural}/{named(api, 'one')}", patch)
+
+
+@asynccontextmanager
+async def default_class(api: Api):
+    """A default class is there for as long as this lasts: other tests have none."""
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    body = {"metadata": {"name": named(api, "one"), "annotations": annotations}, "provisioner": "p.test"}
+    (await api.post(f"{_STORAGE}/storageclasses", body)).ok  # noqa: B018 - asserts success
+    try:
+        yield named(api, "one")
+    finally:
+        await api.delete(f"{_STORAGE}/storageclasses/{named(api, 'one')}")
+
+
+# -- claims --------------------------------------------------------------------------------------------------
+
+
+async def test_a_claim_is_pending_protected_and_of_filesystem_mode(api: Api):
+    stored = (await api.post(claims(api), claim_body("c"))).ok
+    assert stored["status"] == {"phase": "Pending"}
+    assert stored["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+    assert stored["spec"]["volumeMode"] == "Filesystem"
+
+
+async def test_a_claim_without_a_class_gets_the_default_one(api: Api):
+    async with default_class(api) as name:
+        stored = (await api.post(claims(api), claim_body("c", storageClassName=None))).ok
+        asked = (await api.post(claims(api), claim_body("without", storageClassName=""))).ok
+    assert (stored["spec"]["storageClassName"], asked["spec"]["storageClassName"]) == (name, "")
+
+
+async def test_the_newest_default_class_counts(api: Api):
+    async with default_class(api):
+        body = {"metadata": {"name": named(api, "plain")}, "provisioner": "p.test"}
+        await api.post(f"{_STORAGE}/storageclasses", body)
+        stored = (await api.post(claims(api), claim_body("c", storageClassName=None))).ok
+    assert stored["spec"]["storageClassName"] == named(api, "one")
+
+
+@pytest.mark.parametrize(
+    ("spec", "causes"),
+    [
+        pytest.param(
+            {"accessModes": [], "resources": {}},
+            [("FieldValueRequired", "spec.accessModes"), ("FieldValueRequired", "spec.resources[storage]")],
+            id="empty",
+        ),
+        pytest.param(
+            {"accessModes": ["Nope"], "volumeMode": "X"},
+            [
+                ("FieldValueNotSupported", "spec.accessModes"),
+                ("FieldValueNotSupported", "spec.volumeMode"),
+            ],
+            id="unknown words",
+        ),
+        pytest.param(
+            {"accessModes": ["ReadWriteOnce", "ReadWriteOncePod"]},
+            [("FieldValueForbidden", "spec.accessModes")],
+            id="one pod and one node",
+        ),
+        pytest.param(
+            {"resources": {"requests": {"storage": "0"}}, "storageClassName": "Bad_"},
+            [
+                ("FieldValueInvalid", "spec.resources[storage]"),
+                ("FieldValueInvalid", "spec.storageClassName"),
+            ],
+            id="no storage of a bad class",
+        ),
+    ],
+)
+async def test_a_claim_that_breaks_rules_is_refused(api: Api, spec, causes):
+    answer = await api.post(claims(api), claim_body("c", **spec))
+    answer.refused(422, "Invalid")
+    assert answer.causes() == causes
+
+
+async def test_a_claim_is_bound_once_and_else_fixed(api: Api):
+    await api.post(claims(api), claim_body("c"))
+    larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    refused = await api.patch(claims(api, "c"), larger)
+    assert "spec: Forbidden: spec is immutable after creation" in refused.refused(422, "Invalid")
+    bound = (await api.patch(claims(api, "c"), {"spec": {"volumeName": "one"}})).ok
+    assert bound["spec"]["volumeName"] == "one"
+    again = await api.patch(claims(api, "c"), {"spec": {"volumeName": "two"}})
+    assert "spec: Forbidden: spec is immutable after creation" in again.refused(422, "Invalid")
+
+
+async def test_only_claims_of_an_expandable_class_grow(api: Api):
+    await created(api, "storageclasses", {"provisioner": "p.test", "allowVolumeExpansion": True})
+    for name, of_class in (("grows", named(api, "one")), ("stays", "none")):
+        await api.post(claims(api), claim_body(name, storageClassName=of_class, volumeName="v"))
+        (await api.patch(f"{claims(api, name)}/status", {"status": {"phase": "Bound"}})).ok  # noqa: B018
+    larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    assert (await api.patch(claims(api, "grows"), larger)).ok["spec"]["resources"] == larger["spec"][
+        "resources"
+    ]
+    refused = await api.patch(claims(api, "stays"), larger)
+    assert "only dynamically provisioned pvc can be resized" in refused.refused(403, "Forbidden")
+
+
+async def test_a_deleted_claim_waits_for_its_protection(api: Api):
+    await api.post(claims(api), claim_body("c"))
+    deleted = (await api.delete(claims(api, "c"))).ok
+    assert deleted["metadata"]["deletionTimestamp"]
+    (await api.patch(claims(api, "c"), {"metadata": {"finalizers": None}})).ok  # noqa: B018 - asserts success
+    (await api.get(claims(api, "c"))).refused(404, "NotFound")
+
+
+# -- volumes -------------------------------------------------------------------------------------------------
+
+
+async def test_a_volume_is_pending_protected_and_retained(api: Api):
+    stored = (await api.post("/api/v1/persistentvolumes", volume_body(api))).ok
+    assert stored["status"]["phase"] == "Pending"
+    assert stored["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
+    spec = stored["spec"]
+    assert (spec["persistentVolumeReclaimPolicy"], spec["volumeMode"]) == ("Retain", "Filesystem")
+
+
+@pytest.mark.parametrize(
+    ("spec", "causes"),
+    [
+        pytest.param(
+            {"accessModes": None, "capacity": None, "csi": None},
+            [
+                ("FieldValueNotSupported", "spec.capacity"),
+                ("FieldValueRequired", "spec"),
+                ("FieldValueRequired", "spec.accessModes"),
+                ("FieldValueRequired", "spec.capacity"),
+            ],
+            id="empty",
+        ),
+        pytest.param(
+            {"csi": {"driver": "d.test"}, "nodeAffinity": {}},
+            [
+                ("FieldValueRequired", "spec.csi.volumeHandle"),
+                ("FieldValueRequired", "spec.nodeAffinity.required"),
+            ],
+            id="halves",
+        ),
+        pytest.param(
+            {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}, "persistentVolumeReclaimPolicy": "X"},
+            [
+                ("FieldValueNotSupported", "spec.persistentVolumeReclaimPolicy"),
+                ("FieldValueRequired", "spec.nodeAffinity.required.nodeSelectorTerms"),
+            ],
+            id="no terms",
+        ),
+    ],
+)
+async def test_a_volume_that_breaks_rules_is_refused(api: Api, spec, causes):
+    answer = await api.post("/api/v1/persistentvolumes", volume_body(api, **spec))
+    answer.refused(422, "Invalid")
+    assert sorted(answer.causes()) == causes
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"csi": {"volumeHandle": "other"}}, "spec.persistentvolumesource"),
+        ({"volumeMode": "Block"}, "volumeMode"),
+    ],
+)
+async def test_the_source_of_a_volume_never_changes(api: Api, change, field):
+    await api.post("/api/v1/persistentvolumes", volume_body(api))
+    answer = await api.patch(volume(api), {"spec": change})
+    answer.refused(422, "Invalid")
+    assert [where for _, where in answer.causes()] == [field]
+
+
+async def test_a_volume_gets_its_claim_and_its_topology_once(api: Api):
+    await api.post("/api/v1/persistentvolumes", volume_body(api))
+    terms = [[{"key": "zone", "operator": "In", "values": [zone]}] for zone in "ab"]
+    affinities = [
+        {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}} for expressions in terms
+    ]
+    reference = {"namespace": api.namespace, "name": "c"}
+    stored = (
+        await api.patch(volume(api), {"spec": {"claimRef": reference, "nodeAffinity": affinities[0]}})
+    ).ok
+    assert (stored["spec"]["claimRef"], stored["spec"]["nodeAffinity"]) == (reference, affinities[0])
+    moved = await api.patch(volume(api), {"spec": {"nodeAffinity": affinities[1]}})
+    moved.refused(422, "Invalid")
+    assert moved.causes() == [("FieldValueInvalid", "nodeAffinity")]
+
+
+async def test_the_status_of_a_volume_has_its_own_path(api: Api):
+    await api.post("/api/v1/persistentvolumes", volume_body(api))
+    stored = (await api.patch(f"{volume(api)}/status", {"status": {"phase": "Available"}})).ok
+    assert stored["status"]["phase"] == "Available"
+    kept = (await api.patch(volume(api), {"status": {"phase": "Failed"}})).ok
+    assert kept["status"]["phase"] == "Available"
+
+
+# -- storage.k8s.io ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plural", "body", "defaults"),
+    [
+        (
+            "storageclasses",
+            {"provisioner": "p.test"},
+            {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+        ),
+        (
+            "csidrivers",
+            {"spec": {"storageCapacity": True}},
+            {
+                "spec": {
+                    "attachRequired": True,
+                    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+                    "podInfoOnMount": False,
+                    "requiresRepublish": False,
+                    "seLinuxMount": False,
+                    "storageCapacity": True,
+                    "volumeLifecycleModes": ["Persistent"],
+                }
+            },
+        ),
+        (
+            "volumeattachments",
+            {"spec": {"attacher": "a.test", "nodeName": "n", "source": {"persistentVolumeName": "v"}}},
+            {"status": {"attached": False}},
+        ),
+    ],
+)
+async def test_storage_kinds_get_defaults(api: Api, plural, body, defaults):
+    stored = await created(api, plural, body)
+    assert {key: stored[key] for key in defaults} == defaults
+
+
+@pytest.mark.parametrize(
+    ("plural", "body", "causes"),
+    [
+        (
+            "storageclasses",
+            {
+                "reclaimPolicy": "X",
+                "volumeBindingMode": "Y",
+                "allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": []}]}],
+            },
+            [
+                ("FieldValueNotSupported", "reclaimPolicy"),
+                ("FieldValueNotSupported", "volumeBindingMode"),
+                ("FieldValueRequired", "allowedTopologies[0].matchLabelExpressions[0].values"),
+                ("FieldValueRequired", "provisioner"),
+            ],
+        ),
+        (
+            "csidrivers",
+            {"spec": {"volumeLifecycleModes": ["X"], "fsGroupPolicy": "Z"}},
+            [
+                ("FieldValueNotSupported", "spec.fsGroupPolicy"),
+                ("FieldValueNotSupported", "spec.volumeLifecycleModes"),
+            ],
+        ),
+        (
+            "csinodes",
+            {"spec": {"drivers": [{"name": "a", "nodeID": "", "allocatable": {"count": -1}}]}},
+            [
+                ("FieldValueInvalid", "spec.drivers[0].allocatable.count"),
+                ("FieldValueRequired", "spec.drivers[0].nodeID"),
+            ],
+        ),
+        (
+            "volumeattachments",
+            {"spec": {"source": {}}},
+            [
+                ("FieldValueInvalid", "spec.nodeName"),
+                ("FieldValueRequired", "spec.attacher"),
+                ("FieldValueRequired", "spec.source"),
+            ],
+        ),
+    ],
+)
+async def test_storage_kinds_that_break_rules_are_refused(api: Api, plural, body, causes):
+    answer = await api.post(f"{_STORAGE}/{plural}", {"metadata": {"name": named(api, "one")}, **body})
+    answer.refused(422, "Invalid")
+    assert sorted(answer.causes()) == causes
+
+
+@pytest.mark.parametrize(
+    ("plural", "body", "change", "fields"),
+    [
+        (
+            "storageclasses",
+            {"provisioner": "p.test"},
+            {"provisioner": "q.test", "parameters": {"a": "b"}, "volumeBindingMode": "WaitForFirstConsumer"},
+            ["parameters", "provisioner", "volumeBindingMode"],
+        ),
+        ("csidrivers", {"spec": {}}, {"spec": {"attachRequired": False}}, ["spec.attachedRequired"]),
+        (
+            "csinodes",
+            {"spec": {"drivers": [{"name": "d.test", "nodeID": "1"}]}},
+            {"spec": {"drivers": [{"name": "d.test", "nodeID": "2"}]}},
+            ["spec.drivers"],
+        ),
+        (
+            "volumeattachments",
+            {"spec": {"attacher": "a.test", "nodeName": "n", "source": {"persistentVolumeName": "v"}}},
+            {"spec": {"nodeName": "m"}},
+            ["spec"],
+        ),
+    ],
+)
+async def test_fixed_fields_of_storage_kinds_never_change(api: Api, plural, body, change, fields):
+    await created(api, plural, body)
+    answer = await patched(api, plural, change)
+    assert _FOREVER_FIXED in answer.refused(422, "Invalid")
+    assert answer.causes() == [("FieldValueInvalid", name) for name in fields]
+
+
+async def test_a_class_can_become_expandable_and_a_driver_can_track_capacity(api: Api):
+    await created(api, "storageclasses", {"provisioner": "p.test"})
+    assert (await patched(api, "storageclasses", {"allowVolumeExpansion": True})).ok["allowVolumeExpansion"]
+    await created(api, "csidrivers", {"spec": {}})
+    assert (await patched(api, "csidrivers", {"spec": {"storageCapacity": True}})).ok["spec"][
+        "storageCapacity"
+    ]
+
+
+async def test_the_attachable_volumes_of_a_node_may_change(api: Api):
+    driver = {"name": "d.test", "nodeID": "1", "topologyKeys": ["zone"]}
+    await created(api, "csinodes", {"spec": {"drivers": [driver]}})
+    counted = {**driver, "allocatable": {"count": 7}}
+    stored = (await patched(api, "csinodes", {"spec": {"drivers": [counted]}})).ok
+    assert stored["spec"]["drivers"] == [counted]
+
+
+async def test_a_capacity_changes_its_amount_and_nothing_else(api: Api):
+    path = api.in_namespace("csistoragecapacities", group="apis/storage.k8s.io/v1")
+    body = {"storageClassName": "s", "capacity": "1Gi", "nodeTopology": {"matchLabels": {"zone": "a"}}}
+    (await api.post(path, {"metadata": {"name": "c"}, **body})).ok  # noqa: B018 - asserts success
+    assert (await api.patch(f"{path}/c", {"capacity": "0"})).ok["capacity"] == "0"
+    answer = await api.patch(f"{path}/c", {"storageClassName": "t"})
+    answer.refused(422, "Invalid")
+    assert answer.causes() == [("FieldValueInvalid", "storageClassName")]
+    negative = await api.post(path, {"metadata": {"name": "d"}, **body, "capacity": "-1"})
+    assert (negative.code, negative.causes()) == (422, [("FieldValueInvalid", "capacity")])
+
+
+# -- claims of pods and of stateful sets ---------------------------------------------------------------------
+
+
+def stateful_set_body() -> dict[str, Any]:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    template = {
+        "metadata": {"labels": {"app": "db"}},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}],
+        },
+    }
+    return {
+        "metadata": {"name": "db"},
+        "spec": {
+            "serviceName": "db",
+            "selector": {"matchLabels": {"app": "db"}},
+            "template": template,
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+        },
+    }
+
+
+async def test_claim_templates_get_defaults(api: Api):
+    path = api.in_namespace("statefulsets", group="apis/apps/v1")
+    spec = (await api.post(path, stateful_set_body())).ok["spec"]
+    (template,) = spec["volumeClaimTemplates"]
+    assert (template["apiVersion"], template["kind"]) == ("v1", "PersistentVolumeClaim")
+    assert (template["status"], template["spec"]["volumeMode"]) == ({"phase": "Pending"}, "Filesystem")
+    (scratch,) = spec["template"]["spec"]["volumes"]
+    assert scratch["ephemeral"]["volumeClaimTemplate"]["spec"]["volumeMode"] == "Filesystem"
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+
+
+async def test_claim_templates_never_change_and_retention_may(api: Api):
+    path = api.in_namespace("statefulsets", group="apis/apps/v1")
+    await api.post(path, stateful_set_body())
+    templates = stateful_set_body()["spec"]["volumeClaimTemplates"]
+    templates[0]["metadata"]["name"] = "other"
+    answer = await api.patch(f"{path}/db", {"spec": {"volumeClaimTemplates": templates}})
+    assert "updates to statefulset spec for fields other than 'replicas'" in answer.refused(422, "Invalid")
+    retention = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    stored = (await api.patch(f"{path}/db", {"spec": {"persistentVolumeClaimRetentionPolicy": retention}})).ok
+    assert stored["spec"]["persistentVolumeClaimRetentionPolicy"] == retention
+
+
+# -- tables and discovery ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "columns"),
+    [
+        (
+            "/api/v1/persistentvolumes",
+            "Name,Capacity,Access Modes,Reclaim Policy,Status,Claim,StorageClass,VolumeAttributesClass,Reason,Age,"
+            "VolumeMode",
+        ),
+        (
+            "/api/v1/persistentvolumeclaims",
+            "Name,Status,Volume,Capacity,Access Modes,StorageClass,VolumeAttributesClass,Age,VolumeMode",
+        ),
+        (
+            f"{_STORAGE}/storageclasses",
+            "Name,Provisioner,ReclaimPolicy,VolumeBindingMode,AllowVolumeExpansion,Age",
+        ),
+        (
+            f"{_STORAGE}/csidrivers",
+            "Name,AttachRequired,PodInfoOnMount,StorageCapacity,TokenRequests,RequiresRepublish,Modes,Age",
+        ),
+        (f"{_STORAGE}/csinodes", "Name,Drivers,Age"),
+        (f"{_STORAGE}/csistoragecapacities", "Name,Created At"),
+        (f"{_STORAGE}/volumeattachments", "Name,Attacher,PV,Node,Attached,Age"),
+        ("/apis/apps/v1/daemonsets", "Name,Desired,Current,Ready,Up-to-date,Available,Node Selector,Age,Containers,"
+         "Images,Selector"),
+        ("/apis/batch/v1/jobs", "Name,Status,Completions,Duration,Age,Containers,Images,Selector"),
+        (
+            "/apis/batch/v1/cronjobs",
+            "Name,Schedule,Timezone,Suspend,Active,Last Schedule,Age,Containers,Images,Selector",
+        ),
+        ("/apis/networking.k8s.io/v1/networkpolicies", "Name,Pod-Selector,Age"),
+        ("/apis/networking.k8s.io/v1/ingresses", "Name,Class,Hosts,Address,Ports,Age"),
+        ("/apis/autoscaling/v2/horizontalpodautoscalers", "Name,Reference,Targets,MinPods,MaxPods,Replicas,Age"),
+        ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "Name,Created At"),
+    ],
+)  # fmt: skip
+async def test_tables_have_upstreams_columns(api: Api, path, columns):
+    printed = (await api.request("GET", path, accept=_TABLE)).ok
+    assert ",".join(column["name"] for column in printed["columnDefinitions"]) == columns
+
+
+async def test_a_bound_claim_and_its_volume_are_printed(api: Api):
+    await api.post(claims(api), claim_body("c", volumeName=named(api, "pv")))
+    status = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    await api.patch(f"{claims(api, 'c')}/status", {"status": status})
+    reference = {"namespace": api.namespace, "name": "c"}
+    await api.post("/api/v1/persistentvolumes", volume_body(api, claimRef=reference, storageClassName="none"))
+    (row,) = (await api.request("GET", claims(api, "c"), accept=_TABLE)).ok["rows"]
+    assert row["cells"][:7] == ["c", "Bound", named(api, "pv"), "1Gi", "RWO", "none", "<unset>"]
+    (row,) = (await api.request("GET", volume(api), accept=_TABLE)).ok["rows"]
+    claim = f"{api.namespace}/c"
+    assert row["cells"][1:9] == ["1Gi", "RWO", "Retain", "Pending", claim, "none", "<unset>", ""]
+
+
+_DESCRIBED = ("singularName", "namespaced", "kind", "shortNames", "categories")
+
+
+@pytest.mark.parametrize(
+    ("group_version", "plural", "described"),
+    [
+        ("api/v1", "persistentvolumes", ["persistentvolume", False, "PersistentVolume", ["pv"], None]),
+        (
+            "api/v1",
+            "persistentvolumeclaims",
+            ["persistentvolumeclaim", True, "PersistentVolumeClaim", ["pvc"], None],
+        ),
+        (
+            "apis/storage.k8s.io/v1",
+            "storageclasses",
+            ["storageclass", False, "StorageClass", ["sc"], None],
+        ),
+        ("apis/storage.k8s.io/v1", "csinodes", ["csinode", False, "CSINode", None, None]),
+        (
+            "apis/storage.k8s.io/v1",
+            "csistoragecapacities",
+            ["csistoragecapacity", True, "CSIStorageCapacity", None, None],
+        ),
+        ("apis/apps/v1", "daemonsets", ["daemonset", True, "DaemonSet", ["ds"], ["all"]]),
+        ("apis/batch/v1", "jobs", ["job", True, "Job", None, ["all"]]),
+        ("apis/batch/v1", "cronjobs", ["cronjob", True, "CronJob", ["cj"], ["all"]]),
+        ("apis/networking.k8s.io/v1", "networkpolicies", ["networkpolicy", True, "NetworkPolicy", ["netpol"], None]),
+    ],
+)  # fmt: skip
+async def test_discovery_describes_the_kinds(api: Api, group_version, plural, described):
+    resources = {one["name"]: one for one in (await api.get(f"/{group_version}")).ok["resources"]}
+    assert [resources[plural].get(name) for name in _DESCRIBED] == described
+
+
+async def test_a_role_for_claims_allows_nothing_else(api: Api):
+    rule = {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["list"]}
+    rbac = "apis/rbac.authorization.k8s.io/v1"
+    await api.post(api.in_namespace("serviceaccounts"), {"metadata": {"name": "user"}})
+    await api.post(api.in_namespace("roles", group=rbac), {"metadata": {"name": "claims"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "claims"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "claims"},
+        "subjects": [{"kind": "ServiceAccount", "name": "user", "namespace": api.namespace}],
+    }
+    (await api.post(api.in_namespace("rolebindings", group=rbac), binding)).ok  # noqa: B018 - asserts success
+    request = {"spec": {"expirationSeconds": 3600}}
+    token = (await api.post(f"{api.in_namespace('serviceaccounts', 'user')}/token", request)).ok["status"][
+        "token"
+    ]
+    async with api.speaking_for(token) as user:
+        assert (await user.get(claims(api))).ok["items"] == []
+        (await user.post(claims(api), claim_body("c"))).refused(403, "Forbidden")
+        (await user.get("/api/v1/persistentvolumes")).refused(403, "Forbidden")
