@@ -1,11 +1,25 @@
-"""The content of a new cluster: nodes spread over zones, and the namespaces that every cluster has."""
+"""The content of a new cluster: nodes over zones, the namespaces that every cluster has, a default storage class."""
 
 from typing import Final
 
-from scheduler.devcluster.kinds import NAMESPACE, NODE, SERVICE_ACCOUNT, JsonObject
+from scheduler.devcluster.admission.volumes import IS_DEFAULT_CLASS
+from scheduler.devcluster.kinds import (
+    CSI_DRIVER,
+    CSI_NODE,
+    NAMESPACE,
+    NODE,
+    SERVICE_ACCOUNT,
+    STORAGE_CLASS,
+    JsonObject,
+)
 from scheduler.devcluster.storage.store import Store
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+#: The storage class that claims get by default, and its driver, which no process stands behind.
+DEFAULT_CLASS: Final = "standard"
+DRIVER: Final = "csi.devcluster.affinity-scheduler.io"
+#: Volumes that can be attached to a node: what the drivers of large clouds allow.
+_MAX_VOLUMES: Final = 39
 _REGION: Final = "region-1"
 _LETTERS: Final = 26
 
@@ -58,6 +72,30 @@ def node(name: str, zone: str, now: str) -> JsonObject:
             },
         },
     }
+
+
+def csi_node(name: str) -> JsonObject:
+    """Return the CSINode of a node on which the stand-in's driver runs."""
+    driver = {
+        "name": DRIVER,
+        "nodeID": name,
+        "topologyKeys": ["topology.kubernetes.io/zone"],
+        "allocatable": {"count": _MAX_VOLUMES},
+    }
+    return {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
+
+
+def add_storage(store: Store) -> None:
+    """Create a default storage class with its driver, and the CSINode of every node."""
+    store.create(CSI_DRIVER, "", {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
+    storage_class = {
+        "metadata": {"name": DEFAULT_CLASS, "annotations": {IS_DEFAULT_CLASS: "true"}},
+        "provisioner": DRIVER,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    store.create(STORAGE_CLASS, "", storage_class)
+    for one in store.list(NODE)[0]:
+        store.create(CSI_NODE, "", csi_node(one["metadata"]["name"]))
 
 
 def populate(store: Store, *, nodes: int, zones: int) -> None:

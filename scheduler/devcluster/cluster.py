@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 from aiohttp import web
 
-from scheduler.devcluster.bootstrap import populate
+from scheduler.devcluster.bootstrap import add_storage, populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.http.faults import Faults
@@ -60,7 +60,8 @@ class DevCluster:
             bookmark_interval_s: seconds between the bookmarks of a watch.
             history_capacity: past changes of each kind from which watches can resume.
             write_log: record every accepted write in `writes`.
-            controllers: run the controllers and the kubelet stand-in while the server listens.
+            controllers: run the controllers and the kubelet stand-in while the server listens, with a default storage
+                class.
         """
         self.store: Final = Store(capacity=history_capacity)
         self.faults: Final = Faults()
@@ -79,6 +80,8 @@ class DevCluster:
         self._listener: asyncio.Server | None = None
         self._controllers: asyncio.Task[None] | None = None
         populate(self.store, nodes=nodes, zones=zones)
+        if controllers:
+            add_storage(self.store)
 
     # -- life ------------------------------------------------------------------------------------------------
 

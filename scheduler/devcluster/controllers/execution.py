@@ -19,6 +19,9 @@ from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.recorder import Recorder
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
     RESOURCE_QUOTA,
@@ -30,12 +33,16 @@ from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
-_COMPONENTS: Final = {
+#: Kind that is planned -> the name under which its controller records events.
+COMPONENTS: Final = {
     DEPLOYMENT: "deployment-controller",
     REPLICA_SET: "replicaset-controller",
     STATEFUL_SET: "statefulset-controller",
     POD_DISRUPTION_BUDGET: "controllermanager",
     RESOURCE_QUOTA: "resourcequota-controller",
+    PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
+    PERSISTENT_VOLUME: "persistentvolume-controller",
+    POD: "ephemeral-volume-controller",
 }
 
 
@@ -45,7 +52,7 @@ class Executor:
     def __init__(self, store: Store, kind: Kind) -> None:
         self._store = store
         self._kind = kind
-        self._recorder = Recorder(store, _COMPONENTS[kind])
+        self._recorder = Recorder(store, COMPONENTS[kind])
 
     def execute(self, actions: Iterable[Action]) -> tuple[StatusError | None, float | None]:
         """Return (the refusal that ended it or None, seconds until the object is planned again or None)."""
@@ -99,22 +106,23 @@ class Executor:
 
     def _current(self, kind: Kind, obj: JsonObject) -> JsonObject:
         """Return `obj` with the stored resourceVersion: a plan and its writes happen in one turn of the event loop."""
-        stored = self._store.get(kind, obj["metadata"]["namespace"], obj["metadata"]["name"])
+        metadata = obj["metadata"]
+        stored = self._store.get(kind, metadata.get("namespace", ""), metadata["name"])
         return replaced(obj, ("metadata", "resourceVersion"), stored["metadata"]["resourceVersion"])
 
     def _create(self, action: Create) -> None:
-        self._record_creation(
-            action, self._store.create(action.kind, action.obj["metadata"]["namespace"], action.obj)
-        )
+        namespace = action.obj["metadata"].get("namespace", "")
+        self._record_creation(action, self._store.create(action.kind, namespace, action.obj))
 
     def _record_creation(self, action: Create, created: JsonObject) -> None:
         """Record an event on the owner, if there is one."""
         if action.owner is None:
             return
-        name = created["metadata"]["name"]
-        text = f"Created pod: {name}"
+        name, owner = created["metadata"]["name"], action.owner["metadata"]["name"]
+        text = f"Created {created['kind'].lower()}: {name}"
         if self._kind is STATEFUL_SET:
-            text = f"create Pod {name} in StatefulSet {action.owner['metadata']['name']} successful"
+            noun = "Claim" if action.kind is PERSISTENT_VOLUME_CLAIM else "Pod"
+            text = f"create {noun} {name} in StatefulSet {owner} successful"
         self._recorder.record(Emit(action.owner, "SuccessfulCreate", text))
 
     def _delete(self, action: Delete) -> None:
@@ -128,7 +136,7 @@ class Executor:
         )
         if action.owner is None:
             return
-        text = f"Deleted pod: {metadata['name']}"
+        text = f"Deleted {action.kind.singular}: {metadata['name']}"
         if self._kind is STATEFUL_SET:
             text = (
                 f"delete Pod {metadata['name']} in StatefulSet {action.owner['metadata']['name']} successful"

@@ -14,6 +14,8 @@ from typing import Final, Protocol
 from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
 from scheduler.devcluster.kinds import (
     DEPLOYMENT,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
@@ -29,7 +31,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 #: Kind -> the kinds that may adopt its orphans.
 OWNER_KINDS: Final = {POD: (REPLICA_SET, STATEFUL_SET), REPLICA_SET: (DEPLOYMENT,)}
-_INDEXED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA, POD)
+_INDEXED: Final = (
+    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA, PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM, POD,
+)  # fmt: skip
 
 Objects = dict[tuple[str, str], JsonObject]
 

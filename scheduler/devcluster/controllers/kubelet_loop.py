@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
+from scheduler.devcluster.controllers.claims import is_bound
 from scheduler.devcluster.controllers.kubelet import running
 from scheduler.devcluster.controllers.ownership import uid
-from scheduler.devcluster.controllers.pods import is_terminating, node_name, phase
-from scheduler.devcluster.kinds import NODE, POD, JsonObject, Kind
+from scheduler.devcluster.controllers.pods import claim_names, is_terminating, node_name, phase
+from scheduler.devcluster.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
@@ -24,6 +25,8 @@ from scheduler.devcluster.storage.store import Store
 _LOG: Final = logging.getLogger(__name__)
 #: Longest time to hold the event loop.
 _SLICE_S: Final = 0.005
+#: Seconds until a pod whose claims are not bound is looked at again.
+_VOLUME_RETRY_S: Final = 0.2
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
 _NODE_IP: Final = "172.18.0.2"
 
@@ -107,8 +110,15 @@ class KubeletLoop:
         if not pods:
             del self._pods_on[node_name(pod)]
 
-    def _schedule(self, pod: JsonObject) -> None:
-        after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
+    def _has_volumes(self, pod: JsonObject) -> bool:
+        """Return whether every claim of the pod is bound."""
+        namespace = pod["metadata"].get("namespace", "")
+        claims = (self._store.find(PERSISTENT_VOLUME_CLAIM, namespace, name) for name in claim_names(pod))
+        return all(claim is not None and is_bound(claim) for claim in claims)
+
+    def _schedule(self, pod: JsonObject, after_s: float | None = None) -> None:
+        if after_s is None:
+            after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
         entry = (time.monotonic() + after_s, next(self._order), *_key(pod), uid(pod))
         heapq.heappush(self._due, entry)
         self._woken.set()
@@ -120,6 +130,8 @@ class KubeletLoop:
             if is_terminating(pod):
                 namespace, name = _key(pod)
                 self._store.delete(POD, namespace, name, uid=uid(pod), grace_period_s=0)
+            elif phase(pod) == "Pending" and not self._has_volumes(pod):
+                self._schedule(pod, _VOLUME_RETRY_S)
             elif phase(pod) == "Pending" and (node := self._store.find(NODE, "", node_name(pod))):
                 self._store.update(POD, self._reported(pod, node), subresource="status")
         except (AttributeError, KeyError, TypeError, ValueError) as malformed:

@@ -18,35 +18,23 @@ import contextlib
 import heapq
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.devcluster.controllers import deployments, disruption, quotas, replicasets, statefulsets
 from scheduler.devcluster.controllers.actions import Action, Create
-from scheduler.devcluster.controllers.execution import Executor
-from scheduler.devcluster.controllers.index import OwnerIndex
+from scheduler.devcluster.controllers.execution import COMPONENTS, Executor
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
-from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
+from scheduler.devcluster.controllers.ownership import uid
+from scheduler.devcluster.controllers.planning import Planner
 from scheduler.devcluster.controllers.pods import is_terminating
-from scheduler.devcluster.controllers.rollout import is_rolling
-from scheduler.devcluster.kinds import (
-    DEPLOYMENT,
-    POD,
-    POD_DISRUPTION_BUDGET,
-    REPLICA_SET,
-    RESOURCE_QUOTA,
-    STATEFUL_SET,
-    JsonObject,
-    Kind,
-)
+from scheduler.devcluster.kinds import POD, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _LOG: Final = logging.getLogger(__name__)
-_PLANNED: Final = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA)
-#: Longest time to hold the event loop.
+#: The longest time to hold the event loop.
 _SLICE_S: Final = 0.005
 #: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
 _PACE_S: Final = 0.005
@@ -105,8 +93,8 @@ class ControllerLoop:
         self._not_before_s: dict[str, float] = {}
         self._failures: dict[str, _Failure] = {}
         self._woken = asyncio.Event()
-        self._executors = {kind: Executor(store, kind) for kind in _PLANNED}
-        self._index = OwnerIndex(store, self._enqueue)
+        self._executors = {kind: Executor(store, kind) for kind in COMPONENTS}
+        self._planner = Planner(store, self._enqueue)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -120,7 +108,7 @@ class ControllerLoop:
 
     def close(self) -> None:
         """Stop following the store and creating pods."""
-        self._index.close()
+        self._planner.close()
         for task in self._creating.values():
             task.cancel()
 
@@ -165,46 +153,15 @@ class ControllerLoop:
             self._failures.pop(key, None)
             return
         try:
-            actions = self._plan(obj, item)
+            failure = self._failures.get(key)
+            reason = failure.message if failure else None
+            actions = self._planner.plan(item.kind, obj, with_orphans=item.with_orphans, failure=reason)
         except (AttributeError, KeyError, TypeError, ValueError) as malformed:
             _LOG.warning("%s %s/%s is malformed: %r", item.kind.kind, item.namespace, item.name, malformed)
             return
         self._execute(key, item, actions)
         ended_s = time.monotonic()
         self._not_before_s[key] = ended_s + max(_PACE_S, _PACE_FACTOR * (ended_s - began_s))
-
-    def _plan(self, obj: JsonObject, item: _WorkItem) -> Sequence[Action]:
-        now_s = self._store.now_s()
-        if item.kind is DEPLOYMENT:
-            sets = self._dependents(REPLICA_SET, obj, item)
-            owned = (
-                [pod for one in sets for pod in self._index.owned(POD, one)] if not is_rolling(obj) else []
-            )
-            return deployments.plan(obj, sets, owned, now_s)
-        if item.kind is POD_DISRUPTION_BUDGET:
-            in_namespace, _ = self._store.list(POD, item.namespace)
-            matching = [pod for pod in in_namespace if owner_selects(obj, pod)]
-            return disruption.plan(obj, matching, self._index.scaler, now_s)
-        if item.kind is RESOURCE_QUOTA:
-            return quotas.plan(obj, self._store.list(POD, item.namespace)[0], now_s)
-        pods = self._dependents(POD, obj, item)
-        if item.kind is STATEFUL_SET:
-            return statefulsets.plan(obj, pods, now_s)
-        failure = self._failures.get(uid(obj))
-        message = failure.message if failure else None
-        return replicasets.plan(obj, pods, self._related_pods(obj), now_s, failure=message)
-
-    def _dependents(self, kind: Kind, owner: JsonObject, item: _WorkItem) -> list[JsonObject]:
-        return [
-            *self._index.owned(kind, owner),
-            *(self._index.orphans(kind, owner) if item.with_orphans else ()),
-        ]
-
-    def _related_pods(self, replica_set: JsonObject) -> Iterator[JsonObject]:
-        """Return the pods of every replica set with the same controller; lazily, because only deletions read them."""
-        deployment = self._index.owner(controller_uid(replica_set))
-        siblings = self._index.owned(REPLICA_SET, deployment) if deployment else [replica_set]
-        return (pod for one in siblings for pod in self._index.owned(POD, one))
 
     def _execute(self, key: str, item: _WorkItem, actions: Sequence[Action]) -> None:
         now_s = time.monotonic()

@@ -44,6 +44,17 @@ def node_name(pod: JsonObject) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
+def claim_names(pod: JsonObject) -> list[str]:
+    """Return the names of the claims that the pod's volumes are, those of ephemeral volumes included."""
+    names: list[str] = []
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            names.append(volume["persistentVolumeClaim"]["claimName"])
+        elif volume.get("ephemeral"):
+            names.append(f"{pod['metadata']['name']}-{volume['name']}")
+    return names
+
+
 def ready_since_s(pod: JsonObject) -> float | None:
     """Return since when (seconds since 1970) the pod has been ready; None if it is not."""
     ready = condition_of((pod.get("status") or {}).get("conditions") or (), "Ready")

@@ -2,7 +2,7 @@
 The StatefulSet controller: pods with ordinals, created in order and replaced from the highest down.
 
 Source: pkg/controller/statefulset/stateful_set_control.go, stateful_set_utils.go (kubernetes 1.36). Differences: no
-volume claims, no ControllerRevision objects (the template's hash is the revision), maxUnavailable 1.
+ControllerRevision objects (the template's hash is the revision), maxUnavailable 1.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ from scheduler.devcluster.controllers.pods import (
 )
 from scheduler.devcluster.controllers.revisions import min_ready_s
 from scheduler.devcluster.controllers.rollout import replicas
+from scheduler.devcluster.controllers.stateful_claims import (
+    FindClaim,
+    missing_claims,
+    owned_claims,
+    with_claims,
+)
 from scheduler.devcluster.controllers.templates import pod_from_template, template_hash
 from scheduler.devcluster.kinds import POD, STATEFUL_SET, JsonObject
 
@@ -29,20 +35,25 @@ NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 
-def plan(stateful_set: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Action]:
+def plan(
+    stateful_set: JsonObject, pods: Iterable[JsonObject], find_claim: FindClaim, now_s: float
+) -> list[Action]:
     """
     Return the next step towards `stateful_set`: one pod at a time, all at once if the policy is Parallel.
 
     Args:
         stateful_set: as stored.
         pods: those that it controls, and the orphans of its namespace.
+        find_claim: finds a claim of its namespace by name.
         now_s: seconds since 1970.
     """
     claim = claim_dependents(stateful_set, POD, pods)
     pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
     actions = claim.actions
     if not stateful_set["metadata"].get("deletionTimestamp"):
-        actions += _management(stateful_set, pod_at, now_s)
+        wanted = _ordinals(stateful_set)
+        actions += owned_claims(stateful_set, sorted(pod_at.items()), wanted, find_claim)
+        actions += _management(stateful_set, pod_at, find_claim, now_s)
     status = _status(stateful_set, pod_at, now_s)
     if status != (stateful_set.get("status") or {}):
         actions.append(UpdateStatus(STATEFUL_SET, replaced(stateful_set, ("status",), status)))
@@ -68,13 +79,16 @@ def _ordinals(stateful_set: JsonObject) -> range:
     return range(start, start + replicas(stateful_set))
 
 
-def _management(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> list[Action]:
+def _management(
+    stateful_set: JsonObject, pod_at: dict[int, JsonObject], find_claim: FindClaim, now_s: float
+) -> list[Action]:
     one_by_one = stateful_set["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
     wanted = _ordinals(stateful_set)
     actions: list[Action] = []
     for number in wanted:
         pod = pod_at.get(number)
         if pod is None:
+            actions += missing_claims(stateful_set, number, find_claim)
             actions.append(Create(POD, _pod(stateful_set, number), owner=stateful_set))
         elif is_terminal(pod) and not is_terminating(pod):
             actions.append(Delete(POD, pod, owner=stateful_set))
@@ -118,7 +132,8 @@ def _pod(stateful_set: JsonObject, number: int) -> JsonObject:
         NAME_LABEL: name,
     }
     metadata = {key: value for key, value in pod["metadata"].items() if key != "generateName"}
-    spec = {**pod["spec"], "hostname": name, "subdomain": stateful_set["spec"].get("serviceName", "")}
+    own = {"hostname": name, "subdomain": stateful_set["spec"].get("serviceName", "")}
+    spec = with_claims({**pod["spec"], **own}, stateful_set, number)
     return {**pod, "metadata": {**metadata, "name": name, "labels": labels}, "spec": spec}
 
 

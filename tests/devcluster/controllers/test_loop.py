@@ -38,7 +38,7 @@ async def cluster(settings=None):
             task.cancel()
         before = len(store.history.listeners)
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert len(store.history.listeners) == before - 2, "controllers that ended still listen"
+        assert len(store.history.listeners) == before - 4, "controllers that ended still listen"
 
 
 async def until(store, is_true):

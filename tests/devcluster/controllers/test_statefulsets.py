@@ -36,6 +36,9 @@ def steps(actions):
     return made + [f"-{a.obj['metadata']['name']}" for a in actions if isinstance(a, Delete)]
 
 
+#: Sets without claim templates have no claims.
+NO_CLAIMS: dict[str, JsonObject] = {}
+
 PARALLEL = {"podManagementPolicy": "Parallel"}
 
 
@@ -71,11 +74,11 @@ PARALLEL = {"podManagementPolicy": "Parallel"}
 def test_one_step_at_a_time(spec, members, expected):
     owner = stateful_set(**spec)
     pods = [member(owner, number, **one) for number, one in enumerate(members)]
-    assert steps(plan(owner, pods, NOW_S)) == expected
+    assert steps(plan(owner, pods, NO_CLAIMS.get, NOW_S)) == expected
 
 
 def test_a_pod_keeps_its_name_and_knows_its_ordinal():
-    (made,) = [a for a in plan(stateful_set(), [], NOW_S) if isinstance(a, Create)]
+    (made,) = [a for a in plan(stateful_set(), [], NO_CLAIMS.get, NOW_S) if isinstance(a, Create)]
     labels = made.obj["metadata"]["labels"]
     assert made.obj["metadata"]["name"] == "db-0"
     assert labels["statefulset.kubernetes.io/pod-name"] == "db-0"
@@ -87,7 +90,7 @@ def test_status_tells_the_old_revision_from_the_new():
     owner = stateful_set(2)
     owner["status"] = {"currentRevision": "old"}
     pods = [member(owner, 0, outdated=True), member(owner, 1)]
-    (update,) = [a for a in plan(owner, pods, NOW_S) if isinstance(a, UpdateStatus)]
+    (update,) = [a for a in plan(owner, pods, NO_CLAIMS.get, NOW_S) if isinstance(a, UpdateStatus)]
     status = update.obj["status"]
     assert (status["currentReplicas"], status["updatedReplicas"], status["readyReplicas"]) == (1, 1, 2)
     assert (status["currentRevision"], status["updateRevision"]) == ("old", revision_name(owner))

@@ -1,0 +1,179 @@
+"""
+Which claims, volumes and pods concern each other, kept up to date by every write to the store.
+
+Cost per write: O(claims of a pod) for pods; O(unbound claims of the class) for a new volume or class.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import Final, TypeVar
+
+from scheduler.devcluster.admission.volumes import class_name
+from scheduler.devcluster.controllers.claims import is_bound
+from scheduler.devcluster.controllers.index import OnDirty
+from scheduler.devcluster.controllers.pods import claim_names, is_active, is_terminal, node_name
+from scheduler.devcluster.kinds import (
+    CSI_STORAGE_CAPACITY,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STORAGE_CLASS,
+    JsonObject,
+    Kind,
+)
+from scheduler.devcluster.storage.history import Change
+from scheduler.devcluster.storage.store import Store
+
+_LOG: Final = logging.getLogger(__name__)
+_FOLLOWED: Final = (STORAGE_CLASS, CSI_STORAGE_CAPACITY, POD, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
+
+#: Namespace and name.
+Key = tuple[str, str]
+Objects = dict[Key, JsonObject]
+_Place = TypeVar("_Place", str, Key)
+
+
+class VolumeIndex:
+    """Claims, volumes, pools and the pods with volumes. The objects are the store's: shared, never changed."""
+
+    def __init__(self, store: Store, on_dirty: OnDirty) -> None:
+        self._store = store
+        self._on_dirty = on_dirty
+        #: Claim -> the pods that use it.
+        self._pods: defaultdict[Key, Objects] = defaultdict(dict)
+        #: Class -> its claims whose binding is not completed.
+        self._unbound: defaultdict[str, Objects] = defaultdict(dict)
+        #: Class -> its volumes without a claim.
+        self._free: defaultdict[str, Objects] = defaultdict(dict)
+        #: Claim -> the volumes that refer to it.
+        self._promised: defaultdict[Key, Objects] = defaultdict(dict)
+        #: Class -> its CSIStorageCapacity objects.
+        self._pools: defaultdict[str, Objects] = defaultdict(dict)
+        self._followers = {
+            POD: self._follow_pod,
+            PERSISTENT_VOLUME: self._follow_volume,
+            PERSISTENT_VOLUME_CLAIM: self._follow_claim,
+            STORAGE_CLASS: self._follow_class,
+            CSI_STORAGE_CAPACITY: self._follow_pool,
+        }
+        for kind in _FOLLOWED:
+            for revision in store.history.snapshot(kind).revisions:
+                self.follow(kind, Change("ADDED", revision, None))
+        store.history.listeners.append(self.follow)
+
+    def close(self) -> None:
+        """Stop following the store."""
+        self._store.history.listeners.remove(self.follow)
+
+    def pods(self, claim: JsonObject) -> list[JsonObject]:
+        """Return the pods that use the claim."""
+        return list(self._pods.get(_key(claim), {}).values())
+
+    def candidates(self, claim: JsonObject) -> list[JsonObject]:
+        """Return the volumes that refer to the claim, and the free ones of its class."""
+        promised = self._promised.get(_key(claim), {}).values()
+        return [*promised, *self._free.get(class_name(claim), {}).values()]
+
+    def pools(self, of_class: str) -> list[JsonObject]:
+        """Return the CSIStorageCapacity objects of a class, by name."""
+        return [pool for _, pool in sorted(self._pools.get(of_class, {}).items())]
+
+    def follow(self, kind: Kind, change: Change) -> None:
+        """Apply a change of the store, and call `on_dirty` for everything that it concerns."""
+        follower = self._followers.get(kind)
+        if follower is None:
+            return
+        try:
+            follower(change)
+        except (AttributeError, KeyError, TypeError) as malformed:
+            # This runs within a write, which must not fail because of it.
+            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
+
+    def _follow_pod(self, change: Change) -> None:
+        pod, previous = change.revision.obj, change.previous
+        names = claim_names(pod)
+        if not names:
+            return
+        key = _key(pod)
+        is_news = change.type != "MODIFIED" or previous is None or _use(pod) != _use(previous.obj)
+        for name in names:
+            claim = (key[0], name)
+            if change.type == "DELETED":
+                _discard(self._pods, claim, key)
+            else:
+                self._pods[claim][key] = pod
+            if is_news:
+                self._mark(PERSISTENT_VOLUME_CLAIM, *claim)
+        if change.type == "ADDED" and is_active(pod):
+            self._on_dirty(POD, pod, with_orphans=False)
+
+    def _follow_volume(self, change: Change) -> None:
+        volume, previous = change.revision.obj, change.previous
+        key = _key(volume)
+        if previous is not None:
+            _discard(self._free, class_name(previous.obj), key)
+            _discard(self._promised, _claim_key(previous.obj), key)
+        claim = _claim_key(volume)
+        if change.type != "DELETED":
+            if volume["spec"].get("claimRef"):
+                self._promised[claim][key] = volume
+            else:
+                self._free[class_name(volume)][key] = volume
+                if (volume.get("status") or {}).get("phase") == "Available":
+                    self._mark_unbound(class_name(volume))
+        self._mark(PERSISTENT_VOLUME_CLAIM, *claim)
+
+    def _follow_claim(self, change: Change) -> None:
+        claim, previous = change.revision.obj, change.previous
+        if previous is not None:
+            _discard(self._unbound, class_name(previous.obj), _key(claim))
+        if change.type != "DELETED" and not is_bound(claim):
+            self._unbound[class_name(claim)][_key(claim)] = claim
+        for _, name in self._promised.get(_key(claim), ()):
+            self._mark(PERSISTENT_VOLUME, "", name)
+        for pod in self.pods(claim) if change.type == "DELETED" else ():
+            # A claim of an ephemeral volume is made again.
+            self._on_dirty(POD, pod, with_orphans=False)
+
+    def _follow_class(self, change: Change) -> None:
+        self._mark_unbound(change.revision.obj["metadata"]["name"])
+
+    def _follow_pool(self, change: Change) -> None:
+        pool = change.revision.obj
+        if change.type == "DELETED":
+            _discard(self._pools, pool.get("storageClassName", ""), _key(pool))
+        else:
+            self._pools[pool.get("storageClassName", "")][_key(pool)] = pool
+
+    def _mark_unbound(self, of_class: str) -> None:
+        for claim in list(self._unbound.get(of_class, {}).values()):
+            self._on_dirty(PERSISTENT_VOLUME_CLAIM, claim, with_orphans=False)
+
+    def _mark(self, kind: Kind, namespace: str, name: str) -> None:
+        found = self._store.find(kind, namespace, name)
+        if found is not None:
+            self._on_dirty(kind, found, with_orphans=False)
+
+
+def _key(obj: JsonObject) -> Key:
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _claim_key(volume: JsonObject) -> Key:
+    reference = volume["spec"].get("claimRef") or {}
+    return reference.get("namespace", ""), reference.get("name", "")
+
+
+def _use(pod: JsonObject) -> tuple[bool, bool]:
+    """Return what of a pod decides whether it uses its claims."""
+    return bool(node_name(pod)), is_terminal(pod)
+
+
+def _discard(index: defaultdict[_Place, Objects], place: _Place, key: Key) -> None:
+    objects = index.get(place)
+    if objects is not None:
+        objects.pop(key, None)
+        if not objects:
+            del index[place]
