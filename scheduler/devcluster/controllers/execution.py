@@ -18,7 +18,10 @@ from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.recorder import Recorder
 from scheduler.devcluster.kinds import (
+    CRON_JOB,
+    DAEMON_SET,
     DEPLOYMENT,
+    JOB,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -42,6 +45,9 @@ COMPONENTS: Final = {
     RESOURCE_QUOTA: "resourcequota-controller",
     PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
     PERSISTENT_VOLUME: "persistentvolume-controller",
+    DAEMON_SET: "daemonset-controller",
+    JOB: "job-controller",
+    CRON_JOB: "cronjob-controller",
     POD: "ephemeral-volume-controller",
 }
 

@@ -13,7 +13,11 @@ from typing import Final, Protocol
 
 from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
 from scheduler.devcluster.kinds import (
+    CRON_JOB,
+    DAEMON_SET,
     DEPLOYMENT,
+    JOB,
+    NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -30,10 +34,14 @@ from scheduler.devcluster.storage.store import Store
 _LOG: Final = logging.getLogger(__name__)
 
 #: Kind -> the kinds that may adopt its orphans.
-OWNER_KINDS: Final = {POD: (REPLICA_SET, STATEFUL_SET), REPLICA_SET: (DEPLOYMENT,)}
+OWNER_KINDS: Final = {
+    POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB),
+    REPLICA_SET: (DEPLOYMENT,),
+    JOB: (CRON_JOB,),
+}
 _INDEXED: Final = (
-    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA, PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM, POD,
+    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA,
+    PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD,
 )  # fmt: skip
 
 Objects = dict[tuple[str, str], JsonObject]
@@ -95,6 +103,8 @@ class OwnerIndex:
                 self._follow_owner(kind, change)
             if kind in self._dependents:
                 self._follow_dependent(kind, change)
+            if kind is NODE:
+                self._notify_daemon_sets(change)
         except (AttributeError, KeyError, TypeError) as malformed:
             # This runs within a write, which must not fail because of it.
             _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
@@ -136,6 +146,14 @@ class OwnerIndex:
             if any(owner_selects(budget, pod) for pod in pods):
                 self._on_dirty(POD_DISRUPTION_BUDGET, budget, with_orphans=False)
 
+    def _notify_daemon_sets(self, change: Change) -> None:
+        previous = change.previous
+        if change.type == "MODIFIED" and previous and _place(change.revision.obj) == _place(previous.obj):
+            return
+        for in_namespace in self._owners[DAEMON_SET].values():
+            for daemon_set in list(in_namespace.values()):
+                self._on_dirty(DAEMON_SET, daemon_set, with_orphans=False)
+
     def _notify_quotas(self, pod: JsonObject) -> None:
         for quota in self._owners[RESOURCE_QUOTA].get(pod["metadata"].get("namespace", ""), {}).values():
             self._on_dirty(RESOURCE_QUOTA, quota, with_orphans=False)
@@ -160,6 +178,11 @@ class OwnerIndex:
 
 def _key(obj: JsonObject) -> tuple[str, str]:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _place(node: JsonObject) -> tuple[object, object]:
+    """Return what of a node decides which daemons it takes."""
+    return node["metadata"].get("labels"), (node.get("spec") or {}).get("taints")
 
 
 def _ending(pod: JsonObject) -> tuple[object, object]:

@@ -34,6 +34,24 @@ def running(pod: JsonObject, *, host_ip: str, pod_ip: str, now_s: float) -> Json
     return replaced(pod, ("status",), reported)
 
 
+def succeeded(pod: JsonObject, *, now_s: float) -> JsonObject:
+    """Return a running `pod` with the status of one whose containers all ended well at `now_s`."""
+    now, status = rfc3339(now_s), pod["status"]
+    conditions = [
+        {**one, "status": "False", "reason": "PodCompleted", "lastTransitionTime": now}
+        if one["type"] in ("Ready", "ContainersReady")
+        else one
+        for one in status.get("conditions") or ()
+    ]
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": status.get("startTime"), "finishedAt": now}
+    containers = [
+        {**one, "state": {"terminated": ended}, "ready": False, "started": False}
+        for one in status.get("containerStatuses") or ()
+    ]
+    own = {"phase": "Succeeded", "conditions": conditions, "containerStatuses": containers}
+    return replaced(pod, ("status",), {**status, **own})
+
+
 def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
     """Return the kubelet's conditions, all true; an unmet readiness gate keeps the pod from being ready."""
     conditions = list((pod.get("status") or {}).get("conditions") or ())

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final
 
 from scheduler.devcluster.controllers.claims import is_bound
-from scheduler.devcluster.controllers.kubelet import running
+from scheduler.devcluster.controllers.kubelet import running, succeeded
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import claim_names, is_terminating, node_name, phase
 from scheduler.devcluster.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, JsonObject, Kind
@@ -33,10 +33,11 @@ _NODE_IP: Final = "172.18.0.2"
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """Seconds until a bound pod runs, and until a deleted one is gone."""
+    """Seconds until a bound pod runs, until a running one of a Job succeeds, and until a deleted one is gone."""
 
     start_after_s: float = 0.05
     stop_after_s: float = 0.05
+    job_runs_s: float = 1.0
 
 
 class KubeletLoop:
@@ -134,6 +135,11 @@ class KubeletLoop:
                 self._schedule(pod, _VOLUME_RETRY_S)
             elif phase(pod) == "Pending" and (node := self._store.find(NODE, "", node_name(pod))):
                 self._store.update(POD, self._reported(pod, node), subresource="status")
+                if _is_of_job(pod):
+                    self._schedule(pod, self._settings.job_runs_s)
+            elif phase(pod) == "Running" and _is_of_job(pod):
+                ended = succeeded(pod, now_s=self._store.now_s())
+                self._store.update(POD, ended, subresource="status")
         except (AttributeError, KeyError, TypeError, ValueError) as malformed:
             _LOG.warning("Pod %s/%s is malformed: %r", metadata.get("namespace"), metadata["name"], malformed)
         except StatusError as refused:
@@ -148,6 +154,12 @@ class KubeletLoop:
 
     def _next_ip(self) -> str:
         return str(_POD_NETWORK[next(self._ips) % (_POD_NETWORK.num_addresses - 2) + 1])
+
+
+def _is_of_job(pod: JsonObject) -> bool:
+    """Return whether the pod is one that ends by itself."""
+    references = pod["metadata"].get("ownerReferences") or ()
+    return any(one.get("kind") == "Job" and one.get("controller") for one in references)
 
 
 def _key(pod: JsonObject) -> tuple[str, str]:

@@ -10,9 +10,12 @@ from typing import Final
 from scheduler.devcluster.admission.volumes import class_name
 from scheduler.devcluster.controllers import (
     claims,
+    cronjobs,
+    daemonsets,
     deployments,
     disruption,
     ephemeral,
+    jobs,
     quotas,
     replicasets,
     statefulsets,
@@ -24,7 +27,10 @@ from scheduler.devcluster.controllers.ownership import controller_uid, owner_sel
 from scheduler.devcluster.controllers.rollout import is_rolling
 from scheduler.devcluster.controllers.volume_index import VolumeIndex
 from scheduler.devcluster.kinds import (
+    CRON_JOB,
+    DAEMON_SET,
     DEPLOYMENT,
+    JOB,
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -71,6 +77,9 @@ class Planner:
             PERSISTENT_VOLUME_CLAIM: self._claim,
             PERSISTENT_VOLUME: self._volume,
             POD: self._pod,
+            DAEMON_SET: self._daemon_set,
+            JOB: self._job,
+            CRON_JOB: self._cron_job,
         }
         self._owners = OwnerIndex(store, on_dirty)
         self._volumes = VolumeIndex(store, on_dirty)
@@ -99,6 +108,16 @@ class Planner:
     def _stateful_set(self, task: _Task) -> Sequence[Action]:
         pods = self._dependents(POD, task)
         return statefulsets.plan(task.obj, pods, self._find_claim(task.namespace), task.now_s)
+
+    def _daemon_set(self, task: _Task) -> Sequence[Action]:
+        nodes, _ = self._store.list(NODE)
+        return daemonsets.plan(task.obj, self._dependents(POD, task), nodes, task.now_s)
+
+    def _job(self, task: _Task) -> Sequence[Action]:
+        return jobs.plan(task.obj, self._dependents(POD, task), task.now_s)
+
+    def _cron_job(self, task: _Task) -> Sequence[Action]:
+        return cronjobs.plan(task.obj, list(self._owners.owned(JOB, task.obj)), task.now_s)
 
     def _budget(self, task: _Task) -> Sequence[Action]:
         in_namespace, _ = self._store.list(POD, task.namespace)
