@@ -16,6 +16,16 @@ _NO_COLLECTION_DELETE: Final = ("create", "delete", "get", "list", "patch", "upd
 
 
 @dataclass(frozen=True, slots=True)
+class PrinterColumn:
+    """A column that a CustomResourceDefinition adds to the table of its objects."""
+
+    name: str
+    type: str
+    json_path: str
+    wide: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     """
     One resource as discovery describes it: its names, its scope and its verbs.
@@ -33,6 +43,13 @@ class Kind:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = _ALL_VERBS
+    #: Columns beside the name, of a kind that a CustomResourceDefinition defines; None for a kind that is built in.
+    printer_columns: tuple[PrinterColumn, ...] | None = None
+
+    @property
+    def is_custom(self) -> bool:
+        """Return whether a CustomResourceDefinition defines the kind."""
+        return self.printer_columns is not None
 
     @property
     def api_version(self) -> str:
@@ -200,3 +217,39 @@ def kind_at(group: str, version: str, plural: str) -> Kind | None:
 def kind_of(api_version: str, kind: str) -> Kind | None:
     """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
     return _BY_KIND.get((api_version, kind))
+
+
+class ServedKinds:
+    """The kinds that are built in, and those that CustomResourceDefinitions define."""
+
+    def __init__(self) -> None:
+        #: Name of a definition -> a kind for each of its served versions.
+        self._custom: dict[str, tuple[Kind, ...]] = {}
+
+    def define(self, name: str, kinds: tuple[Kind, ...]) -> None:
+        """Serve `kinds` from now on, in place of those that the definition of this name had."""
+        self._custom[name] = kinds
+
+    def remove(self, name: str) -> None:
+        """Serve the kinds of this definition no longer."""
+        self._custom.pop(name, None)
+
+    def defined_by(self, name: str) -> tuple[Kind, ...]:
+        """Return the kinds of the definition of this name."""
+        return self._custom.get(name, ())
+
+    def all(self) -> tuple[Kind, ...]:
+        """Return every kind, those that are built in first."""
+        return (*KINDS, *(kind for kinds in self._custom.values() for kind in kinds))
+
+    def at(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return the kind served at /apis/<group>/<version>/<plural>, or None if there is none."""
+        custom = self._custom.get(f"{plural}.{group}", ())
+        found = (kind for kind in custom if kind.version == version)
+        return kind_at(group, version, plural) or next(found, None)
+
+    def of(self, api_version: str, kind_name: str) -> Kind | None:
+        """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
+        custom = (kind for kinds in self._custom.values() for kind in kinds)
+        found = (kind for kind in custom if (kind.api_version, kind.kind) == (api_version, kind_name))
+        return kind_of(api_version, kind_name) or next(found, None)

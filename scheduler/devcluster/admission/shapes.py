@@ -98,6 +98,11 @@ _FIELDS: Final[Mapping[str, str]] = {
     "QuotaStatus": "hard:@q used:@q",
     "ScopeSelector": "matchExpressions:*ScopeRequirement",
     "ScopeRequirement": "scopeName:s operator:s values:*s",
+    # Custom resources
+    "DefinitionSpec": "group:s scope:s names:DefinitionNames versions:*DefinitionVersion conversion:j",
+    "DefinitionNames": "kind:s plural:s singular:s listKind:s shortNames:*s categories:*s",
+    "DefinitionVersion": "name:s served:b storage:b schema:j subresources:j additionalPrinterColumns:*DefinitionColumn",
+    "DefinitionColumn": "name:s type:s jsonPath:s priority:i",
     # Webhooks, events and roles
     "Webhook": "name:s clientConfig:ClientConfig rules:*WebhookRule failurePolicy:s matchPolicy:s "
     "namespaceSelector:LabelSelector objectSelector:LabelSelector sideEffects:s timeoutSeconds:i "
@@ -160,6 +165,7 @@ _STORED: Final[Mapping[str, str]] = {
     "nodeTopology:LabelSelector",
     "volumeattachments.storage.k8s.io": "spec:AttachmentSpec status:j",
     "poddisruptionbudgets.policy": "spec:WorkloadSpec status:BudgetStatus",
+    "customresourcedefinitions.apiextensions.k8s.io": "spec:DefinitionSpec status:j",
     "priorityclasses.scheduling.k8s.io": "value:i globalDefault:b preemptionPolicy:s",
 }
 #: Kind -> the fields of bodies that are no stored objects.
@@ -190,7 +196,8 @@ def check_request(kind_name: str, body: JsonObject) -> None:
 def check_shape(kind: Kind, obj: JsonObject) -> None:
     """Raise StatusError 400 if a field that is read here has the wrong JSON type, or is no quantity."""
     try:
-        msgspec.convert(obj, _STORED_SHAPES.get(kind.storage, _PLAIN_SHAPE), dec_hook=_check_quantity)
+        shape = _CUSTOM_SHAPE if kind.is_custom else _STORED_SHAPES.get(kind.storage, _PLAIN_SHAPE)
+        msgspec.convert(obj, shape, dec_hook=_check_quantity)
     except msgspec.ValidationError as error:
         why = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: json: {error}'
         raise bad_request(why) from error
@@ -238,3 +245,4 @@ def _shapes(table: Mapping[str, str]) -> dict[str, Any]:
 _STORED_SHAPES: Final = _shapes(_STORED)
 _REQUEST_SHAPES: Final = _shapes(_REQUESTS)
 _PLAIN_SHAPE: Final = _structure("plain", f"apiVersion:s kind:s metadata:Metadata {_PLAIN}")
+_CUSTOM_SHAPE: Final = _structure("custom", "apiVersion:s kind:s metadata:Metadata")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from scheduler.devcluster.admission import defaults
+from scheduler.devcluster.admission.definitions import CUSTOM, CUSTOM_WITH_STATUS, DEFINITIONS
 from scheduler.devcluster.admission.event_rules import EVENTS, EVENTS_V1
 from scheduler.devcluster.admission.jobs import CRON_JOBS, JOBS
 from scheduler.devcluster.admission.pods import PODS
@@ -235,6 +236,7 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         prepare_create=_prepare_budget,
         validate=_budget_errors,
     ),
+    "customresourcedefinitions.apiextensions.k8s.io": DEFINITIONS,
     "networkpolicies.networking.k8s.io": Strategy(
         has_generation=True, set_defaults=defaults.default_network_policy
     ),
@@ -256,4 +258,6 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
 
 def strategy_of(kind: Kind) -> Strategy:
     """Return the strategy of a kind."""
+    if kind.is_custom:
+        return CUSTOM_WITH_STATUS if "status" in kind.subresources else CUSTOM
     return EVENTS_V1 if kind.group == "events.k8s.io" else _BY_STORAGE.get(kind.storage, _PLAIN)

@@ -1,12 +1,14 @@
 """
-Discovery: the kinds that are served, in the three forms that clients ask for. Pure functions of `KINDS`.
+Discovery: the kinds that are served, in the three forms that clients ask for. Pure functions of the kinds.
 
 Source: apiserver pkg/endpoints/discovery, apidiscovery.k8s.io/v2 (kubernetes 1.36).
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from scheduler.devcluster.access.reviews import REVIEWS
@@ -57,23 +59,23 @@ def api_versions(address: str) -> JsonObject:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": by_address}
 
 
-def api_group_list() -> JsonObject:
+def api_group_list(served: Sequence[Kind] = SERVED) -> JsonObject:
     """Return the body of /apis: every named group with its versions."""
-    groups = [_group_body(kind.group, kind.version) for kind in _one_per_group() if kind.group]
+    groups = [_group_body(group, versions) for group, versions in _versions(served).items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def api_group(group: str) -> JsonObject | None:
+def api_group(group: str, served: Sequence[Kind] = SERVED) -> JsonObject | None:
     """Return the body of /apis/<group>; None if nothing of that group is served."""
-    for kind in _one_per_group():
-        if kind.group == group and group:
-            return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group, kind.version)}
-    return None
+    versions = _versions(served).get(group)
+    if not group or versions is None:
+        return None
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group, versions)}
 
 
-def api_resource_list(group: str, version: str) -> JsonObject | None:
+def api_resource_list(group: str, version: str, served: Sequence[Kind] = SERVED) -> JsonObject | None:
     """Return the body of /api/v1 (group "") or /apis/<group>/<version>; None if nothing of that is served."""
-    kinds = [kind for kind in SERVED if (kind.group, kind.version) == (group, version)]
+    kinds = [kind for kind in served if (kind.group, kind.version) == (group, version)]
     resources = [
         resource for kind in sorted(kinds, key=lambda kind: kind.plural) for resource in _resources(kind)
     ]
@@ -101,17 +103,15 @@ def aggregated_version(accept: str) -> str | None:
     return None
 
 
-def aggregated(*, core: bool, api: str = "v2") -> JsonObject:
+def aggregated(*, core: bool, api: str = "v2", served: Sequence[Kind] = SERVED) -> JsonObject:
     """Return the APIGroupDiscoveryList of version `api` that answers /api (`core`) or /apis in one request."""
     items = []
-    for head in _one_per_group():
-        if bool(head.group) == core:
+    for group, versions in _versions(served).items():
+        if bool(group) == core:
             continue
-        members = sorted((kind for kind in SERVED if kind.group == head.group), key=lambda kind: kind.plural)
-        resources = [_aggregated_resource(kind) for kind in members]
-        metadata: JsonObject = {"creationTimestamp": None, **({"name": head.group} if head.group else {})}
-        versions = [{"version": head.version, "resources": resources, "freshness": "Current"}]
-        items.append({"metadata": metadata, "versions": versions})
+        metadata: JsonObject = {"creationTimestamp": None, **({"name": group} if group else {})}
+        shown = [_aggregated_version(group, version, served) for version in versions]
+        items.append({"metadata": metadata, "versions": shown})
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{api}",
@@ -120,16 +120,32 @@ def aggregated(*, core: bool, api: str = "v2") -> JsonObject:
     }
 
 
-def _one_per_group() -> list[Kind]:
-    first: dict[str, Kind] = {}
-    for kind in SERVED:
-        first.setdefault(kind.group, kind)
-    return list(first.values())
+def _aggregated_version(group: str, version: str, served: Sequence[Kind]) -> JsonObject:
+    members = [kind for kind in served if (kind.group, kind.version) == (group, version)]
+    resources = [_aggregated_resource(kind) for kind in sorted(members, key=lambda kind: kind.plural)]
+    return {"version": version, "resources": resources, "freshness": "Current"}
 
 
-def _group_body(group: str, version: str) -> JsonObject:
-    offered = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [offered], "preferredVersion": offered}
+def _versions(served: Sequence[Kind]) -> dict[str, list[str]]:
+    """Return the versions of every group, the most stable and newest first."""
+    found: dict[str, set[str]] = {}
+    for kind in served:
+        found.setdefault(kind.group, set()).add(kind.version)
+    return {group: sorted(versions, key=_version_order) for group, versions in found.items()}
+
+
+def _version_order(version: str) -> tuple[int, int, int, str]:
+    """Return the key that sorts v2 before v1, that before v1beta1 and v1alpha1, and other names last."""
+    parts = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    if parts is None:
+        return 3, 0, 0, version
+    major, stage, minor = parts.groups()
+    return ("", "beta", "alpha").index(stage or ""), -int(major), -int(minor or 0), ""
+
+
+def _group_body(group: str, versions: Sequence[str]) -> JsonObject:
+    offered = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": offered, "preferredVersion": offered[0]}
 
 
 def _resources(kind: Kind) -> list[JsonObject]:

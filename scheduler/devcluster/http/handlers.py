@@ -26,7 +26,7 @@ from scheduler.devcluster.http.negotiation import (
     object_in_form,
 )
 from scheduler.devcluster.http.routes import Target
-from scheduler.devcluster.kinds import BINDING, POD, JsonObject, Kind, kind_of
+from scheduler.devcluster.kinds import BINDING, POD, JsonObject, Kind, ServedKinds
 from scheduler.devcluster.storage.binding import bind
 from scheduler.devcluster.storage.eviction import evict
 from scheduler.devcluster.storage.history import Revision
@@ -61,14 +61,14 @@ class Call:
             raise status.invalid_options(f"{self.verb.capitalize()}Options", [error])
         return bool(value)
 
-    def object(self, kind: Kind) -> JsonObject:
+    def object(self, kind: Kind, served: ServedKinds) -> JsonObject:
         """Return the object in the body. Raises: StatusError 400 if there is none, or one of another kind."""
         obj = decoded_object(self.body, self.content_type, kind.kind)
         api_version, name = (str(obj.get(key) or "") for key in ("apiVersion", "kind"))
         api_version, name = api_version or kind.api_version, name or kind.kind
         if (api_version, name) != (kind.api_version, kind.kind):
             problem = f'no kind "{name}" is registered for version "{api_version}"'
-            if kind_of(api_version, name) is not None:
+            if served.of(api_version, name) is not None:
                 problem = f"converting ({api_version}.{name}) to ({kind.kind}): unknown conversion"
             version = api_version.rpartition("/")[2]
             raise status.bad_request(
@@ -156,7 +156,7 @@ class Handlers:
             evict(self._store, target.scope, target.name or "", eviction, dry_run=call.dry_run)
             return _success(201)
         created = self._store.create(
-            target.kind, target.scope, call.object(target.kind), dry_run=call.dry_run
+            target.kind, target.scope, call.object(target.kind, self._store.kinds), dry_run=call.dry_run
         )
         return self._shaped(call, created, code=201)
 
@@ -179,7 +179,7 @@ class Handlers:
 
     async def _create_through_webhooks(self, call: Call) -> web.Response:
         """Create the pod as webhooks change it, or refuse it; their warnings go with either answer."""
-        pod, namespace = call.object(POD), call.target.scope
+        pod, namespace = call.object(POD, self._store.kinds), call.target.scope
         _check_namespace(pod, call.target)
         warnings: list[str] = []
         try:
@@ -192,7 +192,7 @@ class Handlers:
 
     def _bind(self, call: Call) -> web.Response:
         target = call.target
-        binding = call.object(BINDING)
+        binding = call.object(BINDING, self._store.kinds)
         _check_namespace(binding, target)
         name = target.name or (binding.get("metadata") or {}).get("name", "")
         if not name:
@@ -205,10 +205,15 @@ class Handlers:
         name = target.name or ""
         if target.subresource == "scale":
             scale = set_scale(
-                self._store, target.kind, target.scope, name, scale=call.object(SCALE), dry_run=call.dry_run
+                self._store,
+                target.kind,
+                target.scope,
+                name,
+                scale=call.object(SCALE, self._store.kinds),
+                dry_run=call.dry_run,
             )
             return _answer(scale, call.form)
-        obj = call.object(target.kind)
+        obj = call.object(target.kind, self._store.kinds)
         _check_names(obj, target)
         if target.subresource == "finalize":
             return self._shaped(call, self._store.finalize(obj))

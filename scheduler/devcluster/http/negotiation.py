@@ -175,5 +175,6 @@ def table_in_form(
         include_object=form.include_object,
         list_meta=list_metadata,
         headers=headers,
+        printer_columns=kind.printer_columns,
     )
     return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}"}

@@ -15,7 +15,7 @@ The OpenAPI v2 document is empty. kubectl up to 1.28 asks for it and stops if it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from scheduler.devcluster.http.discovery import GIT_VERSION
@@ -102,16 +102,16 @@ _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def index() -> JsonObject:
+def index(served: Sequence[Kind] = KINDS) -> JsonObject:
     """Return the body of /openapi/v3: the address of each group's and version's document."""
-    paths = sorted({kind.path.removeprefix("/") for kind in KINDS})
-    version = hashlib.sha256(repr((GIT_VERSION, KINDS)).encode()).hexdigest()[:32].upper()
+    paths = sorted({kind.path.removeprefix("/") for kind in served})
+    version = hashlib.sha256(repr((GIT_VERSION, served)).encode()).hexdigest()[:32].upper()
     return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={version}"} for path in paths}}
 
 
-def document(path: str) -> JsonObject | None:
+def document(path: str, served: Sequence[Kind] = KINDS) -> JsonObject | None:
     """Return the body of /openapi/v3/<path>, such as `api/v1` or `apis/apps/v1`; None if nothing is there."""
-    kinds = [kind for kind in KINDS if kind.path == f"/{path}"]
+    kinds = [kind for kind in served if kind.path == f"/{path}"]
     if not kinds:
         return None
     schemas = {_schema_name(kind): _schema(kind) for kind in kinds}

@@ -4,7 +4,7 @@ Reads a request's path and method: kind, namespace, name and subresource, and th
 Source: apiserver pkg/endpoints/request/requestinfo.go (kubernetes 1.36).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -13,6 +13,8 @@ from scheduler.devcluster.kinds import Kind, kind_at
 
 _ITEM_VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
+#: Find a kind by group, version and plural.
+FindKind = Callable[[str, str, str], Kind | None]
 #: Subresources that are created by POST.
 _POSTED: Final = frozenset({"binding", "eviction", "token"})
 
@@ -32,8 +34,8 @@ class Target:
         return self.namespace or ""
 
 
-def target_of(path: str) -> Target | None:
-    """Return the resource that a path names; None if nothing is served there."""
+def target_of(path: str, find_kind: FindKind = kind_at) -> Target | None:
+    """Return the resource that a path names; None if nothing is served there. `find_kind` knows what is."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
         case ["api", "v1", *rest]:
@@ -47,13 +49,12 @@ def target_of(path: str) -> Target | None:
     # Upstream's deprecated prefix for watches.
     if rest[0] == "watch":
         rest = rest[1:]
-    if len(rest) >= 3 and rest[0] == "namespaces" and kind_at(group, version, rest[2]) is not None:
-        return _resource(group, version, rest[2:], rest[1])
-    return _resource(group, version, rest, None)
+    if len(rest) >= 3 and rest[0] == "namespaces" and (kind := find_kind(group, version, rest[2])):
+        return _resource(kind, rest[2:], rest[1])
+    return _resource(find_kind(group, version, rest[0]), rest, None) if rest else None
 
 
-def _resource(group: str, version: str, parts: list[str], namespace: str | None) -> Target | None:
-    kind = kind_at(group, version, parts[0]) if parts else None
+def _resource(kind: Kind | None, parts: list[str], namespace: str | None) -> Target | None:
     if kind is None or (namespace is not None and not kind.namespaced):
         return None
     match parts[1:]:

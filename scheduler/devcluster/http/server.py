@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from aiohttp import web
 
 from scheduler.devcluster import status
 from scheduler.devcluster.access.authentication import User
-from scheduler.devcluster.access.reviews import answer_review, review_at
+from scheduler.devcluster.access.reviews import REVIEWS, answer_review, review_at
 from scheduler.devcluster.admission.shapes import check_request
 from scheduler.devcluster.http import discovery, openapi
 from scheduler.devcluster.http.authorization import Authorizer
@@ -20,7 +20,7 @@ from scheduler.devcluster.http.handlers import Handlers, read_call, status_respo
 from scheduler.devcluster.http.negotiation import answer_form, decoded_object
 from scheduler.devcluster.http.routes import Target, is_watch, target_of, verb_of
 from scheduler.devcluster.http.watches import Scope, Watch
-from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.lists import parse_options
 from scheduler.devcluster.storage.store import Store
@@ -87,7 +87,7 @@ class ApiServer:
         if path == FAULTS_PATH:
             self.authorizer.check_path(user, request.method, path)
             return await self._manage_faults(request)
-        target = target_of(request.rel_url.raw_path)
+        target = target_of(request.rel_url.raw_path, self._store.kinds.at)
         if target is None:
             self.authorizer.check_path(user, request.method, path)
             return await self._with_faults(request, "get", "", partial(self._without_resource, user))
@@ -177,9 +177,10 @@ class ApiServer:
             return web.json_response(answer, status=201)
         if path == "/openapi/v2":
             return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
-        body = _document(path, request)
+        kinds = self._store.kinds.all()
+        body = _document(path, request, kinds)
         if body is None:
-            if _document("/".join(path.split("/")[: 3 if path.startswith("/api/") else 4]), request):
+            if _document("/".join(path.split("/")[: 3 if path.startswith("/api/") else 4]), request, kinds):
                 raise status.no_such_path()
             return web.Response(status=404, text="404 page not found\n")
         if request.method not in ("GET", "HEAD"):
@@ -191,26 +192,27 @@ class ApiServer:
         return web.Response(body=msgspec.json.encode(body), headers={"Content-Type": content_type})
 
 
-def _document(path: str, request: web.BaseRequest) -> JsonObject | None:
-    """Return the discovery or OpenAPI document at a path; None if there is none."""
+def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind]) -> JsonObject | None:
+    """Return the discovery or OpenAPI document at a path; None if there is none. `kinds` are the stored ones."""
+    served = (*kinds, *REVIEWS)
     match path.strip("/").split("/"):
         case ["version"]:
             return discovery.version()
         case ["api" | "apis" as root]:
             version = discovery.aggregated_version(request.headers.get("Accept", ""))
             if version is not None:
-                return discovery.aggregated(core=root == "api", api=version)
-            return discovery.api_versions(request.host) if root == "api" else discovery.api_group_list()
+                return discovery.aggregated(core=root == "api", api=version, served=served)
+            return discovery.api_versions(request.host) if root == "api" else discovery.api_group_list(served)
         case ["api", version]:
-            return discovery.api_resource_list("", version)
+            return discovery.api_resource_list("", version, served)
         case ["apis", group]:
-            return discovery.api_group(group)
+            return discovery.api_group(group, served)
         case ["apis", group, version]:
-            return discovery.api_resource_list(group, version)
+            return discovery.api_resource_list(group, version, served)
         case ["openapi", "v3"]:
-            return openapi.index()
+            return openapi.index(kinds)
         case ["openapi", "v3", *rest]:
-            return openapi.document("/".join(rest))
+            return openapi.document("/".join(rest), kinds)
         case _:
             return None
 

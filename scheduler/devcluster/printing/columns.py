@@ -15,7 +15,7 @@ from scheduler.devcluster.printing.ages import age
 Object = Mapping[str, Any]
 Cell = str | int | bool
 #: Make a cell of an object, at a time in seconds since 1970.
-MakeCell = Callable[[Object, float], Cell]
+MakeCell = Callable[[Object, float], Cell | None]
 
 
 class Column(NamedTuple):

@@ -9,9 +9,11 @@ Source: pkg/printers/internalversion/printers.go (kubernetes 1.36).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
+from scheduler.devcluster.kinds import PrinterColumn
 from scheduler.devcluster.printing.ages import age
 from scheduler.devcluster.printing.columns import (
     AGE,
@@ -30,6 +32,7 @@ from scheduler.devcluster.printing.columns import (
     size,
 )
 from scheduler.devcluster.printing.data_columns import DATA
+from scheduler.devcluster.printing.json_paths import find
 from scheduler.devcluster.printing.pod_cells import pod_cells, readiness_gates
 from scheduler.devcluster.printing.storage_columns import STORAGE
 
@@ -50,6 +53,7 @@ def table(
     include_object: IncludeObject = "Metadata",
     list_meta: Object | None = None,
     headers: bool = True,
+    printer_columns: Iterable[PrinterColumn] | None = None,
 ) -> dict[str, Any]:
     """
     Return the Table of `objects`, all of one `kind`. Cost: O(objects).
@@ -60,9 +64,12 @@ def table(
         now_s: seconds since 1970, for ages.
         include_object: what each row carries: PartialObjectMetadata, the object, or null.
         list_meta: metadata of the list (resourceVersion, continue, remainingItemCount).
+        printer_columns: those of a custom kind, beside its name.
         headers: False leaves the column definitions out, as in later events of a watch.
     """
     columns = _COLUMNS.get(kind, _DEFAULT_COLUMNS)
+    if printer_columns is not None:
+        columns = (NAME, *(_printed(column) for column in printer_columns))
     rows: list[dict[str, Any]] = []
     for obj in objects:
         cells = [column.make_cell(obj, now_s) for column in columns]
@@ -77,6 +84,20 @@ def table(
         "columnDefinitions": [column.definition() for column in columns] if headers else [],
         "rows": rows,
     }
+
+
+def _printed(column: PrinterColumn) -> Column:
+    """Return the column of a CustomResourceDefinition."""
+
+    def make(obj: Object, now_s: float) -> Cell | None:
+        value = find(obj, column.json_path)
+        if value is None:
+            return None
+        if column.type == "date":
+            return age(value, now_s)
+        return value if isinstance(value, str | int | bool) else json.dumps(value, separators=(",", ":"))
+
+    return Column(column.name, make, column.type, column.wide)
 
 
 def _row_object(obj: Object, include_object: IncludeObject) -> Object | None:

@@ -13,7 +13,14 @@ from collections import defaultdict
 from typing import Final, NamedTuple
 
 from scheduler.devcluster.admission.strategies import strategy_of
-from scheduler.devcluster.kinds import KINDS, NAMESPACE, POD, JsonObject, Kind
+from scheduler.devcluster.kinds import (
+    CUSTOM_RESOURCE_DEFINITION,
+    NAMESPACE,
+    POD,
+    JsonObject,
+    Kind,
+    ServedKinds,
+)
 from scheduler.devcluster.storage.history import Change, History
 from scheduler.devcluster.timestamps import rfc3339
 
@@ -30,8 +37,9 @@ class Deletion(NamedTuple):
 class Deleter:
     """Deletes objects of one history, and everything that depends on them."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, kinds: ServedKinds) -> None:
         self._history = history
+        self._kinds = kinds
         #: Owner uid -> its dependents as (kind, namespace, name).
         self._dependents: dict[str, set[tuple[Kind, str, str]]] = defaultdict(set)
         history.listeners.append(self._on_change)
@@ -78,6 +86,10 @@ class Deleter:
     def remove(self, kind: Kind, obj: JsonObject) -> JsonObject:
         """Remove an object, dependents without another owner, and a terminating namespace that is now empty."""
         metadata = obj["metadata"]
+        for custom in self._kinds.defined_by(metadata["name"]) if kind is CUSTOM_RESOURCE_DEFINITION else ():
+            # Whatever finalizers they have: their kind is gone.
+            for revision in self._history.snapshot(custom).revisions:
+                self.remove(custom, revision.obj)
         gone = self._history.remove(kind, obj).as_kind(kind)
         self._delete_dependents(metadata["uid"])
         namespace = metadata.get("namespace", "")
@@ -123,11 +135,11 @@ class Deleter:
         return any(self._find_owner(owner, namespace) is not None for owner in others)
 
     def _find_owner(self, reference: JsonObject, namespace: str) -> tuple[Kind, JsonObject] | None:
-        for kind in KINDS:
-            if (kind.api_version, kind.kind) == (reference.get("apiVersion"), reference.get("kind")):
-                found = self._history.find(kind, namespace if kind.namespaced else "", reference["name"])
-                if found is not None and found.obj["metadata"]["uid"] == reference["uid"]:
-                    return kind, found.obj
+        kind = self._kinds.of(reference.get("apiVersion", ""), reference.get("kind", ""))
+        if kind is not None:
+            found = self._history.find(kind, namespace if kind.namespaced else "", reference["name"])
+            if found is not None and found.obj["metadata"]["uid"] == reference["uid"]:
+                return kind, found.obj
         return None
 
     def _orphan(self, uid: str) -> None:
@@ -156,6 +168,11 @@ class Deleter:
         else:
             self._history.put(kind, released)
 
+    def _stored_kinds(self) -> list[Kind]:
+        """Return one kind for each storage of namespaced objects."""
+        listed = (kind for kind in self._kinds.all() if kind.namespaced and "list" in kind.verbs)
+        return list({kind.storage: kind for kind in listed}.values())
+
     # -- namespaces ------------------------------------------------------------------------------------------
 
     def _delete_namespace(self, old: JsonObject) -> Deletion:
@@ -164,7 +181,7 @@ class Deleter:
         marked = self._marked(old, 0, foreground=False)
         marked = {**marked, "status": {**(marked.get("status") or {}), "phase": "Terminating"}}
         stored = old if marked == old else self._history.put(NAMESPACE, marked).obj
-        for kind in _stored_kinds():
+        for kind in self._stored_kinds():
             for revision in self._history.snapshot(kind, name).revisions:
                 self._delete_named(kind, name, revision.obj["metadata"]["name"])
         self._end_namespace_if_empty(name)
@@ -174,7 +191,7 @@ class Deleter:
         found = self._history.find(NAMESPACE, "", name)
         if found is None or not found.obj["metadata"].get("deletionTimestamp"):
             return
-        if any(self._history.snapshot(kind, name).revisions for kind in _stored_kinds()):
+        if any(self._history.snapshot(kind, name).revisions for kind in self._stored_kinds()):
             return
         emptied = {**found.obj, "spec": {**(found.obj.get("spec") or {}), "finalizers": []}}
         if self.is_finished(emptied):
@@ -188,9 +205,3 @@ def _owner_entries(kind: Kind, obj: JsonObject) -> list[tuple[str, tuple[Kind, s
     if not isinstance(owners, list):
         return []
     return [(owner["uid"], entry) for owner in owners if isinstance(owner, dict) and "uid" in owner]
-
-
-def _stored_kinds() -> list[Kind]:
-    """Return one kind for each storage of namespaced objects."""
-    by_storage = {kind.storage: kind for kind in KINDS if kind.namespaced and "list" in kind.verbs}
-    return list(by_storage.values())

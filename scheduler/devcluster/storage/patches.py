@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from scheduler.devcluster.kinds import JsonObject, Kind
-from scheduler.devcluster.status import StatusError, bad_request
+from scheduler.devcluster.status import StatusError, bad_request, unsupported_media_type
 from scheduler.devcluster.storage.strategic_merge import strategically_merged
 
 #: More operations than this in one JSON patch are refused, as upstream does.
@@ -33,7 +33,8 @@ def patched(obj: JsonObject, patch: JsonObject | JsonPatch, patch_type: PatchTyp
     """
     Return the patched object; `obj` is the caller's own and may be changed.
 
-    Raises: StatusError 400 if the patch has the wrong shape, 422 if a JSON patch cannot be applied.
+    Raises: StatusError 400 if the patch has the wrong shape, 415 if the kind takes no patch of this type, 422 if a JSON
+        patch cannot be applied.
     """
     if patch_type is PatchType.JSON:
         if not isinstance(patch, list):
@@ -48,6 +49,8 @@ def patched(obj: JsonObject, patch: JsonObject | JsonPatch, patch_type: PatchTyp
     if patch_type is PatchType.MERGE:
         merged: JsonObject = merge_patched(obj, patch)
         return merged
+    if kind.is_custom and patch_type is PatchType.STRATEGIC:
+        raise unsupported_media_type([one.value for one in PatchType if one is not PatchType.STRATEGIC])
     return strategically_merged(obj, patch, kind)
 
 
