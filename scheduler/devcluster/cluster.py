@@ -173,9 +173,9 @@ class DevCluster:
             "current-context": "devcluster",
         }
 
-    def write_kubeconfig(self, path: Path) -> None:
+    def write_kubeconfig(self, path: Path, *, overwrite: bool = True) -> None:
         """Write the kubeconfig to `path`, readable by its owner alone. Raises: OSError."""
-        path.touch(mode=0o600)
+        path.touch(mode=0o600, exist_ok=overwrite)
         path.chmod(0o600)
         path.write_text(yaml.safe_dump(self.kubeconfig(), sort_keys=False))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,10 @@ from scheduler.devcluster.cluster import DevCluster
 from scheduler.errors import SettingsError
 
 _KUBECONFIG: Final = "devcluster.kubeconfig"
+_NOT_SERVED: Final = (
+    "Not here: containers and services that answer, networks, autoscaling, admission policies, CRD schemas,\n"
+    "device claims, and the default scheduler: pods need schedulerName: affinity-scheduler to be placed."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,23 +69,47 @@ async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int
         raise SettingsError("--port", "", f"{port} in use", "a free port") from error
     try:
         with _written(cluster, kubeconfig):
-            print(f"{n_nodes} nodes in {n_zones} zones at {cluster.url}")
-            print(f"export KUBECONFIG={kubeconfig}")
-            print("kubectl get nodes", flush=True)
+            size = f"{_counted(n_nodes, 'node')} in {_counted(n_zones, 'zone')}"
+            print(f"{size} at {cluster.url}. Ctrl-C ends it and everything in it.")
+            print(_NOT_SERVED)
+            print()
+            print("Schedule its pods, in a second terminal:")
+            print(f"  affinity-scheduler run --kubeconfig {shlex.quote(str(kubeconfig))}")
+            print("Look at it, in a third one:")
+            print(f"  export KUBECONFIG={shlex.quote(str(kubeconfig))}")
+            print("  kubectl get nodes", flush=True)
             await stop.wait()
     finally:
         await cluster.stop()
     return 0
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 @contextlib.contextmanager
 def _written(cluster: DevCluster, kubeconfig: Path) -> Iterator[None]:
-    """Keep the kubeconfig on disk while the cluster runs."""
+    """Keep a new kubeconfig on disk while the cluster runs. A file that is there already, or another one, is kept."""
     try:
-        cluster.write_kubeconfig(kubeconfig)
+        cluster.write_kubeconfig(kubeconfig, overwrite=False)
+    except FileExistsError as error:
+        expected = "a new file; if it is left over from a devcluster that was killed, remove it"
+        raise SettingsError("--kubeconfig", "", f"{kubeconfig}, which exists", expected) from error
     except OSError as error:
         raise SettingsError("--kubeconfig", "", str(error), "a file that can be written") from error
+    written = _identity(kubeconfig)
     try:
         yield
     finally:
-        kubeconfig.unlink(missing_ok=True)
+        if written is not None and _identity(kubeconfig) == written:
+            kubeconfig.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> tuple[int, int, bytes] | None:
+    """Return what tells a file from one that replaced it; None if there is none."""
+    try:
+        status = path.stat()
+        return status.st_dev, status.st_ino, path.read_bytes()
+    except OSError:
+        return None

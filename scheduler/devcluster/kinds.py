@@ -162,6 +162,7 @@ CUSTOM_RESOURCE_DEFINITION: Final = Kind(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
     "customresourcedefinition", False, ("crd", "crds"), _API_EXTENSIONS, ("status",),
 )  # fmt: skip
+_FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
 _REGISTRATION: Final = "admissionregistration.k8s.io"
 #: Kinds that are stored and nothing more, since charts bring them.
 _DATA_KINDS: Final = (
@@ -174,6 +175,11 @@ _DATA_KINDS: Final = (
         True, ("hpa",), ("all",), ("status",),
     ),
     Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice"),
+    Kind(_FLOW_CONTROL, "v1", "FlowSchema", "flowschemas", "flowschema", False, (), (), ("status",)),
+    Kind(
+        _FLOW_CONTROL, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations",
+        "prioritylevelconfiguration", False, (), (), ("status",),
+    ),
     Kind("networking.k8s.io", "v1", "IngressClass", "ingressclasses", "ingressclass", False),
     Kind("networking.k8s.io", "v1", "Ingress", "ingresses", "ingress", True, ("ing",), (), ("status",)),
     Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", "networkpolicy", True, ("netpol",)),

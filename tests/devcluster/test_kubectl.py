@@ -73,6 +73,8 @@ COLUMNS = {
     "get leases": "NAME HOLDER AGE",
     "get cm": "NAME DATA AGE",
     "get sa": "NAME AGE",
+    "get sc": "NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE",
+    "get csinodes": "NAME DRIVERS AGE",
     "get deploy web --subresource=scale": "NAME DESIRED AVAILABLE AGE",
 }
 
@@ -233,6 +235,8 @@ async def test_create_makes_objects_of_every_kind_it_can_make_up(tmp_path):
             "create service nodeport n --tcp=80",
             "create pdb b --selector=app=web --max-unavailable=50%",
             "create priorityclass high --value=1000",
+            "create job once --image=one:1",
+            "create cronjob nightly --image=one:1 --schedule=@daily",
             "run one --image=one:1",
             "expose deployment other --port=80 --name=front",
         ):
@@ -247,6 +251,95 @@ async def test_create_makes_objects_of_every_kind_it_can_make_up(tmp_path):
         code, out = await kubectl.attempt("get deployment dry")
         assert code == 1
         assert 'deployments.apps "dry" not found' in out
+
+
+DATABASE = """
+    apiVersion: apps/v1
+    kind: StatefulSet
+    metadata: {name: db}
+    spec:
+      serviceName: db
+      replicas: 3
+      selector: {matchLabels: {app: db}}
+      template:
+        metadata: {labels: {app: db}}
+        spec:
+          containers: [{name: db, image: "db:1", volumeMounts: [{name: data, mountPath: /data}]}]
+      volumeClaimTemplates:
+      - metadata: {name: data}
+        spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}
+    """
+
+
+@pytest.mark.asyncio
+async def test_a_stateful_set_comes_up_with_its_claims(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("apply -f -", DATABASE)
+        assert "3 new pods have been updated" in await kubectl("rollout status sts/db")
+        claims = rows(await kubectl("get pvc"))
+        bound = [[row[0], row[1], *row[3:6]] for row in claims[1:]]
+        assert bound == [[f"data-db-{n}", "Bound", "10Gi", "RWO", "standard"] for n in range(3)]
+        volumes = rows(await kubectl("get pv --sort-by=.spec.claimRef.name"))
+        own = [[*row[1:4], row[4], row[5]] for row in volumes[1:]]
+        assert own == [["10Gi", "RWO", "Delete", "Bound", f"default/data-db-{n}"] for n in range(3)]
+        assert "standard (default)" in await kubectl("get sc")
+        described = await kubectl("describe pvc data-db-0")
+        assert "Used By:       db-0" in described
+        await kubectl("delete sts db --cascade=foreground")
+        assert len(rows(await kubectl("get pvc"))) == 4
+        await kubectl("delete pvc --all")
+        assert "No resources found" in await kubectl("get pv")
+
+
+@pytest.mark.asyncio
+async def test_a_job_is_waited_for_and_a_daemon_set_followed(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("create job once --image=one:1")
+        await kubectl("wait --for=condition=complete job/once --timeout=30s")
+        assert rows(await kubectl("get jobs"))[1][:3] == ["once", "Complete", "1/1"]
+        daemons = WEB.replace("Deployment", "DaemonSet").replace("replicas: 3", "")
+        await kubectl("apply -f -", daemons)
+        await kubectl("rollout status ds/web")
+        assert rows(await kubectl("get ds"))[1][:7] == ["web", "3", "3", "3", "3", "3", "<none>"]
+
+
+WIDGETS = """
+    apiVersion: apiextensions.k8s.io/v1
+    kind: CustomResourceDefinition
+    metadata: {name: widgets.example.com}
+    spec:
+      group: example.com
+      scope: Namespaced
+      names: {plural: widgets, kind: Widget, shortNames: [wd]}
+      versions:
+      - name: v1
+        served: true
+        storage: true
+        schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+        additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+    """
+WIDGET = """
+    apiVersion: example.com/v1
+    kind: Widget
+    metadata: {name: w}
+    spec: {size: 3}
+    """
+
+
+@pytest.mark.asyncio
+async def test_custom_resources_are_applied_and_listed(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("apply -f -", WIDGETS)
+        await kubectl("wait --for=condition=established crd/widgets.example.com")
+        assert await kubectl("apply -f -", WIDGET) == "widget.example.com/w created\n"
+        assert await kubectl("apply -f -", WIDGET) == "widget.example.com/w unchanged\n"
+        larger = WIDGET.replace("size: 3", "size: 4")
+        assert await kubectl("apply -f -", larger) == "widget.example.com/w configured\n"
+        assert rows(await kubectl("get wd")) == [["NAME", "SIZE"], ["w", "4"]]
+        await kubectl("delete crd widgets.example.com")
+        code, out = await kubectl.attempt("get wd")
+        assert code == 1
+        assert "the server could not find the requested resource" in out
 
 
 @pytest.mark.asyncio

@@ -248,6 +248,10 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "horizontalpodautoscalers.autoscaling": Strategy(
         has_status=True, set_defaults=defaults.default_autoscaler, prepare_create=_prepare_autoscaler
     ),
+    "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(has_generation=True, has_status=True),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(
+        has_generation=True, has_status=True
+    ),
     "apiservices.apiregistration.k8s.io": Strategy(has_status=True),
     "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
         has_generation=True, has_status=True

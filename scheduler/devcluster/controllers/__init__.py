@@ -4,7 +4,7 @@ Controllers: deployments roll, replica sets and stateful sets keep their pods, b
     deployments, replicasets, statefulsets, daemonsets, jobs, cronjobs, disruption, quotas, claims, volumes, ephemeral
                          one `plan` each: objects and a time in, actions out
     provisioning         the provisioner of every storage class
-    actions, execution   what a plan may order, and the writes it becomes
+    actions, execution   the actions of a plan, and their execution as writes
     planning             what each plan reads
     loop, index, volume_index   which object is planned when
     kubelet, kubelet_loop   the stand-in for the kubelets of all nodes

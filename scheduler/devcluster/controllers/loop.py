@@ -34,7 +34,7 @@ from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _LOG: Final = logging.getLogger(__name__)
-#: The longest time to hold the event loop.
+#: Longest time to hold the event loop.
 _SLICE_S: Final = 0.005
 #: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
 _PACE_S: Final = 0.005

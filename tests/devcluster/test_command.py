@@ -1,0 +1,97 @@
+"""`affinity-scheduler devcluster`: what it says, and the kubeconfig that it writes."""
+
+import asyncio
+import shlex
+import signal
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+
+pytestmark = pytest.mark.asyncio
+
+_DEADLINE_S = 60.0
+_LAST_LINE = "kubectl get nodes"
+
+
+async def started(folder, *args):
+    """The command as a process in `folder`."""
+    command = "import sys; from scheduler.cli.main import main; sys.exit(main())"
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        command,
+        "devcluster",
+        "--nodes",
+        "1",
+        *args,
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+@asynccontextmanager
+async def running(folder, *args):
+    """What the command prints while it serves; afterwards it has ended well."""
+    process = await started(folder, *args)
+    try:
+        lines: list[str] = []
+        async with asyncio.timeout(_DEADLINE_S):
+            while not lines or _LAST_LINE not in lines[-1]:
+                line = await process.stdout.readline()
+                assert line, (await process.stderr.read()).decode()
+                lines.append(line.decode().rstrip("\n"))
+        yield lines
+    finally:
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(_DEADLINE_S):
+            _, errors = await process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+
+
+async def refused(folder, *args):
+    """The only line that the command prints as it refuses to start."""
+    process = await started(folder, *args)
+    async with asyncio.timeout(_DEADLINE_S):
+        out, errors = await process.communicate()
+    assert (process.returncode, out) == (2, b"")
+    (line,) = errors.decode().splitlines()
+    return line
+
+
+async def test_it_says_how_to_use_and_how_to_end_it(tmp_path):
+    async with running(tmp_path) as lines:
+        path = shlex.quote(str(tmp_path / "devcluster.kubeconfig"))
+        assert lines[0].startswith("1 node in 3 zones at http://127.0.0.1:")
+        assert "Ctrl-C ends it" in lines[0]
+        assert lines[1].startswith("Not here: ")
+        assert f"  affinity-scheduler run --kubeconfig {path}" in lines
+        assert f"  export KUBECONFIG={path}" in lines
+        assert (tmp_path / "devcluster.kubeconfig").stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "devcluster.kubeconfig").exists()
+
+
+async def test_it_neither_overwrites_nor_deletes_a_file_that_it_did_not_write(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("my own clusters")
+    line = await refused(tmp_path, "--kubeconfig", str(mine))
+    assert f"--kubeconfig: found {mine}, which exists, expected a new file" in line
+    assert mine.read_text() == "my own clusters"
+
+
+async def test_a_second_one_in_the_same_folder_leaves_the_first_its_file(tmp_path):
+    async with running(tmp_path):
+        before = (tmp_path / "devcluster.kubeconfig").read_text()
+        assert "which exists" in await refused(tmp_path)
+        assert (tmp_path / "devcluster.kubeconfig").read_text() == before
+        async with running(tmp_path, "--kubeconfig", "second"):
+            assert (tmp_path / "second").read_text() != before
+        assert (tmp_path / "devcluster.kubeconfig").read_text() == before
+
+
+async def test_a_file_that_was_replaced_meanwhile_stays(tmp_path):
+    async with running(tmp_path, "--kubeconfig", "k"):
+        (tmp_path / "k").unlink()
+        (tmp_path / "k").write_text("somebody else's")
+    assert (tmp_path / "k").read_text() == "somebody else's"
