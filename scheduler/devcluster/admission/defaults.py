@@ -116,7 +116,9 @@ def default_stateful_set(obj: JsonObject) -> None:
     spec.setdefault("podManagementPolicy", "OrderedReady")
     retained = {"whenDeleted": "Retain", "whenScaled": "Retain"}
     spec.setdefault("persistentVolumeClaimRetentionPolicy", retained)
-    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        strategy["rollingUpdate"] = {"partition": 0} | (strategy.get("rollingUpdate") or {})
     spec.setdefault("revisionHistoryLimit", 10)
     for claim in spec.get("volumeClaimTemplates") or []:
         claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}

@@ -17,7 +17,12 @@ from scheduler.devcluster.controllers.copies import replaced, without
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminal, node_name
 from scheduler.devcluster.controllers.provisioning import delay_s, failure_of, provision, provisions
-from scheduler.devcluster.controllers.volume_matching import best_volume, is_for, mismatch
+from scheduler.devcluster.controllers.volume_matching import (
+    is_for,
+    mismatch,
+    promised_volume,
+    smallest_volume,
+)
 from scheduler.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, JsonObject
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -35,8 +40,10 @@ class ClaimView:
 
     #: The volume that `spec.volumeName` names.
     volume: JsonObject | None
-    #: Volumes without a claim, or with this one.
-    candidates: Iterable[JsonObject]
+    #: Volumes that refer to the claim.
+    promised: Sequence[JsonObject]
+    #: Return the volumes of the claim's class that have no claim.
+    list_free: Callable[[], Iterable[JsonObject]]
     storage_class: JsonObject | None
     #: CSIStorageCapacity objects of the class.
     pools: Sequence[JsonObject]
@@ -56,7 +63,9 @@ def plan(claim: JsonObject, view: ClaimView) -> list[Action]:
     if (claim.get("spec") or {}).get("volumeName"):
         return _bind_named(claim, view.volume)
     delayed = is_delayed(claim, view.storage_class)
-    volume = best_volume(claim, view.candidates, delayed=delayed)
+    volume = promised_volume(claim, view.promised)
+    if volume is None and not delayed:
+        volume = smallest_volume(claim, view.list_free())
     if volume is not None:
         return bind(claim, volume)
     return [*_order(claim, view, delayed=delayed), *_phase(claim, "Pending")]
@@ -180,19 +189,10 @@ def _order(claim: JsonObject, view: ClaimView, *, delayed: bool) -> list[Action]
 
 def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) -> list[Action]:
     """Name the provisioner on the claim, wait as long as it takes, and then make the volume or say why not."""
-    provisioner = storage_class["provisioner"]
-    if annotation(claim, PROVISIONER) != provisioner:
-        named = claim
-        for key in (PROVISIONER, _BETA_PROVISIONER):
-            named = replaced(named, ("metadata", "annotations", key), provisioner)
-        text = (
-            f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by "
-            "the system administrator. If volume creation is delayed, please verify that the provisioner is running "
-            "and correctly registered."
-        )
-        return [Update(PERSISTENT_VOLUME_CLAIM, named), Emit(claim, "ExternalProvisioning", text)]
-    where = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
+    if annotation(claim, PROVISIONER) != storage_class["provisioner"]:
+        return _handed_over(claim, storage_class["provisioner"])
     if (left_s := delay_s(storage_class) - view.waited_s) > 0:
+        where = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
         text = f'External provisioner is provisioning volume for claim "{where}"'
         return [Emit(claim, "Provisioning", text), Revisit(left_s)]
     selected = annotation(claim, SELECTED_NODE)
@@ -204,17 +204,32 @@ def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) ->
         made = f'error getting selected node: node "{selected}" not found'
     else:
         made = provision(claim, storage_class, view.pools, node=node, nodes=view.list_nodes)
-    if not isinstance(made, str):
-        text = f"Successfully provisioned volume pvc-{uid(claim)}"
-        return [*made, Emit(claim, "ProvisioningSucceeded", text)]
-    text = f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {made}'
+    if isinstance(made, str):
+        return _failed(claim, storage_class, made)
+    text = f"Successfully provisioned volume pvc-{uid(claim)}"
+    return [*made, Emit(claim, "ProvisioningSucceeded", text)]
+
+
+def _handed_over(claim: JsonObject, provisioner: str) -> list[Action]:
+    """Return the writes that leave the claim to a provisioner."""
+    for key in (PROVISIONER, _BETA_PROVISIONER):
+        claim = replaced(claim, ("metadata", "annotations", key), provisioner)
+    text = (
+        f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
+        "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
+        "correctly registered."
+    )
+    return [Update(PERSISTENT_VOLUME_CLAIM, claim), Emit(claim, "ExternalProvisioning", text)]
+
+
+def _failed(claim: JsonObject, storage_class: JsonObject, why: str) -> list[Action]:
+    """Return what follows a failure: the scheduler selects a node anew, or an immediate claim is tried again."""
+    text = f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {why}'
     event = Emit(claim, "ProvisioningFailed", text, "Warning")
-    if selected:
-        # The scheduler decides anew.
-        left = without(claim["metadata"]["annotations"], SELECTED_NODE)
-        freed = replaced(claim, ("metadata", "annotations"), left)
-        return [event, Update(PERSISTENT_VOLUME_CLAIM, freed)]
-    return [event, Revisit(_RETRY_S)]
+    if not annotation(claim, SELECTED_NODE):
+        return [event, Revisit(_RETRY_S)]
+    left = without(claim["metadata"]["annotations"], SELECTED_NODE)
+    return [event, Update(PERSISTENT_VOLUME_CLAIM, replaced(claim, ("metadata", "annotations"), left))]
 
 
 def _phase(claim: JsonObject, phase: str, *events: Emit) -> list[Action]:

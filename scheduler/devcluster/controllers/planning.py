@@ -136,7 +136,8 @@ class Planner:
         storage_class = self._store.find(STORAGE_CLASS, "", class_name(claim))
         view = claims.ClaimView(
             volume=self._store.find(PERSISTENT_VOLUME, "", named) if named else None,
-            candidates=self._volumes.candidates(claim),
+            promised=self._volumes.promised(claim),
+            list_free=lambda: self._volumes.free(class_name(claim)),
             storage_class=storage_class,
             pools=self._volumes.pools(class_name(claim)),
             pods=self._volumes.pods(claim),

@@ -71,10 +71,13 @@ class VolumeIndex:
         """Return the pods that use the claim."""
         return list(self._pods.get(_key(claim), {}).values())
 
-    def candidates(self, claim: JsonObject) -> list[JsonObject]:
-        """Return the volumes that refer to the claim, and the free ones of its class."""
-        promised = self._promised.get(_key(claim), {}).values()
-        return [*promised, *self._free.get(class_name(claim), {}).values()]
+    def promised(self, claim: JsonObject) -> list[JsonObject]:
+        """Return the volumes that refer to the claim."""
+        return list(self._promised.get(_key(claim), {}).values())
+
+    def free(self, of_class: str) -> list[JsonObject]:
+        """Return the volumes of a class without a claim. Cost: O(volumes returned)."""
+        return list(self._free.get(of_class, {}).values())
 
     def pools(self, of_class: str) -> list[JsonObject]:
         """Return the CSIStorageCapacity objects of a class, by name."""
@@ -122,7 +125,7 @@ class VolumeIndex:
             else:
                 self._free[class_name(volume)][key] = volume
                 if (volume.get("status") or {}).get("phase") == "Available":
-                    self._mark_unbound(class_name(volume))
+                    self._offer(class_name(volume))
         self._mark(PERSISTENT_VOLUME_CLAIM, *claim)
 
     def _follow_claim(self, change: Change) -> None:
@@ -146,6 +149,12 @@ class VolumeIndex:
             _discard(self._pools, pool.get("storageClassName", ""), _key(pool))
         else:
             self._pools[pool.get("storageClassName", "")][_key(pool)] = pool
+
+    def _offer(self, of_class: str) -> None:
+        """Plan the claims that may take a free volume of this class; for delayed ones the scheduler chooses."""
+        found = self._store.find(STORAGE_CLASS, "", of_class) or {}
+        if found.get("volumeBindingMode") != "WaitForFirstConsumer":
+            self._mark_unbound(of_class)
 
     def _mark_unbound(self, of_class: str) -> None:
         for claim in list(self._unbound.get(of_class, {}).values()):

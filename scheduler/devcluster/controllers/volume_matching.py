@@ -49,25 +49,27 @@ def mismatch(volume: JsonObject, claim: JsonObject) -> str:
     return ""
 
 
-def best_volume(claim: JsonObject, volumes: Iterable[JsonObject], *, delayed: bool) -> JsonObject | None:
-    """Return the volume promised to the claim, else the smallest free one that suits it unless that is `delayed`."""
-    found: list[JsonObject] = []
-    for volume in volumes:
-        spec = volume["spec"]
-        if volume["metadata"].get("deletionTimestamp"):
-            continue
-        if storage_nano(spec.get("capacity")) < requested_nano(claim) or _mode(spec) != _mode(claim["spec"]):
-            continue
-        if spec.get("claimRef"):
-            if is_for(volume, claim):
-                return volume
-        elif not delayed and _is_suitable(volume, claim):
-            found.append(volume)
+def promised_volume(claim: JsonObject, volumes: Iterable[JsonObject]) -> JsonObject | None:
+    """Return the first of `volumes` that is promised to the claim and large enough; None if there is none."""
+    return next((one for one in volumes if is_for(one, claim) and _fits(one, claim)), None)
+
+
+def smallest_volume(claim: JsonObject, volumes: Iterable[JsonObject]) -> JsonObject | None:
+    """Return the smallest of the free `volumes` that suits the claim; None if none does."""
+    found = [one for one in volumes if _fits(one, claim) and _is_suitable(one, claim)]
     return min(found, key=lambda one: storage_nano(one["spec"]["capacity"]), default=None)
 
 
+def _fits(volume: JsonObject, claim: JsonObject) -> bool:
+    """Return whether a volume that stays has the size and the mode that the claim asks for."""
+    spec = volume["spec"]
+    if volume["metadata"].get("deletionTimestamp") or _mode(spec) != _mode(claim["spec"]):
+        return False
+    return storage_nano(spec.get("capacity")) >= requested_nano(claim)
+
+
 def _is_suitable(volume: JsonObject, claim: JsonObject) -> bool:
-    """Return whether a free volume suits the claim, as far as size and mode are known to."""
+    """Return whether a free volume that fits suits the claim in every other way."""
     selector = claim["spec"].get("selector")
     return (
         (volume.get("status") or {}).get("phase") == "Available"
