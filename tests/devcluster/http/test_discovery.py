@@ -8,7 +8,7 @@ from scheduler.devcluster.access.authentication import ADMIN, MASTERS, Authentic
 from scheduler.devcluster.access.reviews import REVIEWS, answer_review, review_at
 from scheduler.devcluster.http import discovery, openapi
 from scheduler.devcluster.http.discovery import SERVED
-from scheduler.devcluster.kinds import KINDS
+from scheduler.devcluster.kinds import KINDS, Kind
 from scheduler.devcluster.storage.store import Store
 
 GROUPS = sorted({kind.group for kind in SERVED if kind.group})
@@ -140,3 +140,13 @@ def test_every_answer_repeats_its_review(kind):
     assert answer["kind"] == kind.kind
     assert answer["spec"] == spec
     assert answer["status"].get("allowed", True)
+
+
+def test_versions_of_a_group_are_listed_from_stable_to_alpha():
+    versions = ("v1beta1", "v1", "v2alpha1", "old", "v2", "v1beta2")
+    served = [Kind("example.com", version, "Widget", "widgets", "widget") for version in versions]
+    group = discovery.api_group("example.com", served)
+    assert group is not None
+    ordered = ["v2", "v1", "v1beta2", "v1beta1", "v2alpha1", "old"]
+    assert [one["version"] for one in group["versions"]] == ordered
+    assert group["preferredVersion"]["version"] == "v2"
