@@ -14,24 +14,16 @@ from typing import Final
 from uuid import uuid4
 
 from scheduler.devcluster import status
-from scheduler.devcluster.admission.definitions import kinds_of
 from scheduler.devcluster.admission.metadata import metadata_errors, metadata_update_errors
 from scheduler.devcluster.admission.quotas import charge, has_deadline
 from scheduler.devcluster.admission.shapes import check_shape
 from scheduler.devcluster.admission.strategies import strategy_of
 from scheduler.devcluster.admission.strategy import Strategy, View
-from scheduler.devcluster.kinds import (
-    CUSTOM_RESOURCE_DEFINITION,
-    NAMESPACE,
-    POD,
-    RESOURCE_QUOTA,
-    JsonObject,
-    Kind,
-    ServedKinds,
-)
+from scheduler.devcluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA, JsonObject, Kind, ServedKinds
+from scheduler.devcluster.storage.definitions import serve_definitions
 from scheduler.devcluster.storage.deletion import Deleter, Deletion
 from scheduler.devcluster.storage.event_versions import as_core
-from scheduler.devcluster.storage.history import Change, History, Reader, Revision, copied, without_nulls
+from scheduler.devcluster.storage.history import History, Reader, Revision, copied, without_nulls
 from scheduler.devcluster.storage.patches import JsonPatch, PatchType, patched
 from scheduler.devcluster.storage.preconditions import check_deletion, check_patched_shape, check_uid
 from scheduler.devcluster.storage.request_selectors import matcher
@@ -64,7 +56,7 @@ class Store:
     def __init__(self, *, capacity: int = HISTORY_CAPACITY) -> None:
         self.history: Final = History(capacity)
         self.kinds: Final = ServedKinds()
-        self.history.listeners.append(self._follow_definition)
+        serve_definitions(self.history, self.kinds)
         self._deleter = Deleter(self.history, self.kinds)
 
     @property
@@ -270,15 +262,6 @@ class Store:
         if dry_run:
             return Deletion(old, gone=True)
         return self._deleter.delete(kind, old, grace_s, propagation)
-
-    def _follow_definition(self, kind: Kind, change: Change) -> None:
-        """Serve what a CustomResourceDefinition defines, as long as it is there."""
-        if kind is CUSTOM_RESOURCE_DEFINITION:
-            name = change.revision.obj["metadata"]["name"]
-            if change.type == "DELETED":
-                self.kinds.remove(name)
-            else:
-                self.kinds.define(name, kinds_of(change.revision.obj))
 
     # -- steps of a write ------------------------------------------------------------------------------------
 

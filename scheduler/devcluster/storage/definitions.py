@@ -1,0 +1,20 @@
+"""Serves the kinds of CustomResourceDefinitions, as long as these are there."""
+
+from scheduler.devcluster.admission.definitions import kinds_of
+from scheduler.devcluster.kinds import CUSTOM_RESOURCE_DEFINITION, Kind, ServedKinds
+from scheduler.devcluster.storage.history import Change, History
+
+
+def serve_definitions(history: History, kinds: ServedKinds) -> None:
+    """Keep `kinds` up to date with the definitions in `history`."""
+
+    def follow(kind: Kind, change: Change) -> None:
+        if kind is not CUSTOM_RESOURCE_DEFINITION:
+            return
+        definition = change.revision.obj
+        if change.type == "DELETED":
+            kinds.remove(definition["metadata"]["name"])
+        else:
+            kinds.define(definition["metadata"]["name"], kinds_of(definition))
+
+    history.listeners.append(follow)
