@@ -84,6 +84,78 @@ class ImageVolume(_Wire, frozen=True):
     reference: str | None = None
 
 
+class GcePersistentDisk(_Wire, frozen=True):
+    """volumes[].gcePersistentDisk."""
+
+    pd_name: str = ""
+    read_only: bool | None = None
+
+
+class AwsElasticBlockStore(_Wire, frozen=True):
+    """volumes[].awsElasticBlockStore."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class Iscsi(_Wire, frozen=True):
+    """volumes[].iscsi."""
+
+    iqn: str = ""
+    read_only: bool | None = None
+
+
+class Rbd(_Wire, frozen=True):
+    """volumes[].rbd."""
+
+    monitors: tuple[str, ...] | None = None
+    image: str = ""
+    pool: str | None = None
+    read_only: bool | None = None
+
+
+class AzureDisk(_Wire, frozen=True):
+    """volumes[].azureDisk."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+
+
+class Cinder(_Wire, frozen=True):
+    """volumes[].cinder."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class VsphereVolume(_Wire, frozen=True):
+    """volumes[].vsphereVolume."""
+
+    volume_path: str = ""
+
+
+class PortworxVolume(_Wire, frozen=True):
+    """volumes[].portworxVolume."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class CsiVolume(_Wire, frozen=True):
+    """volumes[].csi."""
+
+    driver: str = ""
+
+
+#: The source of a disk that a pod names itself.
+DiskSource = (
+    GcePersistentDisk
+    | AwsElasticBlockStore
+    | Iscsi
+    | Rbd
+    | AzureDisk
+    | Cinder
+    | VsphereVolume
+    | PortworxVolume
+)
+
+
 class Volume(_Wire, frozen=True):
     """volumes[]: the sources that restrict where a pod can run."""
 
@@ -91,6 +163,15 @@ class Volume(_Wire, frozen=True):
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: Named | None = None
     image: ImageVolume | None = None
+    csi: CsiVolume | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    iscsi: Iscsi | None = None
+    rbd: Rbd | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: Cinder | None = None
+    vsphere_volume: VsphereVolume | None = None
+    portworx_volume: PortworxVolume | None = None
 
     @property
     def claim_name(self) -> str:
@@ -108,10 +189,28 @@ class Volume(_Wire, frozen=True):
         return (self.image.reference or "") if self.image else ""
 
     @property
+    def disk(self) -> DiskSource | None:
+        """Return the disk that the pod names itself, of which a volume has one at most."""
+        return (
+            self.gce_persistent_disk
+            or self.aws_elastic_block_store
+            or self.iscsi
+            or self.rbd
+            or self.azure_disk
+            or self.cinder
+            or self.vsphere_volume
+            or self.portworx_volume
+        )
+
+    @property
     def is_read(self) -> bool:
         """Return whether any plugin reads this volume."""
         return (
-            self.persistent_volume_claim is not None or self.ephemeral is not None or self.image is not None
+            self.persistent_volume_claim is not None
+            or self.ephemeral is not None
+            or self.image is not None
+            or self.csi is not None
+            or self.disk is not None
         )
 
 

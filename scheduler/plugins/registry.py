@@ -29,6 +29,7 @@ from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.plugins.scheduling_gates import SchedulingGates
 from scheduler.plugins.taint_toleration import TaintToleration
 from scheduler.plugins.unsupported import Unsupported
+from scheduler.plugins.volume_restrictions import VolumeRestrictions
 
 #: A plugin's class. It has `name` and `extension_points`, and `events_to_register` if it can refuse a pod. It has
 #: `default_weight` if it scores. It has `args_type` if it takes arguments: an instance of it, complete, and a
@@ -50,6 +51,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         NodeAffinity,
         NodePorts,
         NodeResourcesFit,
+        VolumeRestrictions,
         PodTopologySpread,
         InterPodAffinity,
         NodeResourcesBalancedAllocation,

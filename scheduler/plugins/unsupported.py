@@ -44,7 +44,7 @@ def rejection(pod: Pod) -> Status | None:
         )
     needs = [
         *(f'persistentVolumeClaim "{name}"' for name in spec.claims),
-        *(f'ephemeral volume "{name}"' for name in spec.ephemeral_volumes),
+        *(f'ephemeral volume "{volume.name}"' for volume in spec.claim_volumes if volume.is_ephemeral),
         *(f'resourceClaim "{name}"' for name in spec.resource_claims),
     ]
     if not needs:

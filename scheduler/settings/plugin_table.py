@@ -73,7 +73,7 @@ DEFAULT_PLUGINS: Final = (
     _built("NodeAffinity"),
     _built("NodePorts"),
     _built("NodeResourcesFit"),
-    _plugin("VolumeRestrictions", _FILTERS, missing=_VOLUMES),
+    _built("VolumeRestrictions"),
     _plugin("NodeVolumeLimits", _FILTERS, missing=_VOLUMES),
     _plugin("VolumeBinding", "preFilter filter preScore score reserve preBind", missing=_VOLUMES),
     _plugin("VolumeZone", _FILTERS, missing=_VOLUMES),

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.model.disks import RESTRICTED, Disk
 from scheduler.state.arrays import wrapped
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.existing_terms import ExistingPodTerm
@@ -78,6 +79,7 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
     for term in list(state.terms):
         for row in list(term.pods_by_row):
             yield 1 + len(state.placed_on(row)), list(_term(state, term, row))
+    yield len(state.placed), list(_disks(state))
     for key in state.derived.keys():  # noqa: SIM118 - a copy: values come and go between two pieces
         matcher = key[0] if isinstance(key, tuple) and isinstance(key[0], PodMatcher) else None
         cost = _VALUE_COST + (len(state.label_sets) // _LABEL_SETS_PER_POD if matcher else 0)
@@ -98,6 +100,14 @@ def _totals(state: ClusterState) -> Iterator[str]:
     for label_set in state.label_sets:
         if label_set.n_pods != n_pods[label_set.number]:
             yield f"{dict(label_set.labels)}: {label_set.n_pods} pods kept, {n_pods[label_set.number]} in columns"
+
+
+def _disks(state: ClusterState) -> Iterator[str]:
+    recounted: Counter[tuple[Disk, int]] = Counter()
+    for placed in state.placed.values():
+        recounted.update((disk, placed.row) for disk in placed.pod.spec.disks if disk.plugin in RESTRICTED)
+    if state.disks.on_rows() != recounted:
+        yield "mounted disks differ from those of placed pods"
 
 
 def _row(state: ClusterState, row: int) -> Iterator[str]:

@@ -25,6 +25,7 @@ from scheduler.model.requests import non_zero_on_node, on_node_request
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
+from scheduler.state.disks import MountedDisks
 from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.label_sets import LabelSet, LabelSets
@@ -75,6 +76,7 @@ class ClusterState:
         )
         self.workloads = Workloads()
         self.kubelet_refusals = KubeletRefusals()
+        self.disks = MountedDisks()
         #: Every placed or assumed pod by UID.
         self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
         #: The same pods by row, then UID; a row without pods has no entry.
@@ -257,6 +259,8 @@ class ClusterState:
         label_set.n_pods += 1
         self.n_assumed += assumed
         self.nodes.add_usage(row, usage)
+        if pod.spec.disks:
+            self.disks.take(row, pod.spec.disks)
         self.log.append(Change(row, 1, label_set, live, terms))
 
     def _uncount(self, placed: PlacedPod) -> None:
@@ -267,6 +271,8 @@ class ClusterState:
         if not on_row:
             del self._on_row[row]
         self.terms.remove(placed.terms, row)
+        if placed.pod.spec.disks:
+            self.disks.give_back(row, placed.pod.spec.disks)
         self.pods.remove(placed.slot)
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed

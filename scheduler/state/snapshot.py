@@ -7,13 +7,14 @@ arrays must not be written to, and are valid until the next stimulus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.model.disks import Disk
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
@@ -149,6 +150,10 @@ class Snapshot:
     ) -> TermSums:
         """Return the weighted sum of the existing terms that select the label set; see `PodCounter.term_sums`."""
         return self._state.counts.term_sums(purpose, label_set, weight_of)
+
+    def with_conflicting_disks(self, disks: Iterable[Disk]) -> Collection[int]:
+        """Return the rows with a pod that shares one of the disks and must not."""
+        return self._state.disks.conflicting_rows(disks)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Return the labels of the namespace, None if it is not known."""

@@ -23,6 +23,7 @@ from tests.support.build import (
     term,
     toleration,
 )
+from tests.support.cases.volume_rows import disk, with_volumes
 
 CORDON_KEY = "node.kubernetes.io/unschedulable"
 TAINTED, PLAIN = node("a", taints=["k=v:NoSchedule"]), node("a")
@@ -391,6 +392,28 @@ POD_TOPOLOGY_SPREAD: Final = [
     ),
 ]
 
+_DISK: Final = disk("gcePersistentDisk", pdName="d")
+
+
+VOLUME_RESTRICTIONS: Final = [
+    Change("2 a pod that holds the disk goes", with_volumes(_DISK, name="e", on="a"), None, True),
+    Change(
+        "2 a pod that holds another disk goes",
+        with_volumes(disk("gcePersistentDisk", pdName="x"), name="e", on="a"),
+        None,
+        False,
+    ),
+    Change("2 a pod without a disk goes", pod("e", node="a"), None, False),
+    Change(
+        "2 a pod of another namespace goes",
+        {**with_volumes(_DISK, on="a"), "metadata": {"name": "e", "namespace": "blue", "uid": "e"}},
+        None,
+        False,
+    ),
+    Change("2 a node comes", None, PLAIN, True),
+    Change("2 a node is relabelled", PLAIN, node("a", labels={"x": "y"}), False),
+]
+
 #: By plugin: the pod that it rejected, and what happens then.
 TABLES: Final = [
     ("NodeUnschedulable", pod(), NODE_UNSCHEDULABLE),
@@ -399,6 +422,7 @@ TABLES: Final = [
     ("NodeAffinity", pod(affinity=affinity(node_required=[node_term("app in web")])), NODE_AFFINITY),
     ("NodePorts", _with_ports("p", "80"), NODE_PORTS),
     ("NodeResourcesFit", _needs(cpu="8"), NODE_RESOURCES_FIT),
+    ("VolumeRestrictions", with_volumes(_DISK), VOLUME_RESTRICTIONS),
     ("SchedulingGates", pod(), SCHEDULING_GATES),
     ("NodeDeclaredFeatures", pod(), NODE_DECLARED_FEATURES),
     ("InterPodAffinity", NEAR_WEB, INTER_POD_AFFINITY),

@@ -2,7 +2,7 @@
 The cluster as a bag of API objects, and the order in which a decision on a pod asks the plugins.
 
 Source: pkg/scheduler/schedule_one.go and pkg/scheduler/framework/{types.go,runtime} (kubernetes 1.36).
-Left out: nominated pods, preemption, volumes, dynamic resources, extenders, sampling, and other than default weights.
+Left out: nominated pods, preemption, dynamic resources, extenders, sampling, and other than default weights.
 """
 
 from collections import Counter
@@ -20,6 +20,7 @@ from tests.reference import (
     node_unschedulable,
     pod_topology_spread,
     taint_toleration,
+    volume_restrictions,
 )
 from tests.reference.annotated import in_fields
 from tests.reference.question import CycleError, Image, Object, Question, Verdict, labels_of, namespace_of
@@ -31,6 +32,7 @@ Score = Callable[[Question, list[str]], dict[str, int] | None]
 #: In the order of the default profile; only NodeAffinity's answer may be a set of node names.
 PREFILTERS: Mapping[str, PreFilter] = {
     node_affinity.NAME: node_affinity.prefilter,
+    volume_restrictions.NAME: volume_restrictions.prefilter,
     pod_topology_spread.NAME: pod_topology_spread.prefilter,
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
 }
@@ -43,9 +45,23 @@ FILTERS: Mapping[str, Filter] = {
     node_affinity.NAME: node_affinity.refusals,
     node_ports.NAME: node_ports.refusals,
     node_resources_fit.NAME: node_resources_fit.refusals,
+    volume_restrictions.NAME: volume_restrictions.refusals,
     pod_topology_spread.NAME: pod_topology_spread.refusals,
     inter_pod_affinity.NAME: inter_pod_affinity.refusals,
 }
+
+#: What volumes are made of.
+STORAGE_KINDS = (
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+)
+#: Kinds whose objects are in no namespace.
+_CLUSTER_KINDS = {"Node", "Namespace", *STORAGE_KINDS} - {"PersistentVolumeClaim", "CSIStorageCapacity"}
 
 #: With the weights of the default profile.
 SCORES: Mapping[str, tuple[int, Score]] = {
@@ -119,6 +135,7 @@ class Cluster:
             args=_plugin_args(_profile(config)),
             disabled=_disabled(_profile(config)),
             gates=gates,
+            storage={kind: self._of(kind) for kind in STORAGE_KINDS},
         )
 
     def _refresh_image_sizes(self) -> None:
@@ -130,7 +147,7 @@ class Cluster:
 
 
 def _key(kind: str, namespace: str, name: str) -> tuple[str, str, str]:
-    return (kind, "" if kind in ("Node", "Namespace") else namespace, name)
+    return (kind, "" if kind in _CLUSTER_KINDS else namespace, name)
 
 
 def _images(node: Object) -> dict[str, int]:

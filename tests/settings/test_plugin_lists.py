@@ -12,6 +12,7 @@ DEFAULT_FILTERS = (
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeRestrictions",
     "PodTopologySpread",
     "InterPodAffinity",
     "NodeDeclaredFeatures",
@@ -26,7 +27,6 @@ DEFAULT_WEIGHTS = {
     "ImageLocality": 1,
 }
 NOT_BUILT = (
-    "VolumeRestrictions",
     "NodeVolumeLimits",
     "VolumeBinding",
     "VolumeZone",
@@ -44,6 +44,7 @@ def test_by_default_everything_that_is_built_runs_in_upstreams_order():
             "NodeAffinity",
             "NodePorts",
             "NodeResourcesFit",
+            "VolumeRestrictions",
             "PodTopologySpread",
             "InterPodAffinity",
             "NodeDeclaredFeatures",

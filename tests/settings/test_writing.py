@@ -69,7 +69,7 @@ def test_remarks_are_comments_at_the_top():
         "# note: profiles[0].pluginConfig[0].args: VolumeBinding is not built (volumes are not supported yet), "
         "so this has no effect",
         '# notBuilt in profile "p": '
-        "VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, DynamicResources, DefaultPreemption",
+        "NodeVolumeLimits, VolumeBinding, VolumeZone, DynamicResources, DefaultPreemption",
         "# featureGates: MatchLabelKeysInPodAffinity=false, MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true",
     ]
