@@ -92,6 +92,32 @@ def disk(source: wire.DiskSource) -> Disk:
             assert_never(source)
 
 
+def csi_volume(disk: Disk) -> tuple[str, str] | None:
+    """Return the CSI driver and the handle of the disk if it counts against the limits of that driver, else None."""
+    migration = MIGRATIONS.get(disk.plugin)
+    if migration is None or not migration.is_limited:
+        return None
+    if disk.plugin == GCE_PD:
+        return migration.driver, gce_handle(disk.name)
+    return migration.driver, ebs_handle(disk.name) if disk.plugin == AWS_EBS else disk.name
+
+
+def gce_handle(name: str, zone: str = "UNSPECIFIED") -> str:
+    """Return what the CSI driver of GCE calls the disk."""
+    return f"projects/UNSPECIFIED/zones/{zone}/disks/{name}"
+
+
+def ebs_handle(volume_id: str) -> str:
+    """
+    Return the volume's id without zone: `aws://zone/vol-1` names the same as `vol-1`.
+
+    Upstream ends the cycle with an error if what is left is no volume id.
+    """
+    if not volume_id.startswith("aws://"):
+        return volume_id
+    return volume_id.removeprefix("aws://").partition("/")[2].strip("/")
+
+
 def disks_conflict(one: Disk, other: Disk) -> bool:
     """
     Return whether two pods that mount these disks cannot be on one node.

@@ -179,6 +179,19 @@ class Pod:
         return self.phase in ("Succeeded", "Failed")
 
 
+def may_use_claim(pod: Pod, key: str) -> bool:
+    """
+    Return whether the claim of `namespace/name` is one of the pod's; of those for ephemeral volumes it only may be.
+
+    Only the spec is read, not the pod's name: the answer for one pod is used for all pods of its spec.
+    """
+    namespace, _, name = key.partition("/")
+    return namespace == pod.namespace and any(
+        name.endswith(f"-{volume.name}") if volume.is_ephemeral else name == volume.name
+        for volume in pod.spec.claim_volumes
+    )
+
+
 def term_problem(pod: Pod) -> str | None:
     """Return why a part of the pod's spec or its affinity annotation counts as absent; None if no part does."""
     return pod.spec.exceeded_limits or pod.spec.annotation_problem or pod.spec.affinity.problem()

@@ -22,6 +22,7 @@ from scheduler.errors import InvariantViolation
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
+from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
@@ -33,6 +34,7 @@ from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.pod_columns import PodColumns
+from scheduler.state.volumes import Volumes
 from scheduler.state.workloads import Workloads
 
 
@@ -77,6 +79,7 @@ class ClusterState:
         self.workloads = Workloads()
         self.kubelet_refusals = KubeletRefusals()
         self.disks = MountedDisks()
+        self.volumes = Volumes(self.nodes, self.log)
         #: Every placed or assumed pod by UID.
         self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
         #: The same pods by row, then UID; a row without pods has no entry.
@@ -130,6 +133,14 @@ class ClusterState:
     def remove_workload(self, kind: str, namespace: str, name: str) -> None:
         """Remove the workload."""
         self.workloads.remove(kind, namespace, name)
+
+    def upsert_storage(self, obj: StorageObject) -> None:
+        """Take over an object of which volumes are made."""
+        self.volumes.upsert(obj)
+
+    def remove_storage(self, kind: StorageKind, key: str) -> None:
+        """Forget such an object."""
+        self.volumes.remove(kind, key)
 
     def upsert_pod(self, pod: Pod) -> None:
         """
@@ -259,8 +270,9 @@ class ClusterState:
         label_set.n_pods += 1
         self.n_assumed += assumed
         self.nodes.add_usage(row, usage)
-        if pod.spec.disks:
+        if pod.spec.disks or pod.spec.claim_volumes:
             self.disks.take(row, pod.spec.disks)
+            self.volumes.place(pod, node_name)
         self.log.append(Change(row, 1, label_set, live, terms))
 
     def _uncount(self, placed: PlacedPod) -> None:
@@ -271,8 +283,10 @@ class ClusterState:
         if not on_row:
             del self._on_row[row]
         self.terms.remove(placed.terms, row)
-        if placed.pod.spec.disks:
-            self.disks.give_back(row, placed.pod.spec.disks)
+        spec = placed.pod.spec
+        if spec.disks or spec.claim_volumes:
+            self.disks.give_back(row, spec.disks)
+            self.volumes.lift(placed.pod, self.nodes.name_of(row))
         self.pods.remove(placed.slot)
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed

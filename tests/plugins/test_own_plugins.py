@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from scheduler.framework.plugin_context import Claims
 from scheduler.plugins.scheduling_gates import SchedulingGates
 from tests.conformance.product import LiveCluster, ProductSubject
 from tests.support.build import Json, affinity, configuration, node, node_term, pod
@@ -39,11 +40,11 @@ SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}
     ],
 )
 def test_an_unsupported_feature_is_named_in_the_message(incoming: Json, needs: str):
-    subject = ProductSubject(None)
+    subject = ProductSubject(None, Claims.REFUSED)
     subject.apply(node("a"))
     decision = subject.evaluate(incoming)
     reason = f"pod needs {needs}, {NOT_YET}"
-    assert decision["prefilter"] == {"Unsupported": {"code": UR, "reasons": [reason]}}
+    assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
     assert decision["message"] == f"0/1 nodes are available: {reason}."
 
 
