@@ -61,9 +61,8 @@ class NodeVolumeLimits:
             return SKIP
         wanted = _wanted(context.pod, snapshot)
         if isinstance(wanted, Status):
-            if not wanted.code.rejects:
-                return wanted
-            # Upstream finds this out at Filter, on every node.
+            # Upstream finds this out at Filter, on every node. An error there ends the cycle, which no filter can here;
+            # but VolumeBinding refuses such a pod before, unless it is switched off.
             return RuleFilter(snapshot.n_rows, (np.zeros(snapshot.n_rows, dtype=np.bool_), wanted))
         mask = np.ones(snapshot.n_rows, dtype=np.bool_)
         for driver, volumes in wanted.items():

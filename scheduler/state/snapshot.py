@@ -189,7 +189,8 @@ class Snapshot:
         limits, attached = self.volumes.limits(driver), self.volumes.attached.n_on(driver)
 
         def room_at(row: int) -> int:
-            name = nodes.name_of(row)
+            # A dead row hears of no change.
+            name = "" if nodes.nodes[row] is None else nodes.name_of(row)
             limit = limits.get(name)
             return UNLIMITED if limit is None else limit - attached.get(name, 0)
 

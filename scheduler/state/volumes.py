@@ -7,11 +7,13 @@ A pod without volumes costs nothing here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from scheduler.model import disks
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import (
+    ClaimReference,
     CsiDriver,
     CsiNode,
     CsiStorageCapacity,
@@ -148,7 +150,9 @@ class Volumes:
         """Count the volumes of a pod that came to the node."""
         for claim_volume in pod.spec.claim_volumes:
             key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
-            self._users.add(key, node_name)
+            claim = self._claims.get(key)
+            # The claim's own text, which is kept anyway.
+            self._users.add(key if claim is None else claim.key, node_name)
             if (attached := self.attached_as(key)) is not None:
                 self.attached.use(attached, node_name)
         for disk in pod.spec.disks:
@@ -202,9 +206,10 @@ class Volumes:
         if new is None:
             del self._claims[key]
         else:
-            self._claims[key] = new
+            new = self._sharing_claim(new)
+            self._claims[new.key] = new
             if new.volume_name:
-                self._naming_claims.add(new.volume_name, key)
+                self._naming_claims.add(new.volume_name, new.key)
         self._recount(before)
 
     def _set_volume(self, name: str, new: PersistentVolume | None) -> None:
@@ -220,13 +225,28 @@ class Volumes:
         if new is None:
             del self._volumes[name]
         else:
-            self._volumes[name] = new
+            new = self._sharing_volume(new)
+            self._volumes[new.key] = new
             self.free.add(new)
             if new.claim is not None:
-                self._promised.add(new.claim.key, name)
+                self._promised.add(new.claim.key, new.key)
         for attachment in attachments:
             self._attach(attachment)
         self._recount(before)
+
+    def _sharing_claim(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        """Return the claim with the text that its volume has too: 250 bytes less for each bound claim."""
+        volume = self._volumes.get(claim.volume_name) if claim.volume_name else None
+        if volume is None or volume.claim != (claim.key, claim.uid):
+            return claim
+        return replace(claim, key=volume.claim.key, uid=volume.claim.uid, volume_name=volume.key)
+
+    def _sharing_volume(self, volume: PersistentVolume) -> PersistentVolume:
+        """Return the volume with the text that its claim has too."""
+        claim = None if volume.claim is None else self._claims.get(volume.claim.key)
+        if claim is None or volume.claim != (claim.key, claim.uid) or claim.volume_name != volume.key:
+            return volume
+        return replace(volume, key=claim.volume_name, claim=ClaimReference(claim.key, claim.uid))
 
     def _set_class(self, name: str, new: StorageClass | None) -> None:
         old = self._classes.get(name)

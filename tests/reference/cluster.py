@@ -18,9 +18,12 @@ from tests.reference import (
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     taint_toleration,
+    volume_binding,
     volume_restrictions,
+    volume_zone,
 )
 from tests.reference.annotated import in_fields
 from tests.reference.question import CycleError, Image, Object, Question, Verdict, labels_of, namespace_of
@@ -33,6 +36,8 @@ Score = Callable[[Question, list[str]], dict[str, int] | None]
 PREFILTERS: Mapping[str, PreFilter] = {
     node_affinity.NAME: node_affinity.prefilter,
     volume_restrictions.NAME: volume_restrictions.prefilter,
+    volume_binding.NAME: volume_binding.prefilter,
+    volume_zone.NAME: volume_zone.prefilter,
     pod_topology_spread.NAME: pod_topology_spread.prefilter,
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
 }
@@ -46,6 +51,9 @@ FILTERS: Mapping[str, Filter] = {
     node_ports.NAME: node_ports.refusals,
     node_resources_fit.NAME: node_resources_fit.refusals,
     volume_restrictions.NAME: volume_restrictions.refusals,
+    node_volume_limits.NAME: node_volume_limits.refusals,
+    volume_binding.NAME: volume_binding.refusals,
+    volume_zone.NAME: volume_zone.refusals,
     pod_topology_spread.NAME: pod_topology_spread.refusals,
     inter_pod_affinity.NAME: inter_pod_affinity.refusals,
 }
@@ -182,13 +190,17 @@ def _decision(question: Question) -> dict[str, Any]:
     if not question.nodes:
         return {"error": "no nodes available to schedule pods"}
     narrowed: frozenset[str] | None = None
+    refusals: dict[str, Verdict] = {}
     for name, prefilter in PREFILTERS.items():
         if not question.runs("preFilter", name):
             continue
         answer = prefilter(question)
         if isinstance(answer, Verdict):
-            return _refused_everywhere(question, name, answer)
-        narrowed = answer if narrowed is None else narrowed
+            refusals[name] = answer
+        elif narrowed is None:
+            narrowed = answer
+    if refusals:
+        return _refused_everywhere(question, refusals)
     allowed = frozenset(question.nodes) if narrowed is None else narrowed
     refused = {name: ask(question) for name, ask in FILTERS.items() if question.runs("filter", name)}
     feasible = sorted(
@@ -221,14 +233,16 @@ def _scores(question: Question, feasible: list[str]) -> dict[str, dict[str, int]
     return score
 
 
-def _refused_everywhere(question: Question, plugin: str, verdict: Verdict) -> dict[str, Any]:
+def _refused_everywhere(question: Question, refusals: Mapping[str, Verdict]) -> dict[str, Any]:
+    """The first refusal ends the cycle, and is the whole message; the others are what was asked besides."""
+    first = next(iter(refusals.values()))
     return {
-        "prefilter": _as_json({plugin: verdict}),
+        "prefilter": _as_json(refusals),
         "filter": {},
         "feasible": [],
         "score": {},
         "total": {},
-        "message": f"0/{len(question.nodes)} nodes are available: {', '.join(verdict.reasons)}.",
+        "message": f"0/{len(question.nodes)} nodes are available: {', '.join(first.reasons)}.",
     }
 
 
