@@ -116,7 +116,7 @@ def _volumes(state: ClusterState) -> Iterator[str]:
     """Compare the volumes with a table that is filled anew. O(objects), so not while a scheduler runs."""
     fresh = Volumes(state.nodes, ChangeLog())
     for placed in state.placed.values():
-        fresh.place(placed.pod, state.nodes.name_of(placed.row))
+        fresh.add_pod(placed.pod, state.nodes.name_of(placed.row))
     for obj in state.volumes.objects():
         fresh.upsert(obj)
     if state.volumes.attached.counts() != fresh.attached.counts():

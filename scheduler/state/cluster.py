@@ -271,8 +271,8 @@ class ClusterState:
         self.n_assumed += assumed
         self.nodes.add_usage(row, usage)
         if pod.spec.disks or pod.spec.claim_volumes:
-            self.disks.take(row, pod.spec.disks)
-            self.volumes.place(pod, node_name)
+            self.disks.add(row, pod.spec.disks)
+            self.volumes.add_pod(pod, node_name)
         self.log.append(Change(row, 1, label_set, live, terms))
 
     def _uncount(self, placed: PlacedPod) -> None:
@@ -285,8 +285,8 @@ class ClusterState:
         self.terms.remove(placed.terms, row)
         spec = placed.pod.spec
         if spec.disks or spec.claim_volumes:
-            self.disks.give_back(row, spec.disks)
-            self.volumes.lift(placed.pod, self.nodes.name_of(row))
+            self.disks.remove(row, spec.disks)
+            self.volumes.remove_pod(placed.pod, self.nodes.name_of(row))
         self.pods.remove(placed.slot)
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed

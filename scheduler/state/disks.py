@@ -18,7 +18,7 @@ class MountedDisks:
         #: By `_key`: disk -> row -> volumes.
         self._by_key: PartitionedDict[dict[Disk, dict[int, int]]] = PartitionedDict()
 
-    def take(self, row: int, disks: Iterable[Disk]) -> None:
+    def add(self, row: int, disks: Iterable[Disk]) -> None:
         """Count the disks of a pod that came to the row."""
         for disk in disks:
             if disk.plugin in RESTRICTED:
@@ -29,7 +29,7 @@ class MountedDisks:
                 rows = mounted.setdefault(disk, {})
                 rows[row] = rows.get(row, 0) + 1
 
-    def give_back(self, row: int, disks: Iterable[Disk]) -> None:
+    def remove(self, row: int, disks: Iterable[Disk]) -> None:
         """Take back the disks of a pod that left the row."""
         for disk in disks:
             if disk.plugin in RESTRICTED:

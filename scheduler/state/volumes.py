@@ -146,7 +146,7 @@ class Volumes:
 
     # What ClusterState tells.
 
-    def place(self, pod: Pod, node_name: str) -> None:
+    def add_pod(self, pod: Pod, node_name: str) -> None:
         """Count the volumes of a pod that came to the node."""
         for claim_volume in pod.spec.claim_volumes:
             key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
@@ -159,7 +159,7 @@ class Volumes:
             if (named := disks.csi_volume(disk)) is not None:
                 self.attached.use(_attached(*named), node_name)
 
-    def lift(self, pod: Pod, node_name: str) -> None:
+    def remove_pod(self, pod: Pod, node_name: str) -> None:
         """Take back the volumes of a pod that left the node."""
         for claim_volume in pod.spec.claim_volumes:
             key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
-from scheduler.framework.interface import Feasible, PodContext, PreFiltered, PreScored
+from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Status
 from scheduler.model.pods import Pod, may_use_claim
@@ -62,7 +62,7 @@ class VolumeBinding:
         claims = claims_of(context.pod, snapshot.volumes)
         return claims if isinstance(claims, Status) else VolumeFilter(claims, snapshot)
 
-    def prescore(self, _context: PodContext, _snapshot: Snapshot, _feasible: Feasible) -> PreScored:
+    def prescore(self, _context: PodContext, _snapshot: Snapshot, _feasible: FeasibleNodes) -> PreScored:
         """Skip every pod, as upstream does without its gate."""
         return SKIP
 
