@@ -10,13 +10,13 @@ Source: component-helpers/storage/volume/pv_helpers.go, FindMatchingVolume (kube
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from scheduler.state.arrays import Mask, Rows
+from scheduler.state.free_volumes import Entry
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.topology_rows import Reached, TopologyRows
 from scheduler.state.volumes import Volumes
@@ -83,12 +83,18 @@ class StaticMatching:
         The claims before this one may have taken one each: one more than there are of them is enough.
         """
         n_wanted = len(self.chosen) + 1
-        found: list[PersistentVolume] = []
-        for _, names in self._volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):
-            volumes = (volume for name in names if (volume := self._volumes.volume(name)) is not None)
-            found += islice((one for one in volumes if _fits(one, claim) and _serves(one, claim)), n_wanted)
-        found.sort(key=lambda one: (one.capacity_bytes, one.key))
-        return found
+        found: list[Entry] = []
+        for entries, start in self._volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):
+            n_left = n_wanted
+            for index in range(start, len(entries)):
+                volume = entries[index][2]
+                if _fits(volume, claim) and _serves(volume, claim):
+                    found.append(entries[index])
+                    n_left -= 1
+                    if not n_left:
+                        break
+        found.sort()
+        return [volume for _, _, volume in found]
 
     def _reached(self, volume: PersistentVolume) -> Reached:
         topology = volume.topology
@@ -134,4 +140,7 @@ def _serves(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Return whether a volume that was made for no claim may be taken by this one."""
     if claim.selector is not None and not claim.selector.matches(volume.labels):
         return False
-    return all(mode in volume.access_modes for mode in claim.access_modes)
+    # Equal lists are one object.
+    return claim.access_modes is volume.access_modes or all(
+        mode in volume.access_modes for mode in claim.access_modes
+    )
