@@ -39,7 +39,7 @@ _Comparison = tuple[int, list[str]]
 
 def differences(state: ClusterState) -> list[str]:
     """Return where counts and a recount differ, one line each; empty if they are equal. O(pods x derived values)."""
-    return [*(text for _, texts in _comparisons(state) for text in texts), *_volumes(state)]
+    return [*(text for _, texts in _comparisons(state) for text in texts), *_disks(state), *_volumes(state)]
 
 
 class Audit:
@@ -81,7 +81,6 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
     for term in list(state.terms):
         for row in list(term.pods_by_row):
             yield 1 + len(state.placed_on(row)), list(_term(state, term, row))
-    yield len(state.placed), list(_disks(state))
     for key in state.derived.keys():  # noqa: SIM118 - a copy: values come and go between two pieces
         matcher = key[0] if isinstance(key, tuple) and isinstance(key[0], PodMatcher) else None
         cost = _VALUE_COST + (len(state.label_sets) // _LABEL_SETS_PER_POD if matcher else 0)
@@ -105,6 +104,7 @@ def _totals(state: ClusterState) -> Iterator[str]:
 
 
 def _disks(state: ClusterState) -> Iterator[str]:
+    """Compare the mounted disks with those of all pods. O(pods), so not while a scheduler runs."""
     recounted: Counter[tuple[Disk, int]] = Counter()
     for placed in state.placed.values():
         recounted.update((disk, placed.row) for disk in placed.pod.spec.disks if disk.plugin in RESTRICTED)
