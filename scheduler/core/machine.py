@@ -32,6 +32,7 @@ from scheduler.framework.events import (
     KUBELET_REFUSAL_OVER,
     NODE_ADD,
     NODE_DELETE,
+    STORAGE_RESOURCES,
     Action,
     ClusterEvent,
     Resource,
@@ -54,11 +55,14 @@ from scheduler.model.stimuli import (
     PodGone,
     PodSeen,
     Stimulus,
+    StorageGone,
+    StorageSeen,
     SweepDue,
     TimePassed,
     WorkloadGone,
     WorkloadSeen,
 )
+from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
@@ -168,6 +172,10 @@ class Machine:
             case WorkloadGone(kind, namespace_name, name):
                 self.state.remove_workload(kind, namespace_name, name)
                 self._notify_queue(ClusterEvent(Resource(kind), Action.DELETE), None, None, now_s)
+            case StorageSeen(obj):
+                self._on_storage(obj, now_s)
+            case StorageGone(storage_kind, key):
+                self._on_storage_deleted(storage_kind, key, now_s)
             case BindDone(uid):
                 return self._on_bind_done(uid, now_s)
             case BindFailed(uid, message):
@@ -287,6 +295,20 @@ class Machine:
         if known != workload.selector:
             action = Action.ADD if known is None else Action.UPDATE
             self._notify_queue(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
+
+    def _on_storage(self, obj: StorageObject, now_s: float) -> None:
+        old = self.state.volumes.get(obj.kind, obj.key)
+        self.state.upsert_storage(obj)
+        # An update that changed nothing that is read helps no pod.
+        if old != obj:
+            action = Action.ADD if old is None else Action.UPDATE
+            self._notify_queue(ClusterEvent(STORAGE_RESOURCES[obj.kind], action), old, obj, now_s)
+
+    def _on_storage_deleted(self, kind: StorageKind, key: str, now_s: float) -> None:
+        old = self.state.volumes.get(kind, key)
+        if old is not None:
+            self.state.remove_storage(kind, key)
+            self._notify_queue(ClusterEvent(STORAGE_RESOURCES[kind], Action.DELETE), old, None, now_s)
 
     def _expire_kubelet_refusals(self, now_s: float) -> None:
         """End exclusions whose time is over, and wake the pods that wait for them."""

@@ -106,6 +106,14 @@ _POD: Final[FieldTree] = {
             "persistentVolumeClaim": {"claimName": True},
             "ephemeral": {},
             "image": {"reference": True},
+            "gcePersistentDisk": {"pdName": True, "readOnly": True},
+            "awsElasticBlockStore": {"volumeID": True},
+            "iscsi": {"iqn": True, "readOnly": True},
+            "rbd": {"monitors": True, "pool": True, "image": True, "readOnly": True},
+            "azureDisk": {"diskURI": True},
+            "cinder": {"volumeID": True},
+            "vsphereVolume": {"volumePath": True},
+            "portworxVolume": {"volumeID": True},
         },
         "schedulingGates": {"name": True},
         "hostNetwork": True,
@@ -140,7 +148,19 @@ _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "Pod": _POD,
 }
 #: Volumes without one of these sources are left out: their names would name secrets.
-_READ_VOLUMES: Final = ("persistentVolumeClaim", "ephemeral", "image")
+_READ_VOLUMES: Final = (
+    "persistentVolumeClaim",
+    "ephemeral",
+    "image",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "iscsi",
+    "rbd",
+    "azureDisk",
+    "cinder",
+    "vsphereVolume",
+    "portworxVolume",
+)
 
 
 def scheduling_fields(kind: str, document: Mapping[str, object]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.requests import pod_requests
+from scheduler.model.volumes import StorageKind
 
 
 class Resource(StrEnum):
@@ -46,6 +47,18 @@ class Resource(StrEnum):
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     POD_GROUP = "scheduling.k8s.io/PodGroup"
     WILDCARD = "*"
+
+
+#: Of the kinds that volumes are made of.
+STORAGE_RESOURCES: Final[Mapping[StorageKind, Resource]] = {
+    StorageKind.VOLUME: Resource.PERSISTENT_VOLUME,
+    StorageKind.CLAIM: Resource.PERSISTENT_VOLUME_CLAIM,
+    StorageKind.CLASS: Resource.STORAGE_CLASS,
+    StorageKind.CSI_NODE: Resource.CSI_NODE,
+    StorageKind.CSI_DRIVER: Resource.CSI_DRIVER,
+    StorageKind.CAPACITY: Resource.CSI_STORAGE_CAPACITY,
+    StorageKind.ATTACHMENT: Resource.VOLUME_ATTACHMENT,
+}
 
 
 class Action(IntFlag):

@@ -30,10 +30,12 @@ from scheduler.model.annotations import (
     parse_affinity_annotation,
     parse_grace_period,
 )
+from scheduler.model.disks import disk
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
+    ClaimVolume,
     Container,
     ContainerResize,
     HostPort,
@@ -126,7 +128,9 @@ def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:
         bytes(raw.resources),
         bytes(raw.resource_claims),
         tuple(
-            (v.name, v.claim_name, v.is_ephemeral, v.image_reference) for v in raw.volumes or () if v.is_read
+            (v.name, v.claim_name, v.is_ephemeral, v.image_reference, v.csi, v.disk)
+            for v in raw.volumes or ()
+            if v.is_read
         ),
         raw.host_network,
         raw.host_users,
@@ -180,8 +184,13 @@ def _parse_spec(namespace: str, raw: wire.PodSpec, annotated: AnnotatedAffinity 
         if pod_resources is None or pod_resources.requests is None
         else _quantities(pod_resources.requests),
         image_volumes=tuple(v.image_reference for v in volumes if v.image_reference),
-        claims=tuple(v.claim_name for v in volumes if v.claim_name),
-        ephemeral_volumes=tuple(v.name for v in volumes if v.is_ephemeral),
+        claim_volumes=tuple(
+            ClaimVolume(v.name, is_ephemeral=True) if v.is_ephemeral else ClaimVolume(v.claim_name)
+            for v in volumes
+            if v.is_ephemeral or v.claim_name
+        ),
+        disks=tuple(disk(v.disk) for v in volumes if v.disk is not None),
+        csi_drivers=tuple(v.csi.driver for v in volumes if v.csi is not None),
         resource_claims=tuple(claim.name for claim in wire.decode_named(raw.resource_claims)),
         annotation_problem=problem,
         host_network=raw.host_network is True,

@@ -6,10 +6,11 @@ Pods as the scheduler reads them: one `Pod` per pod, and one shared `PodSpec` fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.model.disks import Disk
 from scheduler.model.terms import (
     PodAffinity,
     PreferredNodeTerm,
@@ -70,6 +71,18 @@ class Resize:
     infeasible: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimVolume:
+    """A volume behind a PersistentVolumeClaim: of the claim's name, or of the volume's if it `is_ephemeral`."""
+
+    name: str
+    is_ephemeral: bool = False
+
+    def claim_name(self, pod_name: str) -> str:
+        """Return the claim's name; a generic ephemeral volume's claim is made for the pod and named after both."""
+        return f"{pod_name}-{self.name}" if self.is_ephemeral else self.name
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodSpec:
     """
@@ -89,8 +102,12 @@ class PodSpec:
     overhead: Requests
     pod_requests: Requests | None
     image_volumes: tuple[str, ...]
-    claims: tuple[str, ...]
-    ephemeral_volumes: tuple[str, ...]
+    #: In the order of the volumes.
+    claim_volumes: tuple[ClaimVolume, ...]
+    #: Disks that the pod names itself.
+    disks: tuple[Disk, ...]
+    #: Drivers of inline `csi` volumes.
+    csi_drivers: tuple[str, ...]
     resource_claims: tuple[str, ...]
     #: Why the affinity annotation does not parse, in which case it counts as absent; None if there is no such problem.
     annotation_problem: str | None
@@ -99,6 +116,11 @@ class PodSpec:
     uses_user_namespace: bool
     #: The parts of the spec that exceed a limit and count as absent; None if no part does. See `limits`.
     exceeded_limits: str | None = None
+
+    @property
+    def claims(self) -> Iterator[str]:
+        """The names of the claims that the volumes name, without those of generic ephemeral volumes."""
+        return (volume.name for volume in self.claim_volumes if not volume.is_ephemeral)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +177,19 @@ class Pod:
     def is_terminal(self) -> bool:
         """Return whether the pod has succeeded or failed, after which it holds no resources."""
         return self.phase in ("Succeeded", "Failed")
+
+
+def may_use_claim(pod: Pod, key: str) -> bool:
+    """
+    Return whether the claim of `namespace/name` is one of the pod's; of those for ephemeral volumes it only may be.
+
+    Only the spec is read, not the pod's name: the answer for one pod is used for all pods of its spec.
+    """
+    namespace, _, name = key.partition("/")
+    return namespace == pod.namespace and any(
+        name.endswith(f"-{volume.name}") if volume.is_ephemeral else name == volume.name
+        for volume in pod.spec.claim_volumes
+    )
 
 
 def term_problem(pod: Pod) -> str | None:

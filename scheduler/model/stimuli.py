@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import StorageKind, StorageObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,21 @@ class WorkloadGone:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageSeen:
+    """A watch or list showed this object, of which volumes are made."""
+
+    object: StorageObject
+
+
+@dataclass(frozen=True, slots=True)
+class StorageGone:
+    """Such an object was deleted. `key`: its name, behind its namespace and a slash if it has one."""
+
+    kind: StorageKind
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class BindDone:
     """The API server accepted the bind."""
 
@@ -105,6 +121,8 @@ Stimulus = (
     | NamespaceGone
     | WorkloadSeen
     | WorkloadGone
+    | StorageSeen
+    | StorageGone
     | BindDone
     | BindFailed
     | CycleDue

@@ -21,11 +21,11 @@ class MalformedObjectError(ValueError):
     """An object that no API server would store. The watch reports it and continues; retrying is of no use."""
 
 
-class _Wire(Struct, frozen=True, gc=False, rename="camel"):
+class Wire(Struct, frozen=True, gc=False, rename="camel"):
     """A struct with camelCase field names; not tracked by the garbage collector, since JSON has no cycles."""
 
 
-class OwnerReference(_Wire, frozen=True):
+class OwnerReference(Wire, frozen=True):
     """metadata.ownerReferences[]."""
 
     api_version: str = ""
@@ -34,7 +34,7 @@ class OwnerReference(_Wire, frozen=True):
     controller: bool | None = None
 
 
-class Metadata(_Wire, frozen=True):
+class Metadata(Wire, frozen=True):
     """metadata of any object."""
 
     name: str = ""
@@ -49,19 +49,19 @@ class Metadata(_Wire, frozen=True):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
-class Named(_Wire, frozen=True):
+class Named(Wire, frozen=True):
     """An object of which only the name is read."""
 
     name: str = ""
 
 
-class RestartRule(_Wire, frozen=True):
+class RestartRule(Wire, frozen=True):
     """containers[].restartPolicyRules[]."""
 
     action: str = ""
 
 
-class Container(_Wire, frozen=True):
+class Container(Wire, frozen=True):
     """containers[] and initContainers[]."""
 
     name: str = ""
@@ -72,25 +72,106 @@ class Container(_Wire, frozen=True):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
-class ClaimVolume(_Wire, frozen=True):
+class ClaimVolume(Wire, frozen=True):
     """volumes[].persistentVolumeClaim."""
 
     claim_name: str = ""
 
 
-class ImageVolume(_Wire, frozen=True):
+class ImageVolume(Wire, frozen=True):
     """volumes[].image."""
 
     reference: str | None = None
 
 
-class Volume(_Wire, frozen=True):
+class GcePersistentDisk(Wire, frozen=True):
+    """volumes[].gcePersistentDisk."""
+
+    pd_name: str = ""
+    read_only: bool | None = None
+
+
+class AwsElasticBlockStore(Wire, frozen=True):
+    """volumes[].awsElasticBlockStore."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class Iscsi(Wire, frozen=True):
+    """volumes[].iscsi."""
+
+    iqn: str = ""
+    read_only: bool | None = None
+
+
+class Rbd(Wire, frozen=True):
+    """volumes[].rbd."""
+
+    monitors: tuple[str, ...] | None = None
+    image: str = ""
+    pool: str | None = None
+    read_only: bool | None = None
+
+
+class AzureDisk(Wire, frozen=True):
+    """volumes[].azureDisk."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+
+
+class Cinder(Wire, frozen=True):
+    """volumes[].cinder."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class VsphereVolume(Wire, frozen=True):
+    """volumes[].vsphereVolume."""
+
+    volume_path: str = ""
+
+
+class PortworxVolume(Wire, frozen=True):
+    """volumes[].portworxVolume."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class CsiVolume(Wire, frozen=True):
+    """volumes[].csi."""
+
+    driver: str = ""
+
+
+#: The source of a disk that a pod names itself.
+DiskSource = (
+    GcePersistentDisk
+    | AwsElasticBlockStore
+    | Iscsi
+    | Rbd
+    | AzureDisk
+    | Cinder
+    | VsphereVolume
+    | PortworxVolume
+)
+
+
+class Volume(Wire, frozen=True):
     """volumes[]: the sources that restrict where a pod can run."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: Named | None = None
     image: ImageVolume | None = None
+    csi: CsiVolume | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    iscsi: Iscsi | None = None
+    rbd: Rbd | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: Cinder | None = None
+    vsphere_volume: VsphereVolume | None = None
+    portworx_volume: PortworxVolume | None = None
 
     @property
     def claim_name(self) -> str:
@@ -108,14 +189,32 @@ class Volume(_Wire, frozen=True):
         return (self.image.reference or "") if self.image else ""
 
     @property
+    def disk(self) -> DiskSource | None:
+        """Return the disk that the pod names itself, of which a volume has one at most."""
+        return (
+            self.gce_persistent_disk
+            or self.aws_elastic_block_store
+            or self.iscsi
+            or self.rbd
+            or self.azure_disk
+            or self.cinder
+            or self.vsphere_volume
+            or self.portworx_volume
+        )
+
+    @property
     def is_read(self) -> bool:
         """Return whether any plugin reads this volume."""
         return (
-            self.persistent_volume_claim is not None or self.ephemeral is not None or self.image is not None
+            self.persistent_volume_claim is not None
+            or self.ephemeral is not None
+            or self.image is not None
+            or self.csi is not None
+            or self.disk is not None
         )
 
 
-class PodSpec(_Wire, frozen=True):
+class PodSpec(Wire, frozen=True):
     """spec of a pod."""
 
     node_name: str | None = None
@@ -136,7 +235,7 @@ class PodSpec(_Wire, frozen=True):
     host_users: bool | None = None
 
 
-class Condition(_Wire, frozen=True):
+class Condition(Wire, frozen=True):
     """status.conditions[]."""
 
     type: str = ""
@@ -145,7 +244,7 @@ class Condition(_Wire, frozen=True):
     message: str | None = None
 
 
-class ContainerStatus(_Wire, frozen=True):
+class ContainerStatus(Wire, frozen=True):
     """status.containerStatuses[]."""
 
     name: str = ""
@@ -153,7 +252,7 @@ class ContainerStatus(_Wire, frozen=True):
     allocated_resources: Raw = Raw()
 
 
-class PodStatus(_Wire, frozen=True):
+class PodStatus(Wire, frozen=True):
     """status of a pod."""
 
     phase: str | None = None
@@ -167,7 +266,7 @@ class PodStatus(_Wire, frozen=True):
     allocated_resources: Raw = Raw()
 
 
-class Pod(_Wire, frozen=True):
+class Pod(Wire, frozen=True):
     """A pod."""
 
     metadata: Metadata
@@ -175,13 +274,13 @@ class Pod(_Wire, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Resources(_Wire, frozen=True):
+class Resources(Wire, frozen=True):
     """resources of a container or pod."""
 
     requests: dict[str, QuantityText] | None = None
 
 
-class ContainerPort(_Wire, frozen=True):
+class ContainerPort(Wire, frozen=True):
     """containers[].ports[]."""
 
     host_port: int | None = None
@@ -189,7 +288,7 @@ class ContainerPort(_Wire, frozen=True):
     protocol: str | None = None
 
 
-class Toleration(_Wire, frozen=True):
+class Toleration(Wire, frozen=True):
     """tolerations[]."""
 
     key: str | None = None
@@ -198,7 +297,7 @@ class Toleration(_Wire, frozen=True):
     effect: str | None = None
 
 
-class Expression(_Wire, frozen=True):
+class Expression(Wire, frozen=True):
     """matchExpressions[] of label and node selectors."""
 
     key: str = ""
@@ -206,14 +305,14 @@ class Expression(_Wire, frozen=True):
     values: tuple[str, ...] | None = None
 
 
-class LabelSelector(_Wire, frozen=True):
+class LabelSelector(Wire, frozen=True):
     """A label selector."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[Expression, ...] | None = None
 
 
-class AffinityTerm(_Wire, frozen=True):
+class AffinityTerm(Wire, frozen=True):
     """A term of pod affinity or anti-affinity."""
 
     topology_key: str = ""
@@ -222,14 +321,14 @@ class AffinityTerm(_Wire, frozen=True):
     namespace_selector: LabelSelector | None = None
 
 
-class WeightedTerm(_Wire, frozen=True):
+class WeightedTerm(Wire, frozen=True):
     """A preferred term."""
 
     weight: int = 0
     pod_affinity_term: AffinityTerm = AffinityTerm()
 
 
-class PodAffinity(_Wire, frozen=True):
+class PodAffinity(Wire, frozen=True):
     """podAffinity and podAntiAffinity."""
 
     required: tuple[AffinityTerm, ...] | None = msgspec.field(
@@ -240,27 +339,27 @@ class PodAffinity(_Wire, frozen=True):
     )
 
 
-class NodeTerm(_Wire, frozen=True):
+class NodeTerm(Wire, frozen=True):
     """A node selector term."""
 
     match_expressions: tuple[Expression, ...] | None = None
     match_fields: tuple[Expression, ...] | None = None
 
 
-class NodeSelector(_Wire, frozen=True):
+class NodeSelector(Wire, frozen=True):
     """Required node affinity."""
 
     node_selector_terms: tuple[NodeTerm, ...] | None = None
 
 
-class PreferredNode(_Wire, frozen=True):
+class PreferredNode(Wire, frozen=True):
     """A preferred node term."""
 
     weight: int = 0
     preference: NodeTerm = NodeTerm()
 
 
-class NodeAffinity(_Wire, frozen=True):
+class NodeAffinity(Wire, frozen=True):
     """nodeAffinity."""
 
     required: NodeSelector | None = msgspec.field(
@@ -271,7 +370,7 @@ class NodeAffinity(_Wire, frozen=True):
     )
 
 
-class Affinity(_Wire, frozen=True):
+class Affinity(Wire, frozen=True):
     """affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -279,7 +378,7 @@ class Affinity(_Wire, frozen=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class SpreadConstraint(_Wire, frozen=True):
+class SpreadConstraint(Wire, frozen=True):
     """topologySpreadConstraints[]."""
 
     max_skew: int = 1
@@ -292,7 +391,7 @@ class SpreadConstraint(_Wire, frozen=True):
     match_label_keys: tuple[str, ...] | None = None
 
 
-class Taint(_Wire, frozen=True):
+class Taint(Wire, frozen=True):
     """spec.taints[] of a node."""
 
     key: str = ""
@@ -300,21 +399,21 @@ class Taint(_Wire, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(_Wire, frozen=True):
+class NodeSpec(Wire, frozen=True):
     """spec of a node."""
 
     unschedulable: bool | None = None
     taints: tuple[Taint, ...] | None = None
 
 
-class Image(_Wire, frozen=True):
+class Image(Wire, frozen=True):
     """status.images[] of a node."""
 
     names: tuple[str, ...] | None = None
     size_bytes: int | None = None
 
 
-class NodeStatus(_Wire, frozen=True):
+class NodeStatus(Wire, frozen=True):
     """status of a node."""
 
     allocatable: dict[str, QuantityText] | None = None
@@ -322,7 +421,7 @@ class NodeStatus(_Wire, frozen=True):
     declared_features: tuple[str, ...] | None = None
 
 
-class Node(_Wire, frozen=True):
+class Node(Wire, frozen=True):
     """A node."""
 
     metadata: Metadata
@@ -330,32 +429,32 @@ class Node(_Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(_Wire, frozen=True):
+class Namespace(Wire, frozen=True):
     """A namespace."""
 
     metadata: Metadata
 
 
-class MapSelectorSpec(_Wire, frozen=True):
+class MapSelectorSpec(Wire, frozen=True):
     """spec of Services and ReplicationControllers: the selector is a plain map."""
 
     selector: dict[str, str] | None = None
 
 
-class LabelSelectorSpec(_Wire, frozen=True):
+class LabelSelectorSpec(Wire, frozen=True):
     """spec of ReplicaSets and StatefulSets."""
 
     selector: LabelSelector | None = None
 
 
-class MapSelected(_Wire, frozen=True):
+class MapSelected(Wire, frozen=True):
     """A Service or ReplicationController."""
 
     metadata: Metadata
     spec: MapSelectorSpec = MapSelectorSpec()
 
 
-class LabelSelected(_Wire, frozen=True):
+class LabelSelected(Wire, frozen=True):
     """A ReplicaSet or StatefulSet."""
 
     metadata: Metadata

@@ -25,10 +25,14 @@ from scheduler.plugins.node_ports import NodePorts
 from scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from scheduler.plugins.node_resources.fit import NodeResourcesFit
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
+from scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.plugins.scheduling_gates import SchedulingGates
 from scheduler.plugins.taint_toleration import TaintToleration
 from scheduler.plugins.unsupported import Unsupported
+from scheduler.plugins.volume_binding.plugin import VolumeBinding
+from scheduler.plugins.volume_restrictions import VolumeRestrictions
+from scheduler.plugins.volume_zone import VolumeZone
 
 #: A plugin's class. It has `name` and `extension_points`, and `events_to_register` if it can refuse a pod. It has
 #: `default_weight` if it scores. It has `args_type` if it takes arguments: an instance of it, complete, and a
@@ -50,6 +54,10 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         NodeAffinity,
         NodePorts,
         NodeResourcesFit,
+        VolumeRestrictions,
+        NodeVolumeLimits,
+        VolumeBinding,
+        VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
         NodeResourcesBalancedAllocation,
@@ -103,7 +111,7 @@ def build_profile(
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
-            ALWAYS_FIRST(),
+            ALWAYS_FIRST(context),
             *(PreFilterOnly(_filter_plugin(name, built[name])) for name in prefilter_only),
             *(_filter_plugin(name, built[name]) for name in filters),
             ALWAYS_LAST(),

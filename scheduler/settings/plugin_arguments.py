@@ -28,6 +28,7 @@ from scheduler.plugins.pod_topology_spread.args import (
     WhenUnsatisfiable,
 )
 from scheduler.plugins.registry import IN_TREE, args_type
+from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.added_affinity import read_added_affinity
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.problems import Problems
@@ -205,6 +206,19 @@ def _check_constraint(reader: ObjectReader, max_skew: int, topology_key: str, ac
         )
 
 
+def read_volume_binding(reader: ObjectReader) -> VolumeBindingArgs:
+    """Return VolumeBindingArgs, complete."""
+    timeout_s = reader.integer("bindTimeoutSeconds", bits=64)
+    if timeout_s is not None and timeout_s < 0:
+        detail = "invalid BindTimeoutSeconds, should not be a negative value"
+        reader.problems.invalid(reader.at("bindTimeoutSeconds"), timeout_s, detail)
+    shape = reader.raw("shape")
+    if shape is not None:
+        detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+        reader.problems.invalid(reader.at("shape"), shape, detail)
+    return VolumeBindingArgs() if timeout_s is None else VolumeBindingArgs(timeout_s)
+
+
 def _one_of(supported: tuple[_T, ...], value: str, otherwise: _T) -> _T:
     return next((word for word in supported if word == value), otherwise)
 
@@ -235,18 +249,6 @@ def check_default_preemption(reader: ObjectReader) -> None:
         problems.invalid(absolute_path, absolute, f"{zero_with} minCandidateNodesPercentage")
 
 
-def check_volume_binding(reader: ObjectReader) -> None:
-    """Validate the arguments of VolumeBinding, which is not built."""
-    timeout_s = reader.integer("bindTimeoutSeconds", bits=64)
-    if timeout_s is not None and timeout_s < 0:
-        detail = "invalid BindTimeoutSeconds, should not be a negative value"
-        reader.problems.invalid(reader.at("bindTimeoutSeconds"), timeout_s, detail)
-    shape = reader.raw("shape")
-    if shape is not None:
-        detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
-        reader.problems.invalid(reader.at("shape"), shape, detail)
-
-
 def check_dynamic_resources(reader: ObjectReader) -> None:
     """Validate the arguments of DynamicResources, which is not built."""
     for name, least_s, detail in (
@@ -265,12 +267,12 @@ READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyT
         "NodeResourcesBalancedAllocation": read_balanced_allocation,
         "NodeResourcesFit": read_node_resources_fit,
         "PodTopologySpread": read_pod_topology_spread,
+        "VolumeBinding": read_volume_binding,
     }
 )
 CHECK_ARGS_OF_NOT_BUILT: Final[Mapping[str, Callable[[ObjectReader], None]]] = MappingProxyType(
     {
         "DefaultPreemption": check_default_preemption,
         "DynamicResources": check_dynamic_resources,
-        "VolumeBinding": check_volume_binding,
     }
 )

@@ -57,8 +57,6 @@ def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTre
     return InTreePlugin(name, frozenset(points.split()), weight, missing)
 
 
-_FILTERS: Final = "preFilter filter"
-_VOLUMES: Final = "volumes are not supported yet"
 _CLAIMS: Final = "resource claims are not supported yet"
 _PREEMPTION: Final = "preemption is not supported yet"
 GROUPS_MISSING: Final = "pod groups are not supported yet"
@@ -73,10 +71,10 @@ DEFAULT_PLUGINS: Final = (
     _built("NodeAffinity"),
     _built("NodePorts"),
     _built("NodeResourcesFit"),
-    _plugin("VolumeRestrictions", _FILTERS, missing=_VOLUMES),
-    _plugin("NodeVolumeLimits", _FILTERS, missing=_VOLUMES),
-    _plugin("VolumeBinding", "preFilter filter preScore score reserve preBind", missing=_VOLUMES),
-    _plugin("VolumeZone", _FILTERS, missing=_VOLUMES),
+    _built("VolumeRestrictions"),
+    _built("NodeVolumeLimits"),
+    _built("VolumeBinding"),
+    _built("VolumeZone"),
     _built("PodTopologySpread"),
     _built("InterPodAffinity"),
     _plugin("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", 2, _CLAIMS),

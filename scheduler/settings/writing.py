@@ -16,6 +16,7 @@ from scheduler.plugins.node_resources.args import (
     ResourceWeight,
 )
 from scheduler.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
+from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.documents import write_document
 from scheduler.settings.durations import format_duration
 from scheduler.settings.loading import KIND
@@ -132,6 +133,8 @@ def _args(args: object) -> _Fields:
                 "defaultingType": args.defaulting_type,
                 "defaultConstraints": [_constraint(constraint) for constraint in args.default_constraints],
             }
+        case VolumeBindingArgs():
+            return {"bindTimeoutSeconds": args.bind_timeout_s}
         case _:
             raise InvariantViolation(f"no text is known for arguments of type {type(args).__name__}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.framework.feature_gates import FeatureGates
-from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.plugin_context import Claims, PluginContext
 from scheduler.framework.profile import Profile
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
@@ -18,15 +18,17 @@ from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.state.snapshot import Snapshot
 
 
-def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profile]:
+def build_profiles(
+    settings: Settings, snapshot: Snapshot, claims: Claims = Claims.REFUSED
+) -> Mapping[str, Profile]:
     """
     Return every profile of the configuration by its schedulerName. Its plugins read selectors and namespaces in
-    `snapshot`.
+    `snapshot`, and place the pods with `claims`.
     """
     gates = _feature_gates(settings.feature_gates)
+    context = PluginContext(gates, snapshot.default_selector, snapshot.namespace_labels, claims)
     return {
-        profile.scheduler_name: _build_profile(profile, settings, gates, snapshot)
-        for profile in settings.profiles
+        profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles
     }
 
 
@@ -74,8 +76,7 @@ def uses_default_spreading(profile: ProfileSettings) -> bool:
 def _build_profile(
     profile: ProfileSettings,
     settings: Settings,
-    gates: FeatureGates,
-    snapshot: Snapshot,
+    context: PluginContext,
 ) -> Profile:
     percentage = profile.percentage_of_nodes_to_score
     filters = profile.plugins_by_point["filter"]
@@ -86,7 +87,7 @@ def _build_profile(
         scorers=[(name, profile.weight_by_plugin[name]) for name in profile.plugins_by_point["score"]],
         pre_enqueue=profile.plugins_by_point["preEnqueue"],
         args_by_plugin=profile.args_by_plugin,
-        context=PluginContext(gates, snapshot.default_selector, snapshot.namespace_labels),
+        context=context,
         percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
         if percentage is None
         else percentage,

@@ -14,10 +14,13 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.model.disks import RESTRICTED, Disk
 from scheduler.state.arrays import wrapped
+from scheduler.state.change_log import ChangeLog
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher
+from scheduler.state.volumes import Volumes
 
 #: Pods looked at in one piece, 2 µs each.
 _PODS_PER_PIECE: Final = 1000
@@ -36,7 +39,7 @@ _Comparison = tuple[int, list[str]]
 
 def differences(state: ClusterState) -> list[str]:
     """Return where counts and a recount differ, one line each; empty if they are equal. O(pods x derived values)."""
-    return [text for _, texts in _comparisons(state) for text in texts]
+    return [*(text for _, texts in _comparisons(state) for text in texts), *_disks(state), *_volumes(state)]
 
 
 class Audit:
@@ -100,6 +103,28 @@ def _totals(state: ClusterState) -> Iterator[str]:
             yield f"{dict(label_set.labels)}: {label_set.n_pods} pods kept, {n_pods[label_set.number]} in columns"
 
 
+def _disks(state: ClusterState) -> Iterator[str]:
+    """Compare the mounted disks with those of all pods. O(pods), so not while a scheduler runs."""
+    recounted: Counter[tuple[Disk, int]] = Counter()
+    for placed in state.placed.values():
+        recounted.update((disk, placed.row) for disk in placed.pod.spec.disks if disk.plugin in RESTRICTED)
+    if state.disks.on_rows() != recounted:
+        yield "mounted disks differ from those of placed pods"
+
+
+def _volumes(state: ClusterState) -> Iterator[str]:
+    """Compare the volumes with a table that is filled anew. O(objects), so not while a scheduler runs."""
+    fresh = Volumes(state.nodes, ChangeLog())
+    for placed in state.placed.values():
+        fresh.add_pod(placed.pod, state.nodes.name_of(placed.row))
+    for obj in state.volumes.objects():
+        fresh.upsert(obj)
+    if state.volumes.attached.counts() != fresh.attached.counts():
+        yield f"volumes {state.volumes.attached.counts()} attached, {fresh.attached.counts()} recounted"
+    if state.volumes.free.names() != fresh.free.names():
+        yield f"volumes {state.volumes.free.names()} free, {fresh.free.names()} recounted"
+
+
 def _row(state: ClusterState, row: int) -> Iterator[str]:
     """Compare the row's columns with its pods."""
     pods, nodes, name = state.placed_on(row), state.nodes, state.nodes.name_of(row)
@@ -109,6 +134,10 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
         usage = state.usage_of(placed.pod)
         requested.update(usage.requested)
         non_zero = [wrapped(total + more) for total, more in zip(non_zero, usage.non_zero, strict=True)]
+        for volume in placed.pod.spec.claim_volumes:
+            claim_key = f"{placed.pod.namespace}/{volume.claim_name(placed.pod.name)}"
+            if name not in state.volumes.users(claim_key):
+                yield f"{name}: {placed.pod.key} is not among the users of claim {claim_key}"
         if state.pods.at(placed.slot) != (placed.label_set.number, row, not placed.pod.terminating):
             yield f"{name}: {placed.pod.key} differs from its columns"
         declared = tuple(state.terms.keys(placed.label_set, placed.pod.spec))

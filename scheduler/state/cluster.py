@@ -22,9 +22,11 @@ from scheduler.errors import InvariantViolation
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
+from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
+from scheduler.state.disks import MountedDisks
 from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.label_sets import LabelSet, LabelSets
@@ -32,6 +34,7 @@ from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.pod_columns import PodColumns
+from scheduler.state.volumes import Volumes
 from scheduler.state.workloads import Workloads
 
 
@@ -75,6 +78,8 @@ class ClusterState:
         )
         self.workloads = Workloads()
         self.kubelet_refusals = KubeletRefusals()
+        self.disks = MountedDisks()
+        self.volumes = Volumes(self.nodes, self.log)
         #: Every placed or assumed pod by UID.
         self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
         #: The same pods by row, then UID; a row without pods has no entry.
@@ -128,6 +133,14 @@ class ClusterState:
     def remove_workload(self, kind: str, namespace: str, name: str) -> None:
         """Remove the workload."""
         self.workloads.remove(kind, namespace, name)
+
+    def upsert_storage(self, obj: StorageObject) -> None:
+        """Take over an object of which volumes are made."""
+        self.volumes.upsert(obj)
+
+    def remove_storage(self, kind: StorageKind, key: str) -> None:
+        """Forget such an object."""
+        self.volumes.remove(kind, key)
 
     def upsert_pod(self, pod: Pod) -> None:
         """
@@ -257,6 +270,9 @@ class ClusterState:
         label_set.n_pods += 1
         self.n_assumed += assumed
         self.nodes.add_usage(row, usage)
+        if pod.spec.disks or pod.spec.claim_volumes:
+            self.disks.add(row, pod.spec.disks)
+            self.volumes.add_pod(pod, node_name)
         self.log.append(Change(row, 1, label_set, live, terms))
 
     def _uncount(self, placed: PlacedPod) -> None:
@@ -267,6 +283,10 @@ class ClusterState:
         if not on_row:
             del self._on_row[row]
         self.terms.remove(placed.terms, row)
+        spec = placed.pod.spec
+        if spec.disks or spec.claim_volumes:
+            self.disks.remove(row, spec.disks)
+            self.volumes.remove_pod(placed.pod, self.nodes.name_of(row))
         self.pods.remove(placed.slot)
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed

@@ -54,7 +54,7 @@ class NodeMasks:
                 return np.zeros(self._nodes.n_rows, dtype=np.bool_)
             mask = self._nodes.alive.copy()
             for requirement in term.expressions:
-                mask &= self._satisfying(requirement)
+                mask &= self.satisfying(requirement)
             for requirement in term.names:
                 named = np.zeros(self._nodes.n_rows, dtype=np.bool_)
                 row = self._nodes.row_by_name.get(requirement.values[0]) if requirement.values else None
@@ -101,7 +101,8 @@ class NodeMasks:
 
         return self._derived.get(("eligible", keys, rule, tolerations), compute)
 
-    def _satisfying(self, requirement: NodeRequirement) -> Mask:
+    def satisfying(self, requirement: NodeRequirement) -> Mask:
+        """Return the rows whose node satisfies one expression about a label; computed anew each time."""
         column = self._nodes.column(requirement.key)
         ids = column.ids[: self._nodes.n_rows]
         match requirement.operator:

@@ -10,11 +10,13 @@ from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.observer import Unobserved
+from scheduler.framework.plugin_context import Claims
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Skip, Status
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import StorageDecoder, StorageKind
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask
@@ -23,6 +25,7 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.traces import Json
 
+_STORAGE_KINDS = frozenset(StorageKind)
 _WORKLOADS = frozenset({"Service", "ReplicationController", "ReplicaSet", "StatefulSet"})
 
 
@@ -32,6 +35,7 @@ class LiveCluster:
     def __init__(self, exempt_namespaces: frozenset[str] = frozenset()) -> None:
         self.state = ClusterState(exempt_namespaces)
         self.decoder = PodDecoder()
+        self._storage_decoder = StorageDecoder()
         self._uids: dict[tuple[str, str], str] = {}
 
     def apply(self, obj: Json) -> None:
@@ -45,6 +49,8 @@ class LiveCluster:
             self.state.upsert_namespace(decode_namespace(data))
         elif kind in _WORKLOADS:
             self.state.upsert_workload(decode_workload(kind, data))
+        elif kind in _STORAGE_KINDS:
+            self.state.upsert_storage(self._storage_decoder.decode(StorageKind(kind), data))
 
     def delete(self, kind: str, namespace: str | None, name: str) -> None:
         """Remove, if it is there."""
@@ -56,6 +62,8 @@ class LiveCluster:
             self.state.remove_namespace(name)
         elif kind in _WORKLOADS:
             self.state.remove_workload(kind, namespace or "", name)
+        elif kind in _STORAGE_KINDS:
+            self.state.remove_storage(StorageKind(kind), f"{namespace}/{name}" if namespace else name)
 
     def _apply_pod(self, pod: Pod) -> None:
         known = self._uids.get((pod.namespace, pod.name))
@@ -77,12 +85,12 @@ class LiveCluster:
 
 
 class ProductSubject:
-    """The product's state, plugins and decision."""
+    """The product's state, plugins and decision; pods with claims are placed as if something wrote the claims."""
 
-    def __init__(self, config: Json | None) -> None:
+    def __init__(self, config: Json | None, claims: Claims = Claims.ALL) -> None:
         settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
         self.cluster = LiveCluster(exempt_namespaces(settings))
-        profiles = build_profiles(settings, self.cluster.snapshot())
+        profiles = build_profiles(settings, self.cluster.snapshot(), claims)
         self.profile = profiles[settings.profiles[0].scheduler_name]
 
     def apply(self, obj: Json) -> None:
@@ -117,16 +125,18 @@ class ProductSubject:
 def _answer(context: PodContext, snapshot: Snapshot, profile: Profile) -> Json:
     filters: dict[str, NodeFilter] = {}
     narrowed: frozenset[str] | None = None
+    refused: Json = {}
     for plugin in profile.filters:
         result = plugin.prefilter(context, snapshot)
         if isinstance(result, Status):
-            refused = {plugin.name: _as_json(result)}
-            return {"prefilter": refused, "filter": {}, "feasible": [], "score": {}, "total": {}}
-        if isinstance(result, PreFilterResult):
+            refused = {**refused, plugin.name: _as_json(result)}
+        elif isinstance(result, PreFilterResult):
             narrowed = result.node_names if narrowed is None else narrowed & result.node_names
             filters[plugin.name] = result.node_filter
         elif not isinstance(result, Skip):
             filters[plugin.name] = result
+    if refused:
+        return {"prefilter": refused, "filter": {}, "feasible": [], "score": {}, "total": {}}
     mask = snapshot.alive.copy()
     for node_filter in filters.values():
         mask &= node_filter.mask()

@@ -70,6 +70,10 @@ FULL_POD: dict[str, Any] = {
             {"name": SECRET, "configMap": {"name": SECRET}},
             {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
             {
+                "name": "disk",
+                "rbd": {"image": "i", "monitors": ["m"], "secretRef": {"name": SECRET}, "keyring": SECRET},
+            },
+            {
                 "name": "scratch",
                 "ephemeral": {"volumeClaimTemplate": {"metadata": {"annotations": {"a": SECRET}}}},
             },
@@ -97,6 +101,7 @@ def test_no_secret_of_a_pod_is_in_the_file() -> None:
     assert SECRET not in json.dumps(found)
     assert found["spec"]["volumes"] == [  # type: ignore[index]  # JSON
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "disk", "rbd": {"image": "i", "monitors": ["m"]}},
         {"name": "scratch", "ephemeral": {}},
     ]
 

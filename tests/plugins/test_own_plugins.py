@@ -4,10 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from scheduler.framework.plugin_context import Claims
 from scheduler.plugins.scheduling_gates import SchedulingGates
 from tests.conformance.product import LiveCluster, ProductSubject
 from tests.support.build import Json, affinity, configuration, node, node_term, pod
 from tests.support.cases.row import UR
+from tests.support.storage_objects import claim, storage_class, volume
 
 NOT_YET = "which affinity-scheduler does not support yet"
 
@@ -39,11 +41,11 @@ SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}
     ],
 )
 def test_an_unsupported_feature_is_named_in_the_message(incoming: Json, needs: str):
-    subject = ProductSubject(None)
+    subject = ProductSubject(None, Claims.REFUSED)
     subject.apply(node("a"))
     decision = subject.evaluate(incoming)
     reason = f"pod needs {needs}, {NOT_YET}"
-    assert decision["prefilter"] == {"Unsupported": {"code": UR, "reasons": [reason]}}
+    assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
     assert decision["message"] == f"0/1 nodes are available: {reason}."
 
 
@@ -60,6 +62,40 @@ def test_volumes_that_any_node_can_mount_are_no_obstacle(volume: Json):
     subject = ProductSubject(None)
     subject.apply(node("a"))
     assert subject.evaluate(_volumes(volume))["feasible"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "refused"),
+    [
+        pytest.param([claim("data", volume="v"), volume("v")], None, id="a bound claim is"),
+        pytest.param(
+            [claim("data", "w")],
+            ("Unsupported", f'pod needs persistentVolumeClaim "data", {NOT_YET}'),
+            id="a claim that waits for a node is not",
+        ),
+        pytest.param(
+            [claim("data", "w", volume="v", bound=False)],
+            ("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims"),
+            id="one that is being bound waits for that",
+        ),
+        pytest.param(
+            [], ("VolumeRestrictions", 'persistentvolumeclaim "data" not found'), id="one that is missing too"
+        ),
+    ],
+)
+def test_without_a_binding_cycle_only_bound_claims_are_placed(
+    objects: list[Json], refused: tuple[str, str] | None
+):
+    subject = ProductSubject(None, Claims.BOUND)
+    for obj in (node("a"), storage_class("w"), *objects):
+        subject.apply(obj)
+    decision = subject.evaluate(_volumes(CLAIM))
+    if refused is None:
+        assert decision["feasible"] == ["a"]
+    else:
+        plugin, reason = refused
+        assert decision["prefilter"][plugin]["reasons"] == [reason]
+        assert decision["message"] == f"0/1 nodes are available: {reason}."
 
 
 RESTARTS_ALL: Json = {"name": "c", "image": "x", "restartPolicyRules": [{"action": "RestartAllContainers"}]}

@@ -46,9 +46,8 @@ def test_a_plugin_that_can_refuse_says_what_may_lift_the_refusal(name: str):
     assert isinstance(plugin, EnqueueExtensions) is refuses
 
 
-def test_of_our_own_plugins_only_the_last_waits_for_events():
-    """No event lifts a rejection by Unsupported, since a pod's needs never change."""
-    assert not isinstance(ALWAYS_FIRST(), EnqueueExtensions)
+def test_our_own_plugins_wait_for_events():
+    assert isinstance(ALWAYS_FIRST(), EnqueueExtensions)
     assert isinstance(ALWAYS_LAST(), EnqueueExtensions)
 
 

@@ -23,6 +23,16 @@ from tests.support.build import (
     term,
     toleration,
 )
+from tests.support.cases.volume_rows import disk, using, with_volumes
+from tests.support.storage_objects import (
+    attachment,
+    capacity,
+    claim,
+    csi_driver,
+    csi_node,
+    storage_class,
+    volume,
+)
 
 CORDON_KEY = "node.kubernetes.io/unschedulable"
 TAINTED, PLAIN = node("a", taints=["k=v:NoSchedule"]), node("a")
@@ -391,6 +401,109 @@ POD_TOPOLOGY_SPREAD: Final = [
     ),
 ]
 
+_DISK: Final = disk("gcePersistentDisk", pdName="d")
+
+
+VOLUME_RESTRICTIONS: Final = [
+    Change("2 a pod that holds the disk goes", with_volumes(_DISK, name="e", on="a"), None, True),
+    Change(
+        "2 a pod that holds another disk goes",
+        with_volumes(disk("gcePersistentDisk", pdName="x"), name="e", on="a"),
+        None,
+        False,
+    ),
+    Change("2 a pod without a disk goes", pod("e", node="a"), None, False),
+    Change(
+        "2 a pod of another namespace goes",
+        {**with_volumes(_DISK, on="a"), "metadata": {"name": "e", "namespace": "blue", "uid": "e"}},
+        None,
+        False,
+    ),
+    Change("2 a pod with the claim goes", using("c", name="e", on="a"), None, True, using("c")),
+    Change("2 a pod with another claim goes", using("d", name="e", on="a"), None, False, using("c")),
+    Change("2 the pod's claim comes", None, claim("c"), True, using("c")),
+    Change("2 another claim comes", None, claim("d"), False, using("c")),
+    Change("2 that claim comes to another namespace", None, claim("c", namespace="b"), False, using("c")),
+    Change("2 a node comes", None, PLAIN, True),
+    Change("2 a node is relabelled", PLAIN, node("a", labels={"x": "y"}), False),
+]
+
+NODE_VOLUME_LIMITS: Final = [
+    Change("3 a CSINode comes", None, csi_node("a"), True),
+    Change("3 a limit grows", csi_node("a", d=1), csi_node("a", d=2), True),
+    Change("3 a limit shrinks", csi_node("a", d=2), csi_node("a", d=1), False),
+    Change("3 a limit comes where none was", csi_node("a"), csi_node("a", d=1), True),
+    Change("3 a pod with a claim goes", using("x", name="e", on="a"), None, True),
+    Change("3 a pod without volumes goes", pod("e", node="a"), None, False),
+    Change("3 a pod with a claim goes that was nowhere", using("x", name="e"), None, False),
+    Change("3 the pod's claim comes", None, claim("c"), True),
+    Change("3 another claim comes", None, claim("d"), False),
+    Change("3 a volume is detached", attachment("x", "v", "a"), None, True),
+    Change("3 a volume is detached", attachment("x", "v", "a"), None, False, with_volumes(_DISK)),
+    Change(
+        "3 a volume of the disk's driver is detached",
+        attachment("x", "v", "a", attacher="pd.csi.storage.gke.io"),
+        None,
+        True,
+        with_volumes(_DISK),
+    ),
+]
+
+
+VOLUME_ZONE: Final = [
+    Change("4 a class that waits comes", None, storage_class("w"), True),
+    Change("4 a class that does not wait comes", None, storage_class("w", mode="Immediate"), False),
+    Change("4 the pod's claim changes", claim("c"), claim("c", volume="v"), True),
+    Change("4 another claim changes", claim("d"), claim("d", volume="v"), False),
+    Change("4 a volume comes", None, volume("v"), True),
+    Change("4 a volume's zone changes", volume("v"), volume("v", labels={ZONE: "a"}), True),
+    Change("4 a volume's phase changes", volume("v"), volume("v", phase="Bound"), False),
+    Change("4 a node is relabelled", PLAIN, node("a", labels={ZONE: "a"}), True),
+]
+
+
+VOLUME_BINDING: Final = [
+    Change("5.8 a class comes", None, storage_class("w", mode="Immediate"), True),
+    Change(
+        "5.8 a class allows other zones",
+        storage_class("w"),
+        storage_class("w", topologies=[{ZONE: ["a"]}]),
+        True,
+    ),
+    Change("5.8 a class changes otherwise", storage_class("w"), storage_class("w", "e"), False),
+    Change("5.8 the pod's claim changes", claim("c"), claim("c", volume="v"), True),
+    Change("5.8 another claim changes", claim("d"), claim("d", volume="v"), False),
+    Change(
+        "5.8 the claim of its ephemeral volume comes",
+        None,
+        claim("p-v0", owner="uid-p"),
+        True,
+        with_volumes({"ephemeral": {}}),
+    ),
+    Change("5.8 a volume changes", volume("v"), volume("v", phase="Released"), True),
+    Change("5.8 a node comes", None, PLAIN, True),
+    Change("5.8 a CSINode comes", None, csi_node("a"), True),
+    Change("5.8 a plugin is migrated", csi_node("a"), csi_node("a", migrated=["x"]), True),
+    Change("5.8 a limit grows", csi_node("a"), csi_node("a", d=1), False),
+    Change(
+        "5.8 the driver of a claim publishes capacities no more",
+        csi_driver("d", tracks_capacity=True),
+        csi_driver("d"),
+        False,
+    ),
+    Change(
+        "5.8 the driver of an inline volume does",
+        csi_driver("d", tracks_capacity=True),
+        csi_driver("d"),
+        True,
+        with_volumes({"csi": {"driver": "d"}}),
+    ),
+    Change("5.8 a pool comes", None, capacity("p", "w"), True),
+    Change("5.8 a pool grows", capacity("p", "w", "1Gi"), capacity("p", "w", "2Gi"), True),
+    Change("5.8 a pool shrinks", capacity("p", "w", "2Gi"), capacity("p", "w", "1Gi"), False),
+    Change("5.8 a pool is measured", capacity("p", "w", None), capacity("p", "w", "1Gi"), True),
+]
+
 #: By plugin: the pod that it rejected, and what happens then.
 TABLES: Final = [
     ("NodeUnschedulable", pod(), NODE_UNSCHEDULABLE),
@@ -399,6 +512,10 @@ TABLES: Final = [
     ("NodeAffinity", pod(affinity=affinity(node_required=[node_term("app in web")])), NODE_AFFINITY),
     ("NodePorts", _with_ports("p", "80"), NODE_PORTS),
     ("NodeResourcesFit", _needs(cpu="8"), NODE_RESOURCES_FIT),
+    ("VolumeRestrictions", with_volumes(_DISK), VOLUME_RESTRICTIONS),
+    ("NodeVolumeLimits", using("c"), NODE_VOLUME_LIMITS),
+    ("VolumeZone", using("c"), VOLUME_ZONE),
+    ("VolumeBinding", using("c"), VOLUME_BINDING),
     ("SchedulingGates", pod(), SCHEDULING_GATES),
     ("NodeDeclaredFeatures", pod(), NODE_DECLARED_FEATURES),
     ("InterPodAffinity", NEAR_WEB, INTER_POD_AFFINITY),

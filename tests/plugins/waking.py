@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.framework.events import (
+    STORAGE_RESOURCES,
     Action,
     ClusterEvent,
     ClusterEventWithHint,
@@ -18,8 +19,11 @@ from scheduler.framework.interface import EnqueueExtensions
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import StorageDecoder, StorageKind, StorageObject
 from tests.support.build import Json
 from tests.support.plugins import plugin_named
+
+_STORAGE_KINDS = frozenset(StorageKind)
 
 
 def wakes(
@@ -44,9 +48,11 @@ def wakes(
     )
 
 
-def _decoded(decoder: PodDecoder, obj: Json | None) -> Pod | Node | None:
+def _decoded(decoder: PodDecoder, obj: Json | None) -> Pod | Node | StorageObject | None:
     if obj is None:
         return None
+    if obj["kind"] in _STORAGE_KINDS:
+        return StorageDecoder().decode(StorageKind(obj["kind"]), _bytes(obj))
     return decode_node(_bytes(obj)) if obj["kind"] == "Node" else decoder.decode(_bytes(obj))
 
 
@@ -56,7 +62,9 @@ def _bytes(obj: Json) -> bytes:
 
 def _events(old: Any, new: Any) -> list[ClusterEvent]:
     changed = new if new is not None else old
-    if isinstance(changed, Node):
+    if isinstance(changed, StorageObject):
+        resource = STORAGE_RESOURCES[changed.kind]
+    elif isinstance(changed, Node):
         resource = Resource.NODE
     else:
         resource = Resource.ASSIGNED_POD if changed.node_name else Resource.UNSCHEDULABLE_POD
@@ -68,6 +76,8 @@ def _actions(old: Any, new: Any) -> list[Action]:
         return [Action.ADD]
     if new is None:
         return [Action.DELETE]
+    if isinstance(new, StorageObject):
+        return [Action.UPDATE]
     return node_update_actions(old, new) if isinstance(new, Node) else pod_update_actions(old, new)
 
 

@@ -2,7 +2,7 @@
 The cluster as a bag of API objects, and the order in which a decision on a pod asks the plugins.
 
 Source: pkg/scheduler/schedule_one.go and pkg/scheduler/framework/{types.go,runtime} (kubernetes 1.36).
-Left out: nominated pods, preemption, volumes, dynamic resources, extenders, sampling, and other than default weights.
+Left out: nominated pods, preemption, dynamic resources, extenders, sampling, and other than default weights.
 """
 
 from collections import Counter
@@ -18,8 +18,12 @@ from tests.reference import (
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 from tests.reference.annotated import in_fields
 from tests.reference.question import CycleError, Image, Object, Question, Verdict, labels_of, namespace_of
@@ -31,6 +35,9 @@ Score = Callable[[Question, list[str]], dict[str, int] | None]
 #: In the order of the default profile; only NodeAffinity's answer may be a set of node names.
 PREFILTERS: Mapping[str, PreFilter] = {
     node_affinity.NAME: node_affinity.prefilter,
+    volume_restrictions.NAME: volume_restrictions.prefilter,
+    volume_binding.NAME: volume_binding.prefilter,
+    volume_zone.NAME: volume_zone.prefilter,
     pod_topology_spread.NAME: pod_topology_spread.prefilter,
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
 }
@@ -43,9 +50,26 @@ FILTERS: Mapping[str, Filter] = {
     node_affinity.NAME: node_affinity.refusals,
     node_ports.NAME: node_ports.refusals,
     node_resources_fit.NAME: node_resources_fit.refusals,
+    volume_restrictions.NAME: volume_restrictions.refusals,
+    node_volume_limits.NAME: node_volume_limits.refusals,
+    volume_binding.NAME: volume_binding.refusals,
+    volume_zone.NAME: volume_zone.refusals,
     pod_topology_spread.NAME: pod_topology_spread.refusals,
     inter_pod_affinity.NAME: inter_pod_affinity.refusals,
 }
+
+#: What volumes are made of.
+STORAGE_KINDS = (
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+)
+#: Kinds whose objects are in no namespace.
+_CLUSTER_KINDS = {"Node", "Namespace", *STORAGE_KINDS} - {"PersistentVolumeClaim", "CSIStorageCapacity"}
 
 #: With the weights of the default profile.
 SCORES: Mapping[str, tuple[int, Score]] = {
@@ -119,6 +143,7 @@ class Cluster:
             args=_plugin_args(_profile(config)),
             disabled=_disabled(_profile(config)),
             gates=gates,
+            storage={kind: self._of(kind) for kind in STORAGE_KINDS},
         )
 
     def _refresh_image_sizes(self) -> None:
@@ -130,7 +155,7 @@ class Cluster:
 
 
 def _key(kind: str, namespace: str, name: str) -> tuple[str, str, str]:
-    return (kind, "" if kind in ("Node", "Namespace") else namespace, name)
+    return (kind, "" if kind in _CLUSTER_KINDS else namespace, name)
 
 
 def _images(node: Object) -> dict[str, int]:
@@ -165,13 +190,17 @@ def _decision(question: Question) -> dict[str, Any]:
     if not question.nodes:
         return {"error": "no nodes available to schedule pods"}
     narrowed: frozenset[str] | None = None
+    refusals: dict[str, Verdict] = {}
     for name, prefilter in PREFILTERS.items():
         if not question.runs("preFilter", name):
             continue
         answer = prefilter(question)
         if isinstance(answer, Verdict):
-            return _refused_everywhere(question, name, answer)
-        narrowed = answer if narrowed is None else narrowed
+            refusals[name] = answer
+        elif narrowed is None:
+            narrowed = answer
+    if refusals:
+        return _refused_everywhere(question, refusals)
     allowed = frozenset(question.nodes) if narrowed is None else narrowed
     refused = {name: ask(question) for name, ask in FILTERS.items() if question.runs("filter", name)}
     feasible = sorted(
@@ -204,14 +233,16 @@ def _scores(question: Question, feasible: list[str]) -> dict[str, dict[str, int]
     return score
 
 
-def _refused_everywhere(question: Question, plugin: str, verdict: Verdict) -> dict[str, Any]:
+def _refused_everywhere(question: Question, refusals: Mapping[str, Verdict]) -> dict[str, Any]:
+    """The first refusal ends the cycle, and is the whole message; the others are what was asked besides."""
+    first = next(iter(refusals.values()))
     return {
-        "prefilter": _as_json({plugin: verdict}),
+        "prefilter": _as_json(refusals),
         "filter": {},
         "feasible": [],
         "score": {},
         "total": {},
-        "message": f"0/{len(question.nodes)} nodes are available: {', '.join(verdict.reasons)}.",
+        "message": f"0/{len(question.nodes)} nodes are available: {', '.join(first.reasons)}.",
     }
 
 

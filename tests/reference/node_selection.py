@@ -55,6 +55,18 @@ def term_matches(term: Object, node: Object) -> bool:
     return all(_meets(e, labels) for e in expressions) and all(_meets(f, name) for f in fields)
 
 
+def labels_match(term: Object, labels: Labels) -> bool:
+    """Whether the labels meet the term of a volume: what it says of the node's name is passed over."""
+    expressions = term.get("matchExpressions") or []
+    if not expressions and not term.get("matchFields"):
+        return False
+    try:
+        check(term)
+    except TermError:
+        return False
+    return all(_meets(e, labels) for e in expressions)
+
+
 def check(term: Object) -> None:
     """
     Nothing, where the term parses.

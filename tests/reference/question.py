@@ -50,6 +50,12 @@ class Question:
     #: (extension point or "multiPoint", plugin name) of what the profile switches off.
     disabled: frozenset[tuple[str, str]]
     gates: Mapping[str, bool]
+    #: By kind: every object of the kinds that volumes are made of.
+    storage: Mapping[str, list[Object]]
+
+    def objects(self, kind: str) -> list[Object]:
+        """Every object of a kind that volumes are made of."""
+        return self.storage[kind]
 
     def runs(self, point: str, plugin: str) -> bool:
         """Whether the profile lets a plugin speak at an extension point; "*" stands for every plugin."""

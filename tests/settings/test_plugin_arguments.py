@@ -17,6 +17,7 @@ from scheduler.plugins.pod_topology_spread.args import (
     DefaultConstraint,
     PodTopologySpreadArgs,
 )
+from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.loading import parse_settings
 from tests.settings.configurations import lines_of, one_profile, profile_of
 
@@ -36,6 +37,7 @@ def test_every_configurable_plugin_has_upstreams_defaults():
         "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs(CPU_AND_MEMORY),
         "NodeResourcesFit": NodeResourcesFitArgs((), (), ScoringStrategy("LeastAllocated", CPU_AND_MEMORY)),
         "PodTopologySpread": PodTopologySpreadArgs("System", ()),
+        "VolumeBinding": VolumeBindingArgs(600),
     }
 
 
@@ -48,6 +50,7 @@ def test_system_defaulting_spreads_over_hosts_and_zones():
     ("name", "args", "expected"),
     [
         pytest.param("InterPodAffinity", "", InterPodAffinityArgs(), id="no args"),
+        pytest.param("VolumeBinding", "{bindTimeoutSeconds: 0}", VolumeBindingArgs(0), id="no time to bind"),
         pytest.param(
             "InterPodAffinity", "{hardPodAffinityWeight: 0}", InterPodAffinityArgs(0), id="zero is not unset"
         ),
@@ -375,16 +378,10 @@ def test_a_plugin_is_configured_once():
     ("name", "args", "expected"),
     [
         pytest.param(
-            "VolumeBinding",
-            "{bindTimeoutSeconds: 600}",
-            f"{ARGS}: VolumeBinding is not built (volumes are not supported yet), so this has no effect",
-            id="not built",
-        ),
-        pytest.param(
             "DynamicResources",
             "{filterTimeout: 10s}",
             f"{ARGS}: DynamicResources is not built (resource claims are not supported yet), so this has no effect",
-            id="not built either",
+            id="not built",
         ),
         pytest.param(
             "TaintToleration",

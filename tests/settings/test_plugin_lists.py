@@ -12,6 +12,10 @@ DEFAULT_FILTERS = (
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
     "NodeDeclaredFeatures",
@@ -20,16 +24,13 @@ DEFAULT_WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodeResourcesFit": 1,
+    "VolumeBinding": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
 NOT_BUILT = (
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
     "DynamicResources",
     "DefaultPreemption",
 )
@@ -44,6 +45,10 @@ def test_by_default_everything_that_is_built_runs_in_upstreams_order():
             "NodeAffinity",
             "NodePorts",
             "NodeResourcesFit",
+            "VolumeRestrictions",
+            "NodeVolumeLimits",
+            "VolumeBinding",
+            "VolumeZone",
             "PodTopologySpread",
             "InterPodAffinity",
             "NodeDeclaredFeatures",
@@ -54,14 +59,15 @@ def test_by_default_everything_that_is_built_runs_in_upstreams_order():
             "TaintToleration",
             "NodeAffinity",
             "NodeResourcesFit",
+            "VolumeBinding",
             "PodTopologySpread",
             "InterPodAffinity",
             "NodeResourcesBalancedAllocation",
         ),
         "score": tuple(DEFAULT_WEIGHTS),
-        "reserve": (),
+        "reserve": ("VolumeBinding",),
         "permit": (),
-        "preBind": (),
+        "preBind": ("VolumeBinding",),
         "bind": ("DefaultBinder",),
         "postBind": (),
     }
@@ -205,10 +211,10 @@ def test_a_disabled_plugin_that_is_not_built_is_not_listed():
             id="does not run there",
         ),
         pytest.param(
-            "filter: {enabled: [{name: NodeName}, {name: VolumeBinding}]}",
+            "filter: {enabled: [{name: NodeName}, {name: DynamicResources}]}",
             [
-                'profiles[0].plugins.filter.enabled[1].name: found "VolumeBinding", '
-                "expected a plugin that is built (volumes are not supported yet)"
+                'profiles[0].plugins.filter.enabled[1].name: found "DynamicResources", '
+                "expected a plugin that is built (resource claims are not supported yet)"
             ],
             id="not built",
         ),

@@ -61,15 +61,14 @@ def test_the_completed_configuration_reads_back_equal(text):
 
 def test_remarks_are_comments_at_the_top():
     settings = parse_settings(
-        one_profile("pluginConfig: [{name: VolumeBinding, args: {}}]"),
+        one_profile("pluginConfig: [{name: DynamicResources, args: {}}]"),
         "f",
         parse_feature_gates("MatchLabelKeysInPodAffinity=false"),
     )
     assert [line for line in resolved_yaml(settings).splitlines() if line.startswith("#")] == [
-        "# note: profiles[0].pluginConfig[0].args: VolumeBinding is not built (volumes are not supported yet), "
-        "so this has no effect",
-        '# notBuilt in profile "p": '
-        "VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, DynamicResources, DefaultPreemption",
+        "# note: profiles[0].pluginConfig[0].args: DynamicResources is not built "
+        "(resource claims are not supported yet), so this has no effect",
+        '# notBuilt in profile "p": DynamicResources, DefaultPreemption',
         "# featureGates: MatchLabelKeysInPodAffinity=false, MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true",
     ]

@@ -10,6 +10,7 @@ from tests.support.cases import (
     resource_score_rows,
     spread_filter_rows,
     spread_score_rows,
+    volume_rows,
 )
 from tests.support.cases.row import Row
 
@@ -21,4 +22,5 @@ ALL: Final[list[Row]] = [
     *node_rows.ROWS,
     *fit_filter_rows.ROWS,
     *resource_score_rows.ROWS,
+    *volume_rows.ROWS,
 ]

@@ -1,0 +1,215 @@
+"""PersistentVolumes, claims and the objects of CSI drivers as they are in JSON: only the fields that are read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.model.wire import LabelSelector, Metadata, NodeSelector, QuantityText, Wire
+
+
+class OwnerReference(Wire, frozen=True):
+    """metadata.ownerReferences[], by UID."""
+
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ClaimMetadata(Wire, frozen=True):
+    """metadata of a claim."""
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+
+class Requests(Wire, frozen=True):
+    """spec.resources of a claim."""
+
+    requests: dict[str, QuantityText] | None = None
+
+
+class ClaimSpec(Wire, frozen=True):
+    """spec of a claim."""
+
+    access_modes: tuple[str, ...] | None = None
+    selector: LabelSelector | None = None
+    resources: Requests = Requests()
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class Phase(Wire, frozen=True):
+    """status of a claim or volume."""
+
+    phase: str | None = None
+
+
+class Claim(Wire, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: ClaimMetadata
+    spec: ClaimSpec = ClaimSpec()
+    status: Phase = Phase()
+
+
+class ClaimReference(Wire, frozen=True):
+    """spec.claimRef of a volume."""
+
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class VolumeAffinity(Wire, frozen=True):
+    """spec.nodeAffinity of a volume."""
+
+    required: NodeSelector | None = None
+
+
+class CsiSource(Wire, frozen=True):
+    """spec.csi of a volume."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class GceSource(Wire, frozen=True):
+    """spec.gcePersistentDisk of a volume."""
+
+    pd_name: str = ""
+
+
+class IdSource(Wire, frozen=True):
+    """spec.awsElasticBlockStore, spec.cinder and spec.portworxVolume of a volume."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class AzureSource(Wire, frozen=True):
+    """spec.azureDisk of a volume."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+
+
+class VolumeSpec(Wire, frozen=True):
+    """spec of a volume."""
+
+    capacity: dict[str, QuantityText] | None = None
+    access_modes: tuple[str, ...] | None = None
+    claim_ref: ClaimReference | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    node_affinity: VolumeAffinity | None = None
+    csi: CsiSource | None = None
+    gce_persistent_disk: GceSource | None = None
+    aws_elastic_block_store: IdSource | None = None
+    azure_disk: AzureSource | None = None
+    cinder: IdSource | None = None
+    portworx_volume: IdSource | None = None
+
+
+class Volume(Wire, frozen=True):
+    """A PersistentVolume."""
+
+    metadata: Metadata
+    spec: VolumeSpec = VolumeSpec()
+    status: Phase = Phase()
+
+
+class TopologyRequirement(Wire, frozen=True):
+    """allowedTopologies[].matchLabelExpressions[]."""
+
+    key: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class TopologyTerm(Wire, frozen=True):
+    """allowedTopologies[] of a class."""
+
+    match_label_expressions: tuple[TopologyRequirement, ...] | None = None
+
+
+class StorageClass(Wire, frozen=True):
+    """A StorageClass."""
+
+    metadata: Metadata
+    provisioner: str | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] | None = None
+
+
+class Allocatable(Wire, frozen=True):
+    """spec.drivers[].allocatable of a CSINode."""
+
+    count: int | None = None
+
+
+class CsiNodeDriver(Wire, frozen=True):
+    """spec.drivers[] of a CSINode."""
+
+    name: str = ""
+    allocatable: Allocatable | None = None
+
+
+class CsiNodeSpec(Wire, frozen=True):
+    """spec of a CSINode."""
+
+    drivers: tuple[CsiNodeDriver, ...] | None = None
+
+
+class CsiNode(Wire, frozen=True):
+    """A CSINode."""
+
+    metadata: Metadata
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
+class CsiDriverSpec(Wire, frozen=True):
+    """spec of a CSIDriver."""
+
+    storage_capacity: bool | None = None
+
+
+class CsiDriver(Wire, frozen=True):
+    """A CSIDriver."""
+
+    metadata: Metadata
+    spec: CsiDriverSpec = CsiDriverSpec()
+
+
+class CsiStorageCapacity(Wire, frozen=True):
+    """A CSIStorageCapacity."""
+
+    metadata: Metadata
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: QuantityText = None
+    maximum_volume_size: QuantityText = None
+
+
+class AttachmentSource(Wire, frozen=True):
+    """spec.source of a VolumeAttachment."""
+
+    persistent_volume_name: str | None = None
+
+
+class AttachmentSpec(Wire, frozen=True):
+    """spec of a VolumeAttachment."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class VolumeAttachment(Wire, frozen=True):
+    """A VolumeAttachment."""
+
+    metadata: Metadata
+    spec: AttachmentSpec = AttachmentSpec()

@@ -1,0 +1,143 @@
+"""
+NodeVolumeLimits: a CSI driver attaches only so many volumes to a node.
+
+Counted are the volumes of the node's pods, by driver and handle, those that are still to be provisioned for them, and
+volumes that are attached without a pod. Inline `csi` volumes are not counted.
+
+Source: plugins/nodevolumelimits/csi.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.status import SKIP, Status, failed, unresolvable, unschedulable
+from scheduler.model.disks import MIGRATIONS, csi_volume
+from scheduler.model.pods import Pod, PodSpec, may_use_claim
+from scheduler.model.volumes import (
+    CsiNode,
+    PersistentVolumeClaim,
+    StorageKind,
+    VolumeAttachment,
+    no_such,
+    not_owned,
+)
+from scheduler.state.arrays import Mask
+from scheduler.state.attached_volumes import AttachedVolume
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "NodeVolumeLimits"
+
+TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
+
+_NO_LIMITS: Final[Mapping[str, int]] = {}
+
+
+class NodeVolumeLimits:
+    """The attach limits of CSI drivers."""
+
+    name = NAME
+    extension_points: ClassVar = ("preFilter", "filter")
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return higher limits, volumes that are detached, and new claims."""
+        csi_node, claim = Resource.CSI_NODE, Resource.PERSISTENT_VOLUME_CLAIM
+        return (
+            ClusterEventWithHint(csi_node, Action.ADD),
+            ClusterEventWithHint(csi_node, Action.UPDATE, _hint_after_csi_node_update, never),
+            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
+            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never),
+            ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment, never),
+        )
+
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod without volumes that count."""
+        if not _may_count(context.pod.spec):
+            return SKIP
+        wanted = _wanted(context.pod, snapshot)
+        if isinstance(wanted, Status):
+            # Upstream finds this out at Filter, on every node. An error there ends the cycle, which no filter can here;
+            # but VolumeBinding refuses such a pod before, unless it is switched off.
+            return RuleFilter(snapshot.n_rows, (np.zeros(snapshot.n_rows, dtype=np.bool_), wanted))
+        mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+        for driver, volumes in wanted.items():
+            mask &= _fits(driver, volumes, snapshot)
+        return RuleFilter(snapshot.n_rows, (mask, TOO_MANY))
+
+
+def _may_count(spec: PodSpec) -> bool:
+    return bool(spec.claim_volumes) or any(disk.plugin in MIGRATIONS for disk in spec.disks)
+
+
+def _wanted(pod: Pod, snapshot: Snapshot) -> Mapping[str, set[AttachedVolume]] | Status:
+    """
+    Return the pod's volumes by driver, or why they cannot be told.
+
+    In-tree volumes count as migrated: upstream asks for a CSINode first, but a node without one has no limits either.
+    """
+    found: dict[str, set[AttachedVolume]] = {}
+    for claim_volume in pod.spec.claim_volumes:
+        name = claim_volume.claim_name(pod.name)
+        key = f"{pod.namespace}/{name}"
+        claim = snapshot.volumes.claim(key)
+        if claim is None:
+            return unresolvable(f"looking up PVC {key}: {no_such(StorageKind.CLAIM, name)}")
+        if claim_volume.is_ephemeral and claim.owner_uid != pod.uid:
+            return failed(not_owned(claim, pod))
+        if (volume := snapshot.volumes.attached_as(key)) is not None:
+            found.setdefault(volume.driver, set()).add(volume)
+    for disk in pod.spec.disks:
+        if (named := csi_volume(disk)) is not None:
+            found.setdefault(named[0], set()).add(AttachedVolume(named[0], "/".join(named)))
+    return found
+
+
+def _fits(driver: str, volumes: set[AttachedVolume], snapshot: Snapshot) -> Mask:
+    """
+    Return the rows that can attach the volumes of a driver. A volume that a pod of the node uses needs no more room.
+
+    Quirk of kubernetes 1.36: one that is attached already, but that no pod there uses, is counted twice.
+    """
+    room = snapshot.volume_room(driver)
+    needed = np.full(snapshot.n_rows, len(volumes), dtype=np.int64)
+    for volume in volumes:
+        for node_name in snapshot.volumes.attached.users(volume):
+            needed[snapshot.nodes.row_by_name[node_name]] -= 1
+    fits: Mask = (room >= needed) | (needed == 0)
+    return fits
+
+
+def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
+    """Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36): a limit that is missing counts as 0."""
+    before = _NO_LIMITS if old is None else old.limits
+    after = _NO_LIMITS if new is None else new.limits
+    grew = any(limit > before.get(driver, 0) for driver, limit in after.items())
+    return Hint.QUEUE if grew else Hint.SKIP
+
+
+def _hint_after_pod_deletion(_pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
+    """Source: csi.go, isSchedulableAfterPodDeleted (kubernetes 1.36)."""
+    if old is None or not (old.node_name or old.nominated_node_name):
+        return Hint.SKIP
+    return Hint.QUEUE if _may_count(old.spec) else Hint.SKIP
+
+
+def _hint_after_claim_add(
+    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+) -> Hint:
+    """Source: csi.go, isSchedulableAfterPVCAdded (kubernetes 1.36)."""
+    return Hint.QUEUE if new is not None and may_use_claim(pod, new.key) else Hint.SKIP
+
+
+def _hint_after_detachment(pod: Pod, old: VolumeAttachment | None, _new: VolumeAttachment | None) -> Hint:
+    """Source: csi.go, isSchedulableAfterVolumeAttachmentDeleted (kubernetes 1.36)."""
+    if old is None:
+        return Hint.SKIP
+    drivers = (MIGRATIONS[disk.plugin].driver for disk in pod.spec.disks if disk.plugin in MIGRATIONS)
+    has_claim = next(pod.spec.claims, None) is not None
+    return Hint.QUEUE if has_claim or old.attacher in drivers else Hint.SKIP

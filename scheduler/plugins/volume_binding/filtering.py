@@ -1,0 +1,183 @@
+"""
+The nodes on which all claims of a pod are bound, or can be.
+
+Source: plugins/volumebinding/binder.go, FindPodVolumes (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler.framework.status import NodeStatuses, Status, unresolvable
+from scheduler.model.volumes import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.plugins.volume_binding.claims import PodClaims
+from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching
+from scheduler.state.arrays import Mask
+from scheduler.state.snapshot import Snapshot
+
+NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE: Final = "node(s) did not have enough free storage"
+NO_VOLUME_OBJECT: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+#: In upstream's order; the code of a refusal is the number whose bits say which of them it has.
+_REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NO_SPACE, NO_VOLUME_OBJECT)
+
+
+def _status(code: int) -> Status:
+    return unresolvable(*(reason for bit, reason in enumerate(_REASONS) if code >> bit & 1))
+
+
+_STATUSES: Final[Sequence[Status]] = [_status(code) for code in range(1, 1 << len(_REASONS))]
+
+_Delayed = tuple[PersistentVolumeClaim, StorageClass]
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumes:
+    """What binding a pod to one node would need: existing volumes for claims, and claims to provision for."""
+
+    static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...]
+    dynamic: tuple[PersistentVolumeClaim, ...]
+
+
+class VolumeFilter:
+    """What every node says to the claims of a pod."""
+
+    def __init__(self, claims: PodClaims, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._topologies = snapshot.topology_rows()
+        self._static = StaticMatching(snapshot)
+        n_rows = snapshot.n_rows
+        self._node_conflict, self._bind_conflict, self._no_space, self._no_volume = np.zeros(
+            (len(_REASONS), n_rows), dtype=np.bool_
+        )
+        self._to_match: list[_Delayed] = []
+        self._to_provision: list[_Delayed] = []
+        self._check_bound(claims.bound)
+        if claims.delayed:
+            self._check_delayed(claims.delayed)
+
+    def mask(self) -> Mask:
+        """Return the rows on which every claim is bound or can be."""
+        return ~(self._node_conflict | self._bind_conflict | self._no_space | self._no_volume)
+
+    def statuses(self) -> NodeStatuses:
+        """Return everything that is wrong with each of the other rows."""
+        flags = (self._node_conflict, self._bind_conflict, self._no_space, self._no_volume)
+        codes = np.zeros(self._snapshot.n_rows, dtype=np.uint16)
+        for bit, flag in enumerate(flags):
+            codes |= flag.astype(np.uint16) << bit
+        return NodeStatuses(codes, _STATUSES)
+
+    def volumes_on(self, row: int) -> PodVolumes:
+        """Return what binding the pod to the row, which is not refused, would need."""
+        static: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
+        dynamic = [claim for claim, _ in self._to_provision]
+        for (claim, _), chosen in zip(self._to_match, self._static.chosen, strict=True):
+            number = chosen.item(row)
+            if number == NO_VOLUME:
+                dynamic.append(claim)
+            else:
+                static.append((claim, self._static.found[number]))
+        return PodVolumes(tuple(static), tuple(dynamic))
+
+    def _check_bound(self, bound: Iterable[PersistentVolumeClaim]) -> None:
+        """Flag rows by the first claim that fails there."""
+        fine = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        for claim in bound:
+            volume = self._snapshot.volumes.volume(claim.volume_name)
+            if volume is None:
+                self._no_volume |= fine
+                return
+            reached = self._reached(volume)
+            self._node_conflict |= fine & ~reached
+            fine &= reached
+
+    def _reached(self, volume: PersistentVolume) -> Mask:
+        """Return the rows that reach a bound volume: by its driver's labels where its plugin was migrated."""
+        mask = self._topologies.mask(volume.topology)
+        if volume.migrated_topology is volume.topology:
+            return mask
+        migrated = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
+        row_by_name = self._snapshot.nodes.row_by_name
+        names = self._snapshot.volumes.migrated_nodes(volume.plugin)
+        migrated[[row_by_name[name] for name in names if name in row_by_name]] = True
+        return np.where(migrated, self._topologies.mask(volume.migrated_topology), mask)
+
+    def _check_delayed(self, delayed: Sequence[_Delayed]) -> None:
+        open_ = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        for one in delayed:
+            node_name = one[0].selected_node
+            if node_name is None:
+                self._to_match.append(one)
+                continue
+            self._to_provision.append(one)
+            row = self._snapshot.nodes.row_by_name.get(node_name)
+            selected = np.zeros_like(open_)
+            if row is not None:
+                selected[row] = True
+            # Quirk: elsewhere nothing more is asked, even if a volume is there.
+            open_ &= selected
+        self._bind_conflict |= ~open_
+        # The smallest claim first, so that it leaves large volumes to large claims; equal ones in the pod's order.
+        self._to_match.sort(key=lambda one: one[0].requested_bytes or 0)
+        selected_here = [(one, open_) for one in self._to_provision]
+        unmatched = [(one, open_ & ~self._static.find(one[0])) for one in self._to_match]
+        self._check_provisioning([*selected_here, *unmatched], open_)
+
+    def _check_provisioning(self, provisioned: Iterable[tuple[_Delayed, Mask]], open_: Mask) -> None:
+        """
+        Flag the rows on which no volume can be made for a claim, by the first such claim.
+
+        A claim's class is known: it is read in the same moment as when the claim was found to wait.
+        """
+        fine = open_.copy()
+        for (claim, storage_class), rows in provisioned:
+            asked = fine & rows
+            if not asked.any():
+                continue
+            allowed = self._allowed(storage_class)
+            self._bind_conflict |= asked & ~allowed
+            asked_for_space = asked & allowed
+            has_space = self._has_space(claim, storage_class)
+            self._no_space |= asked_for_space & ~has_space
+            fine &= ~asked | (allowed & has_space)
+
+    def _allowed(self, storage_class: StorageClass) -> Mask:
+        """Return the rows on which volumes of the class can be made."""
+        n_rows = self._snapshot.n_rows
+        if storage_class.provisioner in ("", NO_PROVISIONER):
+            return np.zeros(n_rows, dtype=np.bool_)
+        if not storage_class.allowed_topologies:
+            return np.ones(n_rows, dtype=np.bool_)
+        allowed = np.zeros(n_rows, dtype=np.bool_)
+        for term in storage_class.allowed_topologies:
+            allowed |= self._snapshot.matching_term(term)
+        return allowed
+
+    def _has_space(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Mask:
+        """
+        Return the rows that reach a pool which is large enough, as far as the driver says.
+
+        Quirk: each claim is compared alone; neither the pod's other claims nor volumes in the making are deducted.
+        """
+        volumes, n_rows = self._snapshot.volumes, self._snapshot.n_rows
+        requested = claim.requested_bytes
+        if requested is None or not volumes.tracks_capacity(storage_class.provisioner):
+            return np.ones(n_rows, dtype=np.bool_)
+        reached = np.zeros(n_rows, dtype=np.bool_)
+        for pool in volumes.capacities(storage_class.key):
+            if pool.is_accessible and pool.limit_bytes is not None and pool.limit_bytes >= requested:
+                rows = None if pool.topology is None else self._topologies.rows(pool.topology)
+                if rows is None:
+                    return np.ones(n_rows, dtype=np.bool_)
+                if isinstance(rows, tuple):
+                    reached[list(rows)] = True
+                else:
+                    reached |= rows
+        return reached

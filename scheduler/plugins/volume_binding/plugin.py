@@ -1,0 +1,111 @@
+"""
+VolumeBinding: a pod runs where its claims' volumes can be reached, exist, or can be made.
+
+`claims` tells the claims apart, `filtering` asks every node, `matching` finds existing volumes. Scores by capacity need
+the gate StorageCapacityScoring, which is off (alpha in kubernetes 1.36).
+
+Source: plugins/volumebinding/volume_binding.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored
+from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.status import SKIP, Status
+from scheduler.model.pods import Pod, may_use_claim
+from scheduler.model.volumes import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from scheduler.plugins.volume_binding.args import VolumeBindingArgs
+from scheduler.plugins.volume_binding.claims import claims_of
+from scheduler.plugins.volume_binding.filtering import VolumeFilter
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "VolumeBinding"
+
+
+class VolumeBinding:
+    """Claims and their volumes."""
+
+    name = NAME
+    extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "reserve", "preBind")
+    args_type = VolumeBindingArgs
+
+    def __init__(self, args: VolumeBindingArgs, _context: PluginContext) -> None:
+        self.bind_timeout_s = args.bind_timeout_s
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return everything that volumes are made of, and nodes."""
+        both, claim = Action.ADD | Action.UPDATE, Resource.PERSISTENT_VOLUME_CLAIM
+        return (
+            ClusterEventWithHint(Resource.STORAGE_CLASS, both, _hint_after_class_change, never),
+            ClusterEventWithHint(claim, both, _hint_after_claim_change, never),
+            ClusterEventWithHint(Resource.PERSISTENT_VOLUME, both),
+            ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            ClusterEventWithHint(Resource.CSI_NODE, both, _hint_after_csi_node_change, never),
+            ClusterEventWithHint(Resource.CSI_DRIVER, Action.UPDATE, _hint_after_csi_driver_update, never),
+            ClusterEventWithHint(Resource.CSI_STORAGE_CAPACITY, both, _hint_after_capacity_change, never),
+        )
+
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod without claims."""
+        if not context.pod.spec.claim_volumes:
+            return SKIP
+        claims = claims_of(context.pod, snapshot.volumes)
+        return claims if isinstance(claims, Status) else VolumeFilter(claims, snapshot)
+
+    def prescore(self, _context: PodContext, _snapshot: Snapshot, _feasible: FeasibleNodes) -> PreScored:
+        """Skip every pod, as upstream does without its gate."""
+        return SKIP
+
+
+def _hint_after_class_change(_pod: Pod, old: StorageClass | None, new: StorageClass | None) -> Hint:
+    """Source: volume_binding.go, isSchedulableAfterStorageClassChange (kubernetes 1.36)."""
+    if old is None or new is None:
+        return Hint.QUEUE
+    return Hint.QUEUE if old.allowed_topologies != new.allowed_topologies else Hint.SKIP
+
+
+def _hint_after_claim_change(
+    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+) -> Hint:
+    """Source: volume_binding.go, isSchedulableAfterPersistentVolumeClaimChange (kubernetes 1.36)."""
+    return Hint.QUEUE if new is not None and may_use_claim(pod, new.key) else Hint.SKIP
+
+
+def _hint_after_csi_node_change(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
+    """Source: volume_binding.go, isSchedulableAfterCSINodeChange (kubernetes 1.36)."""
+    if old is None or new is None:
+        return Hint.QUEUE
+    return Hint.QUEUE if old.migrated_plugins != new.migrated_plugins else Hint.SKIP
+
+
+def _hint_after_csi_driver_update(pod: Pod, old: CsiDriver | None, new: CsiDriver | None) -> Hint:
+    """
+    Return QUEUE if the driver of an inline volume publishes capacities no more.
+
+    Quirk: drivers of the pod's claims are not looked at, although only they are compared with capacities.
+    Source: volume_binding.go, isSchedulableAfterCSIDriverChange (kubernetes 1.36).
+    """
+    if old is None or new is None or new.key not in pod.spec.csi_drivers:
+        return Hint.SKIP
+    return Hint.QUEUE if old.tracks_capacity and not new.tracks_capacity else Hint.SKIP
+
+
+def _hint_after_capacity_change(
+    _pod: Pod, old: CsiStorageCapacity | None, new: CsiStorageCapacity | None
+) -> Hint:
+    """Source: volume_binding.go, isSchedulableAfterCSIStorageCapacityChange (kubernetes 1.36)."""
+    if old is None or new is None:
+        return Hint.QUEUE
+    before, after = old.limit_bytes, new.limit_bytes
+    grew = after is not None and (before is None or after > before)
+    return Hint.QUEUE if grew else Hint.SKIP

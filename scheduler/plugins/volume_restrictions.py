@@ -1,0 +1,106 @@
+"""
+VolumeRestrictions: a disk that is written by one pod of a node cannot be mounted by another pod there, and a claim with
+access mode ReadWriteOncePod belongs to one pod of the cluster.
+
+Only disks that pods name themselves are compared, without a claim: GCE persistent disks, AWS EBS volumes, iSCSI and
+RBD images. Claims of generic ephemeral volumes are not looked at.
+
+Source: plugins/volumerestrictions/volume_restrictions.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+import numpy as np
+
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.status import SKIP, unresolvable, unschedulable
+from scheduler.model.changes import Changes
+from scheduler.model.disks import RESTRICTED, disks_conflict
+from scheduler.model.pods import Pod
+from scheduler.model.volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim, StorageKind, no_such
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "VolumeRestrictions"
+
+DISK_TAKEN: Final = unschedulable("node(s) had no available disk")
+CLAIM_TAKEN: Final = unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+    "already in-use by another pod"
+)
+
+
+class VolumeRestrictions:
+    """Disks and claims that cannot be shared."""
+
+    name = NAME
+    extension_points: ClassVar = ("preFilter", "filter")
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return pods that free a disk or a claim, new nodes, and new claims."""
+        return (
+            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
+            ClusterEventWithHint(Resource.NODE, Action.ADD),
+            ClusterEventWithHint(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, _hint_after_claim_add, never),
+        )
+
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod without such a disk and without a claim that is in use."""
+        pod = context.pod
+        once_per_pod = []
+        for name in pod.spec.claims:
+            claim = snapshot.volumes.claim(f"{pod.namespace}/{name}")
+            if claim is None:
+                return unresolvable(no_such(StorageKind.CLAIM, name))
+            if READ_WRITE_ONCE_POD in claim.access_modes:
+                once_per_pod.append(claim)
+        # Quirk of kubernetes 1.36: the claim is taken on every node, so that no node is better than another.
+        taken = any(map(snapshot.is_claim_used, once_per_pod))
+        if not taken and not any(disk.plugin in RESTRICTED for disk in pod.spec.disks):
+            return SKIP
+        mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+        mask[list(snapshot.with_conflicting_disks(pod.spec.disks))] = False
+        if not taken:
+            return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN))
+        nowhere = np.zeros(snapshot.n_rows, dtype=np.bool_)
+        return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN))
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Propose that the pods leave that hold a wanted disk."""
+        return PluginExplanation(repair=Repair(partial(_free_disks, context)))
+
+
+def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
+    """Source: volume_restrictions.go, isSchedulableAfterPodDeleted (kubernetes 1.36): of its own namespace only."""
+    if old is None or old.namespace != pod.namespace:
+        return Hint.SKIP
+    # Quirk: whether the claim is ReadWriteOncePod does not matter.
+    shares_claim = not set(pod.spec.claims).isdisjoint(old.spec.claims)
+    return Hint.QUEUE if shares_claim or _share_disk(pod, old) else Hint.SKIP
+
+
+def _hint_after_claim_add(
+    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+) -> Hint:
+    """Source: volume_restrictions.go, isSchedulableAfterPersistentVolumeClaimAdded (kubernetes 1.36)."""
+    if new is None or new.namespace != pod.namespace or new.name not in pod.spec.claims:
+        return Hint.SKIP
+    return Hint.QUEUE
+
+
+def _free_disks(context: ExplainContext, row: int) -> list[Changes]:
+    """Return the removal of every pod that holds a wanted disk; empty if one of them must stay."""
+    holding = [pod for pod in context.pods_on(row) if _share_disk(context.pod, pod)]
+    if not holding or any(map(must_stay, holding)):
+        return []
+    node_name = context.snapshot.nodes.name_of(row)
+    return [tuple(removal(pod, node_name) for pod in holding)]
+
+
+def _share_disk(pod: Pod, running: Pod) -> bool:
+    return any(disks_conflict(one, other) for one in pod.spec.disks for other in running.spec.disks)

@@ -1,0 +1,151 @@
+"""
+VolumeZone: a volume with labels of zones or regions is reached from nodes of these alone.
+
+Source: plugins/volumezone/volume_zone.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.status import SKIP, Status, unresolvable
+from scheduler.model.pods import Pod
+from scheduler.model.volumes import (
+    BETA_REGION_KEY,
+    BETA_ZONE_KEY,
+    REGION_KEY,
+    TOPOLOGY_KEYS,
+    ZONE_KEY,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageKind,
+    no_such,
+    zones_of,
+)
+from scheduler.state.arrays import Mask
+from scheduler.state.columns import ABSENT
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "VolumeZone"
+
+OTHER_ZONE: Final = unresolvable("node(s) had no available volume zone")
+
+#: The labels that stand in on a node for those that a volume has from older days; not the other way round.
+_STANDS_IN: Final[Mapping[str, str]] = {BETA_ZONE_KEY: ZONE_KEY, BETA_REGION_KEY: REGION_KEY}
+
+#: A label, and the values of which a node must have one.
+_Rule = tuple[str, frozenset[str]]
+
+
+class VolumeZone:
+    """Zones and regions of volumes, by label."""
+
+    name = NAME
+    extension_points: ClassVar = ("preFilter", "filter")
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return volumes and claims that come or change, classes that wait for pods, and nodes."""
+        claim, volume = Resource.PERSISTENT_VOLUME_CLAIM, Resource.PERSISTENT_VOLUME
+        return (
+            ClusterEventWithHint(Resource.STORAGE_CLASS, Action.ADD, _hint_after_class_add, never),
+            ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            ClusterEventWithHint(claim, Action.ADD | Action.UPDATE, _hint_after_claim_change, never),
+            ClusterEventWithHint(volume, Action.ADD | Action.UPDATE, _hint_after_volume_change, never),
+        )
+
+    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+        """Skip a pod whose volumes have no such labels."""
+        rules: list[_Rule] = []
+        for name in context.pod.spec.claims:
+            volume = _volume(context.pod, name, snapshot)
+            if isinstance(volume, Status):
+                return volume
+            if volume is not None:
+                rules += _rules(volume)
+        if not rules:
+            return SKIP
+        mask = snapshot.alive.copy()
+        for rule in rules:
+            mask &= _within(rule, snapshot)
+        # A node without any of the labels is not of a cluster with zones, and lets every volume in.
+        mask |= snapshot.alive & ~_labelled(snapshot)
+        return RuleFilter(snapshot.n_rows, (mask, OTHER_ZONE))
+
+
+def _volume(pod: Pod, claim_name: str, snapshot: Snapshot) -> PersistentVolume | Status | None:
+    """Return the volume of the claim, None if a node may still be chosen for it, or why there is none."""
+    volumes = snapshot.volumes
+    claim = volumes.claim(f"{pod.namespace}/{claim_name}")
+    if claim is None:
+        return unresolvable(no_such(StorageKind.CLAIM, claim_name))
+    if claim.volume_name:
+        volume = volumes.volume(claim.volume_name)
+        return unresolvable(no_such(StorageKind.VOLUME, claim.volume_name)) if volume is None else volume
+    if not claim.class_name:
+        return unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
+    storage_class = volumes.storage_class(claim.class_name)
+    if storage_class is None:
+        return unresolvable(no_such(StorageKind.CLASS, claim.class_name))
+    if storage_class.binding_mode is None:
+        return unresolvable(f'VolumeBindingMode not set for StorageClass "{claim.class_name}"')
+    return None if storage_class.waits else unresolvable("PersistentVolume had no name")
+
+
+def _rules(volume: PersistentVolume) -> Iterator[_Rule]:
+    for key in TOPOLOGY_KEYS:
+        if key in volume.labels and (values := zones_of(volume.labels[key])):
+            yield key, values
+
+
+def _within(rule: _Rule, snapshot: Snapshot) -> Mask:
+    """Return the rows with one of the label's values; where an old label is absent its newer name counts."""
+    key, values = rule
+    within = _has_value(key, values, snapshot)
+    newer = _STANDS_IN.get(key)
+    if newer is not None:
+        within |= ~_has_label(key, snapshot) & _has_value(newer, values, snapshot)
+    return within
+
+
+def _labelled(snapshot: Snapshot) -> Mask:
+    labelled = np.zeros(snapshot.n_rows, dtype=np.bool_)
+    for key in TOPOLOGY_KEYS:
+        labelled |= _has_label(key, snapshot)
+    return labelled
+
+
+def _has_label(key: str, snapshot: Snapshot) -> Mask:
+    return np.not_equal(snapshot.column(key).ids[: snapshot.n_rows], ABSENT)
+
+
+def _has_value(key: str, values: frozenset[str], snapshot: Snapshot) -> Mask:
+    column = snapshot.column(key)
+    wanted = [column.id_by_value[value] for value in values if value in column.id_by_value]
+    return np.isin(column.ids[: snapshot.n_rows], wanted)
+
+
+def _hint_after_class_add(_pod: Pod, _old: StorageClass | None, new: StorageClass | None) -> Hint:
+    """Source: volume_zone.go, isSchedulableAfterStorageClassAdded (kubernetes 1.36)."""
+    return Hint.QUEUE if new is not None and new.waits else Hint.SKIP
+
+
+def _hint_after_claim_change(
+    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+) -> Hint:
+    """Source: volume_zone.go, isSchedulableAfterPersistentVolumeClaimChange (kubernetes 1.36)."""
+    if new is None or new.namespace != pod.namespace or new.name not in pod.spec.claims:
+        return Hint.SKIP
+    return Hint.QUEUE
+
+
+def _hint_after_volume_change(_pod: Pod, old: PersistentVolume | None, new: PersistentVolume | None) -> Hint:
+    """Source: volume_zone.go, isSchedulableAfterPersistentVolumeChange (kubernetes 1.36)."""
+    if old is None or new is None:
+        return Hint.QUEUE
+    return Hint.QUEUE if list(_rules(old)) != list(_rules(new)) else Hint.SKIP
