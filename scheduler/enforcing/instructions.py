@@ -1,4 +1,4 @@
-"""What the enforcer tells the shell to do, and the result of an eviction."""
+"""The instructions of the enforcer to the shell, and the result of an eviction."""
 
 from __future__ import annotations
 

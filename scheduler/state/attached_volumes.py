@@ -21,7 +21,7 @@ class AttachedVolumes:
     """
     Volumes by node name, each counted once, whether a pod uses it, an attachment shows it, or both.
 
-    `on_change` is told the node whose number changed.
+    `on_change` receives the node whose number changed.
     """
 
     def __init__(self, on_change: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""Who holds what, and how often: small where nearly everything is held by one holder once."""
+"""How often each holder holds each key; small where nearly every key has one holder, once."""
 
 from __future__ import annotations
 

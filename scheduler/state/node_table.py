@@ -30,7 +30,7 @@ _SPARE_TAINT_SETS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one pod takes from its node, in scheduler units (cpu in milli, all other resources in whole units)."""
+    """The resources that a pod takes from its node, in scheduler units: cpu in milli, all others in whole units."""
 
     #: Amounts by resource name, without zero amounts.
     requested: Mapping[str, int]
