@@ -24,7 +24,7 @@ class Claims(Enum):
 
     #: None: volumes are not watched.
     REFUSED = "refused"
-    #: Those whose claims wait for no node: nothing writes the claims of the others yet.
+    #: Pods whose claims are all bound: the scheduler does not write unbound claims yet.
     BOUND = "bound"
     ALL = "all"
 

@@ -64,7 +64,7 @@ def within_limits(spec: PodSpec) -> PodSpec:
     )
 
 
-#: What is counted, its number, and its limit.
+#: The name of the counted thing, its number, and its limit.
 _Count = tuple[str, int, int]
 
 

@@ -24,7 +24,7 @@ from scheduler.state.volumes import Volumes
 
 #: Pods looked at in one piece, 2 µs each.
 _PODS_PER_PIECE: Final = 1000
-#: What a comparison costs besides its pods, in pods: of a row, and of a derived value at 5,000 nodes.
+#: Costs of a comparison besides its pods, in pods: of a row, and of a derived value at 5,000 nodes.
 _ROW_COST: Final = 6
 _VALUE_COST: Final = 100
 #: The same of a term that a pod declares: 4 µs for its key.
@@ -33,7 +33,7 @@ _TERM_COST: Final = 2
 _LABEL_SETS_AT_ONCE: Final = 500
 _LABEL_SETS_PER_POD: Final = 4
 
-#: What one comparison cost, in pods looked at, and its differences.
+#: The cost of one comparison, in pods looked at, and its differences.
 _Comparison = tuple[int, list[str]]
 
 

@@ -347,7 +347,7 @@ class Volumes:
         if row is not None:
             self._log.append(Change(row))
 
-    # What the audit asks.
+    # For the audit.
 
     def objects(self) -> Iterator[StorageObject]:
         """Return every object."""

@@ -21,7 +21,7 @@ ListAll = Callable[[Kind], Iterable[JsonObject]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a strategy may know beside the object: the time, as metadata prints it, and other objects."""
+    """The facts that a strategy may use beside the object: the time, as metadata prints it, and other objects."""
 
     now: str
     find: Find

@@ -36,7 +36,7 @@ _RETRY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """What a plan about a claim reads beside it."""
+    """The objects that a plan about a claim reads beside the claim."""
 
     #: The volume that `spec.volumeName` names.
     volume: JsonObject | None
