@@ -21,12 +21,14 @@ from scheduler.explain.rule_repairs import rule_repair
 from scheduler.explain.what_if import WhatIf
 from scheduler.framework.explaining import Repair
 from scheduler.model.changes import (
+    AddMatchLabelKey,
     AddRoom,
     AllowSkew,
     Change,
     Changes,
     LabelNamespace,
     LabelNode,
+    RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
@@ -55,8 +57,10 @@ _RANK: Final[dict[type[Change], int]] = {
     LabelNode: 4,
     RunPod: 5,
     RemovePod: 6,
-    AllowSkew: 7,
-    AddRoom: 8,
+    AddMatchLabelKey: 7,
+    AllowSkew: 8,
+    AddRoom: 9,
+    RecreateWithMatchLabelKey: 10,
 }
 
 
@@ -64,8 +68,10 @@ def find_suggestions(inspection: Inspection, what_if: WhatIf) -> tuple[Suggestio
     """Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first."""
     confirmed: list[Suggestion] = []
     n_confirmed = Counter[frozenset[type[Change]]]()
-    proposals = {*_for_all_nodes(inspection), *_for_nodes(inspection)}
-    for changes in islice(sorted(proposals, key=_size), _MAX_TRIALS):
+    # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
+    for_all = sorted(set(_for_all_nodes(inspection)), key=_size)
+    for_nodes = sorted(set(_for_nodes(inspection)), key=_size)
+    for changes in islice((*for_all, *for_nodes), _MAX_TRIALS):
         shape = frozenset(map(type, changes))
         known = [frozenset(suggestion.changes) for suggestion in confirmed]
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
