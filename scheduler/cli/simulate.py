@@ -78,14 +78,17 @@ def run(args: argparse.Namespace) -> int:
 def simulate_manifest(
     cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None, rng: Rng
 ) -> Simulation:
-    """Place the manifest's replicas in the cluster until one does not fit. Raises SettingsError."""
+    """Place the manifest's replicas in the cluster until one does not fit; all of a DaemonSet. Raises SettingsError."""
+    if n_replicas is not None and manifest.is_daemon_set:
+        expected = "a workload with a number of replicas: a DaemonSet has a pod for each node"
+        raise SettingsError("--replicas", "", f"DaemonSet {manifest.name}", expected)
     n_replicas = manifest.n_replicas if n_replicas is None else n_replicas
     if n_replicas > _MAX_REPLICAS:
         raise SettingsError(
             f"{manifest.kind} {manifest.name}", "", f"{n_replicas} replicas", f"at most {_MAX_REPLICAS}"
         )
     try:
-        pods = [cluster.create_pod(manifest, number) for number in range(n_replicas)]
+        pods = cluster.create_pods(manifest, n_replicas)
     except MalformedObjectError as error:
         raise SettingsError(
             f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
@@ -95,7 +98,11 @@ def simulate_manifest(
     if pods:
         profile, _ = cluster.profile_for(pods[0])
         placed = place_replicas(
-            pods, cluster.state, cluster.build_profile(profile, Snapshot(cluster.state)), rng
+            pods,
+            cluster.state,
+            cluster.build_profile(profile, Snapshot(cluster.state)),
+            rng,
+            go_on=manifest.is_daemon_set,
         )
         node_names, first_unplaced = [node_name for _, node_name in placed.pods], placed.first_unplaced
     shares, n_more = node_shares(cluster.state, node_names)
@@ -103,7 +110,7 @@ def simulate_manifest(
         manifest_kind=manifest.kind,
         namespace=manifest.namespace,
         name=manifest.name,
-        n_replicas=n_replicas,
+        n_replicas=len(pods),
         n_placed=len(node_names),
         zones=zone_shares(cluster.state, node_names),
         nodes=shares,
