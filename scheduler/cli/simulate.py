@@ -29,6 +29,7 @@ from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
 from scheduler.model.wire import MalformedObjectError
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.plurals import counted
 
 #: About half a minute at 5,000 nodes.
 _MAX_REPLICAS: Final = 100_000
@@ -120,7 +121,8 @@ def simulate_manifest(
 
 
 def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
-    count = f"{simulation.n_placed} of {simulation.n_replicas} replicas fit"
+    replicas = counted(simulation.n_replicas, "replica")
+    count = f"{simulation.n_placed} of {replicas} {'fits' if simulation.n_replicas == 1 else 'fit'}"
     fits = simulation.n_placed == simulation.n_replicas
     subject = f"{simulation.manifest_kind} {simulation.namespace}/{simulation.name}"
     lines = [style.heading(f"{subject}: {style.good(count) if fits else style.bad(count)}")]

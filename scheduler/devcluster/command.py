@@ -13,6 +13,7 @@ from typing import Final
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.errors import SettingsError
+from scheduler.syntax.plurals import counted
 
 _KUBECONFIG: Final = "devcluster.kubeconfig"
 _NOT_SERVED: Final = (
@@ -69,7 +70,7 @@ async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int
         raise SettingsError("--port", "", f"{port} in use", "a free port") from error
     try:
         with _written(cluster, kubeconfig):
-            size = f"{_counted(n_nodes, 'node')} in {_counted(n_zones, 'zone')}"
+            size = f"{counted(n_nodes, 'node')} in {counted(n_zones, 'zone')}"
             print(f"{size} at {cluster.url}. Ctrl-C ends it and everything in it.")
             print(_NOT_SERVED)
             print()
@@ -82,10 +83,6 @@ async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int
     finally:
         await cluster.stop()
     return 0
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @contextlib.contextmanager

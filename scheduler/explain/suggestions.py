@@ -9,7 +9,7 @@ decision does not confirm is not an error: repairs look at one plugin at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import Final
 
@@ -64,14 +64,19 @@ _RANK: Final[dict[type[Change], int]] = {
 }
 
 
-def find_suggestions(inspection: Inspection, what_if: WhatIf) -> tuple[Suggestion, ...]:
+def find_suggestions(
+    inspection: Inspection, what_if: WhatIf, on_step: Callable[[str], None]
+) -> tuple[Suggestion, ...]:
     """Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first."""
+    on_step("looking for changes that would help")
     confirmed: list[Suggestion] = []
     n_confirmed = Counter[frozenset[type[Change]]]()
     # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
     for_all = sorted(set(_for_all_nodes(inspection)), key=_size)
     for_nodes = sorted(set(_for_nodes(inspection)), key=_size)
-    for changes in islice((*for_all, *for_nodes), _MAX_TRIALS):
+    proposals = (*for_all, *for_nodes)[:_MAX_TRIALS]
+    for number, changes in enumerate(proposals, 1):
+        on_step(f"trying change {number} of {len(proposals)} on a copy of the cluster")
         shape = frozenset(map(type, changes))
         known = [frozenset(suggestion.changes) for suggestion in confirmed]
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):

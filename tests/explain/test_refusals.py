@@ -369,7 +369,7 @@ def test_many_nodes_are_a_few_groups() -> None:
 @pytest.mark.parametrize(
     ("pod", "state", "words"),
     [
-        pytest.param(build.pod(), "schedulable", "fits on 1 of 1 nodes; a would be chosen now", id="it fits"),
+        pytest.param(build.pod(), "schedulable", "fits on 1 of 1 node; a would be chosen now", id="it fits"),
         pytest.param(
             build.pod(spec={"schedulingGates": [{"name": "g"}]}), "gated", "scheduling gates: g", id="gates"
         ),

@@ -54,9 +54,8 @@ def _skew_text(rule: Rule) -> str:
         return f"maxSkew {skew.max_skew}, but no node is eligible"
     text = f"maxSkew {skew.max_skew}, the emptiest domain has {skew.fewest}"
     if skew.n_domains < skew.min_domains:
-        text += (
-            f" (it counts as empty: {skew.n_domains} domains are fewer than minDomains {skew.min_domains})"
-        )
+        too_few = "domain is" if skew.n_domains == 1 else "domains are"
+        text += f" (it counts as empty: {skew.n_domains} {too_few} fewer than minDomains {skew.min_domains})"
     return text if skew.counts_itself else f"{text}; the pod itself does not count"
 
 
