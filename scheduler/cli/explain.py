@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-f",
         "--filename",
         metavar="FILE",
-        help='explain the pods that a manifest would create ("-": standard input)',
+        help='explain the pods that a manifest, or a folder of them, would create ("-": standard input)',
     )
     add_source_arguments(parser)
 

@@ -40,10 +40,17 @@ _NODES: Final = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument(
-        "-f", "--filename", metavar="FILE", required=True, help='the manifest ("-": standard input)'
+        "-f",
+        "--filename",
+        metavar="FILE",
+        required=True,
+        help='the manifest, or a folder of manifests ("-": standard input)',
     )
     parser.add_argument(
-        "--replicas", type=int, metavar="N", help="number of replicas; default: the manifest's"
+        "--replicas",
+        type=int,
+        metavar="N",
+        help="number of new replicas, beside those that run; default: the manifest's",
     )
     parser.add_argument(
         "--seed",

@@ -296,7 +296,10 @@ async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(
         refused = await called(capsys, *base, "--replicas", "2")
     assert code == 1
     assert out.startswith("DaemonSet default/agent: 5 of 6 replicas fit\n")
-    assert "0/6 nodes are available: 1 Insufficient cpu, 5 node(s) didn't satisfy plugin(s) [NodeAffinity]." in out
+    assert (
+        "0/6 nodes are available: 1 Insufficient cpu, 5 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+        in out
+    )
     assert (refused[0], refused[2].count("\n")) == (2, 1)
     assert "--replicas: found DaemonSet agent, expected a workload with a number of replicas" in refused[2]
 
