@@ -263,6 +263,8 @@ async def test_a_folder_is_read_as_kubectl_reads_it(
     foreign = {**service, "apiVersion": "serving.knative.dev/v1", "spec": 3}
     (folder / "2-service.yml").write_text("\n---\n".join(map(json.dumps, (service, foreign))))
     (folder / "README.md").write_text("no manifest")
+    # Definitions are larger than any other manifest, and not parsed.
+    (folder / "crd.yaml").write_text(f"kind: CustomResourceDefinition\nspec: [{'y' * (1 << 20)}")
     async with DevCluster(nodes=6, zones=3) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         base = (command, "-f", str(folder), "-n", "team", "--kubeconfig", str(tmp_path / "kubeconfig"))

@@ -29,6 +29,8 @@ _MAX_DOCUMENTS: Final = 1_000
 #: Of the files in a folder that are read.
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+#: In block style, as every tool writes it: a line of the document's outermost level.
+_DEFINITION: Final = re.compile(r"^kind: *CustomResourceDefinition *\r?$", re.MULTILINE)
 
 
 class _Head(msgspec.Struct, frozen=True, rename="camel"):
@@ -139,6 +141,10 @@ def _check_unique(manifests: Sequence[Manifest], source: str) -> None:
 
 def _documents(text: str, source: str) -> Iterator[object]:
     for part in _SEPARATOR.split(text):
+        if _DEFINITION.search(part):
+            # It creates no pods, and parsing one takes seconds.
+            yield {"kind": "CustomResourceDefinition"}
+            continue
         problems = Problems(source)
         document = read_document(part, problems)
         problems.raise_if_any()
