@@ -121,6 +121,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
         return with_parts(explanation, groups=_prefilter_group(error))
+    request.on_step("finding the rules that refuse nodes")
     groups, n_more_groups = node_groups(inspection, error)
     rules = sorted(inspection.rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))
     shown = rules[:_SHOWN_RULES]

@@ -164,7 +164,10 @@ def _rows(inspection: Inspection, effort: Fractions) -> Iterator[int]:
     """Yield rows by effort, few that have the same reasons, taints and domains."""
     n_alike: Counter[tuple[int, ...]] = Counter()
     taint_set = inspection.context.snapshot.nodes.taint_set
-    columns = [rule.column for rule in inspection.rules if not rule.column.is_unique]
+    # Thousands of rules share a few columns.
+    columns = {
+        id(rule.column): rule.column for rule in inspection.rules if not rule.column.is_unique
+    }.values()
     n_found = 0
     for row in np.argsort(effort, kind="stable").tolist():
         if n_found >= _MAX_NODES or effort[row] == np.inf:
