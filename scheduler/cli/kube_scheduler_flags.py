@@ -102,6 +102,8 @@ def _as_go(value: object) -> str:
         return ",".join(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
     return "" if value is None else str(value)
 
 

@@ -84,7 +84,7 @@ def _add_rate_limit(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Schedule until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
-    settings = _settings(args)
+    settings = settings_of(args)
     serving = serving_flags.listening(args)
     flags = {
         **kube_scheduler_flags.flag_values(args),
@@ -123,7 +123,7 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
     return factory
 
 
-def _settings(args: argparse.Namespace) -> Settings:
+def settings_of(args: argparse.Namespace) -> Settings:
     """Return the configuration with the flags that override it. Raises SettingsError."""
     # Upstream has components in front of gates, and every gate here is kube's.
     gates = parse_feature_gates(",".join(args.feature_gates).replace("kube:", ""))
