@@ -22,11 +22,13 @@ def build_profiles(
     settings: Settings, snapshot: Snapshot, claims: Claims = Claims.REFUSED
 ) -> Mapping[str, Profile]:
     """
-    Return every profile of the configuration by its schedulerName. Its plugins read selectors and namespaces in
-    `snapshot`, and place the pods with `claims`.
+    Return every profile of the configuration by its schedulerName. Its plugins read selectors, namespaces and
+    terms in `snapshot`, and place the pods with `claims`.
     """
     gates = _feature_gates(settings.feature_gates)
-    context = PluginContext(gates, snapshot.default_selector, snapshot.namespace_labels, claims)
+    context = PluginContext(
+        gates, snapshot.default_selector, snapshot.namespace_labels, claims, snapshot.is_kept_apart
+    )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles
     }

@@ -50,6 +50,7 @@ class InterPodAffinity:
     def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
         self._args = args
         self._namespace_labels = context.namespace_labels
+        self._is_kept_apart = context.is_kept_apart
         self._exempt = frozenset(args.exempt_namespaces)
         self._terms = MemoBySpec(partial(incoming_terms, exempt=self._exempt))
         #: Specs that a term with maxPodsPerDomain above 1 kept off a node: the removal of any pod may help them.
@@ -78,8 +79,8 @@ class InterPodAffinity:
             ClusterEventWithHint(
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE,
-                _hint_after_node_change,
-                never,
+                self._hint_after_node_change,
+                _reads_labels_after_node_change,
             ),
         )
 
@@ -168,6 +169,24 @@ class InterPodAffinity:
         covered = rule.covers(pod.namespace, self._namespace_labels(pod.namespace))
         return covered and term.selector.matches(pod.labels)
 
+    def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        """
+        Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+
+        Upstream checks only the pod's own terms. But a node that is deleted or leaves a domain may take pods with it
+        that declare terms against this pod.
+        """
+        if new is None:
+            return Hint.QUEUE
+        near = {term.topology_key for term in usable(pod.spec.affinity.required)}
+        if old is None:
+            return queue_if(not near or not near.isdisjoint(new.labels))
+        if any(key in new.labels and key not in old.labels for key in near):
+            return Hint.QUEUE
+        lost = _lost_keys(old, new)
+        apart = {term.topology_key for term in usable(pod.spec.affinity.required_anti)}
+        return queue_if(not lost.isdisjoint(near | apart) or (bool(lost) and self._is_kept_apart(pod, lost)))
+
     def _hint_after_namespace_change(self, pod: Pod, _old: Namespace | None, new: Namespace | None) -> Hint:
         """Queue a pod whose terms select namespaces by labels, or whose own namespace changed."""
         affinity = pod.spec.affinity
@@ -188,18 +207,11 @@ def _rules_changed(old: Pod, new: Pod) -> bool:
     )
 
 
-def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:
-    """
-    Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+def _reads_labels_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> bool:
+    """Return whether a label of the node is gone or has another value: terms that select the pod may name its key."""
+    return old is not None and new is not None and bool(_lost_keys(old, new))
 
-    Upstream checks only the pod's own terms. But pods on a node that is deleted or leaves a domain may have declared
-    terms against this pod; their topology keys are not known here, so a change of any label counts.
-    """
-    if new is None:
-        return Hint.QUEUE
-    keys = {term.topology_key for term in usable(pod.spec.affinity.required)}
-    if old is None:
-        return queue_if(not keys or not keys.isdisjoint(new.labels))
-    if any(new.labels.get(key) != value for key, value in old.labels.items()):
-        return Hint.QUEUE
-    return queue_if(any(key in new.labels and key not in old.labels for key in keys))
+
+def _lost_keys(old: Node, new: Node) -> frozenset[str]:
+    """Return the keys of the labels that the node no longer has with their old values."""
+    return frozenset(key for key, value in old.labels.items() if new.labels.get(key) != value)
