@@ -398,6 +398,13 @@ POD_TOPOLOGY_SPREAD: Final = [
         True,
         pending=pod(spread=[spread(ZONE, WEB)], node_selector={"disk": "ssd"}),
     ),
+    Change(
+        "2.10 a node's labels that the pod does not name change",
+        node("a", labels={ZONE: "z", "disk": "ssd"}),
+        node("a", labels={ZONE: "z", "disk": "ssd", "x": "y"}),
+        False,
+        pending=pod(spread=[spread(ZONE, WEB)], node_selector={"disk": "ssd"}),
+    ),
     Change("2.10 a selected pod starts to terminate", _web(), _terminating(_web()), True),
     Change("2.10 a selected pod starts running", _web(), {**_web(), "status": {"phase": "Running"}}, False),
     Change(
