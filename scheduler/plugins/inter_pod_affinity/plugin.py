@@ -22,7 +22,7 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.terms import AffinityTerm, usable
+from scheduler.model.terms import AffinityTerm, Problem, usable
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.plugins.inter_pod_affinity.filtering import (
@@ -89,6 +89,8 @@ class InterPodAffinity:
         pod = context.pod
         if pod.spec.annotation_problem is not None:
             return unresolvable(pod.spec.annotation_problem)
+        if isinstance(pod.affinity_grace_s, Problem):
+            return unresolvable(pod.affinity_grace_s.cause)
         terms = self._terms.of(pod)
         if terms.problem is not None:
             return unresolvable(f"parsing pod: {terms.problem}")
@@ -199,11 +201,12 @@ class InterPodAffinity:
 
 
 def _rules_changed(old: Pod, new: Pod) -> bool:
-    """Return whether an update changed the labels, or the affinity, to which annotations may add."""
-    return old.labels != new.labels or (
-        old.spec is not new.spec
-        and (old.spec.affinity, old.spec.annotation_problem)
-        != (new.spec.affinity, new.spec.annotation_problem)
+    """Return whether an update changed the labels, the grace period, or the affinity, to which annotations may add."""
+    if (old.labels, old.affinity_grace_s) != (new.labels, new.affinity_grace_s):
+        return True
+    return old.spec is not new.spec and (old.spec.affinity, old.spec.annotation_problem) != (
+        new.spec.affinity,
+        new.spec.annotation_problem,
     )
 
 
