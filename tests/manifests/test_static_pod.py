@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +78,7 @@ async def test_kubeadms_manifest_comes_up_with_the_program_replaced(
     async with real(tmp_path, real_server) as cluster, static_pod(container, kubeconfig, port) as daemon:
         await cluster.api.enter_namespace()
         for name in PROBES:
-            await until(lambda name=name: probed(container[name], port), lambda code: code == 200, what=name)
+            await until(partial(probed, container[name], port), lambda code: code == 200, what=name)
         await cluster.add_node("n")
         await cluster.add_pod("p")
         await cluster.all_bound(1)
