@@ -39,6 +39,28 @@ def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate
         help="the same with HTTPS on loopback too, as kube-scheduler",
     )
     parser.set_defaults(default_port=port)
+    _add_tls_arguments(group, has_certificate=has_certificate)
+    for which, review in (("authentication", "TokenReviews"), ("authorization", "SubjectAccessReviews")):
+        group.add_argument(
+            f"--{which}-kubeconfig",
+            metavar="FILE",
+            help=f"kubeconfig for {review}, with HTTPS on loopback too (default: that of all other requests)",
+        )
+    group.add_argument(
+        "--authorization-always-allow-paths",
+        default=",".join(ALWAYS_ALLOWED),
+        metavar="PATHS",
+        help="paths that need no authorization, separated by commas; a path that ends with * is a prefix "
+        "(default %(default)s)",
+    )
+    group.add_argument(
+        "--insecure-http",
+        action="store_true",
+        help="plain HTTP for everybody on any address; use it behind a proxy or a NetworkPolicy that restricts access",
+    )
+
+
+def _add_tls_arguments(group: argparse._ArgumentGroup, *, has_certificate: bool) -> None:
     if has_certificate:
         group.add_argument(
             "--tls-cert-file",
@@ -57,24 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate
         default="",
         metavar="A,B",
         help="cipher suites of TLS 1.2, by kube-scheduler's names (default: those of OpenSSL)",
-    )
-    for which, review in (("authentication", "TokenReviews"), ("authorization", "SubjectAccessReviews")):
-        group.add_argument(
-            f"--{which}-kubeconfig",
-            metavar="FILE",
-            help=f"kubeconfig for {review}, with HTTPS on loopback too (default: that of all other requests)",
-        )
-    group.add_argument(
-        "--authorization-always-allow-paths",
-        default=",".join(ALWAYS_ALLOWED),
-        metavar="PATHS",
-        help="paths that need no authorization, separated by commas; a path that ends with * is a prefix "
-        "(default %(default)s)",
-    )
-    group.add_argument(
-        "--insecure-http",
-        action="store_true",
-        help="plain HTTP for everybody on any address; use it behind a proxy or a NetworkPolicy that restricts access",
     )
 
 

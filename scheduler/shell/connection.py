@@ -76,18 +76,7 @@ async def connect(
                 on_request=hook,
             )
         )
-        error = await _first_request(client)
-        if error is not None and not (waits and _may_pass(error)):
-            found = str(error)
-            raise SettingsError(
-                "API server", credentials.endpoint.server, found, "an answer to a list of pods"
-            ) from error
-        if error is not None:
-            log.error(
-                "The API server does not answer yet; trying again",
-                server=credentials.endpoint.server,
-                err=str(error),
-            )
+        await _check_answer(client, credentials.endpoint.server, waits=waits, log=log)
         elector = None
         if election is not None:
             # A client of its own: no other request, however slow, delays a renewal of the Lease.
@@ -97,6 +86,16 @@ async def connect(
             elector = LeaderElector(lease_client, election, f"{socket.gethostname()}_{uuid.uuid4()}", log=log)
             metrics.register_leader(election.name, lambda: elector.is_leader)
         yield Connection(client, auth, elector)
+
+
+async def _check_answer(client: KubeClient, server: str, *, waits: bool, log: Logger) -> None:
+    """Raise SettingsError if the server does not list pods; with `waits`, log it if that may pass."""
+    error = await _first_request(client)
+    if error is None:
+        return
+    if not (waits and _may_pass(error)):
+        raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error
+    log.error("The API server does not answer yet; trying again", server=server, err=str(error))
 
 
 async def _first_request(client: KubeClient) -> ApiError | None:
