@@ -36,6 +36,7 @@ WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -382,6 +383,11 @@ class StorageDecoder:
     def _shared_modes(self, modes: tuple[str, ...] | None) -> tuple[str, ...]:
         # At most as many as there are lists of the four modes.
         return self._access_modes.setdefault(modes or (), modes or ())
+
+
+def is_older(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is older: they are numbers without a limit (KEP-5504, kubernetes 1.35)."""
+    return (len(version), version) < (len(than), than)
 
 
 def no_such(kind: StorageKind, name: str) -> str:

@@ -42,6 +42,7 @@ from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespa
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
+from scheduler.shell.volume_writer import VolumeWriter
 from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -224,6 +225,7 @@ class Scheduler:
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
+            volumes=VolumeWriter(self._client, pause=binder.pause, may_write=self._leads),
             conditions=conditions,
             recorder=self._recorder,
             inbox=self._inbox,

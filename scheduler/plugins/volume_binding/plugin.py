@@ -40,7 +40,7 @@ class VolumeBinding:
     args_type = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs, _context: PluginContext) -> None:
-        self.bind_timeout_s = args.bind_timeout_s
+        self._bind_timeout_s = args.bind_timeout_s
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return everything that volumes are made of, and nodes."""
@@ -60,7 +60,9 @@ class VolumeBinding:
         if not context.pod.spec.claim_volumes:
             return SKIP
         claims = claims_of(context.pod, snapshot.volumes)
-        return claims if isinstance(claims, Status) else VolumeFilter(claims, snapshot)
+        if isinstance(claims, Status):
+            return claims
+        return VolumeFilter(claims, snapshot, self._bind_timeout_s)
 
     def prescore(self, _context: PodContext, _snapshot: Snapshot, _feasible: FeasibleNodes) -> PreScored:
         """Skip every pod, as upstream does without its gate."""
