@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.kube import requests
 from scheduler.kube.access_reviews import UserInfo
-from scheduler.kube.requests import LeaseSpec, PodCondition, Request, Resource
+from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
 from scheduler.shell.informers import required_kinds, workload_kinds
 from tests.support.build import Json
 
@@ -32,6 +32,8 @@ _ARGUMENTS: dict[str, Any] = {
     "verb": "get",
     "spec": LeaseSpec(),  # a Lease that nobody holds
     "metadata": msgspec.Raw(b'{"name":"affinity-scheduler","namespace":"kube-system"}'),
+    "claim": ClaimReference(NAMESPACE, LEASE, "nobody", "1"),
+    "annotations": {"by": "nobody"},
     "condition": PodCondition("PodScheduled", "False"),
 }
 
