@@ -71,6 +71,8 @@ class VolumeLives(RuleBasedStateMachine):
         self.answers: list[VolumesWritten] = []
         self.binds: dict[str, Bind] = {}
         self.reserved: set[str] = set()
+        #: Volumes and the versions that this machine was told to have written.
+        self.wrote: dict[str, str] = {}
         for name in sorted(self.nodes):
             self.driver.node(name)
         self.n_watched = len(self.server.events)
@@ -91,6 +93,10 @@ class VolumeLives(RuleBasedStateMachine):
                 self.reserved.add(uid)
                 self.writes[uid] = instruction
                 self._promises_are_single()
+                for its_claim, its_volume in instruction.static:
+                    stored = self.server.volume(its_volume.key)
+                    if stored is not None and self.wrote.get(stored.key) == stored.resource_version:
+                        assert stored.claim == (its_claim.key, its_claim.uid), "promised after it was written"
             case Bind():
                 uid = instruction.pod.uid
                 assert uid not in self.binds, "bound twice"
@@ -124,13 +130,24 @@ class VolumeLives(RuleBasedStateMachine):
         names = [one.name for one in self.server.claims()]
         return data.draw(st.sampled_from([*names[-3:], "missing"]))
 
-    @rule(data=st.data(), storage=st.sampled_from([LOCAL, MADE]))
-    def make_claim_anew(self, data: st.DataObject, storage: str) -> None:
-        self._make_claim(storage, self._any_claim(data))
-
-    @rule(data=st.data())
-    def delete_claim(self, data: st.DataObject) -> None:
-        self.server.delete(StorageKind.CLAIM, f"default/{self._any_claim(data)}")
+    @rule(
+        data=st.data(),
+        number=st.integers(1, 8),
+        what=st.sampled_from(["claim", "claim anew", "volume", "promise", "nothing"]),
+    )
+    def disturb(self, data: st.DataObject, number: int, what: str) -> None:
+        """Something is deleted, made anew, reset, or written without a change that matters."""
+        found = self.server.volume(f"v{number}")
+        if what == "claim":
+            self.server.delete(StorageKind.CLAIM, f"default/{self._any_claim(data)}")
+        elif what == "claim anew":
+            self._make_claim(MADE if number % 2 else LOCAL, self._any_claim(data))
+        elif what == "volume":
+            self.server.delete(StorageKind.VOLUME, f"v{number}")
+        elif what == "promise" and found is not None:
+            self.server.touch(replace(found, claim=None, is_available=True))
+        elif what == "nothing":
+            self.server.touch(self.server.objects[data.draw(st.sampled_from(sorted(self.server.objects)))])
 
     @rule(
         data=st.data(),
@@ -144,21 +161,6 @@ class VolumeLives(RuleBasedStateMachine):
         claimed_by = f"default/{self._any_claim(data)}" if is_taken else None
         made = volume(f"v{self.n_volumes}", LOCAL, capacity=capacity, terms=terms, claimed_by=claimed_by)
         self.server.apply(made)
-
-    @rule(number=st.integers(1, 8))
-    def delete_volume(self, number: int) -> None:
-        self.server.delete(StorageKind.VOLUME, f"v{number}")
-
-    @rule(number=st.integers(1, 8))
-    def reset_volume(self, number: int) -> None:
-        found = self.server.volume(f"v{number}")
-        if found is not None:
-            self.server.touch(replace(found, claim=None, is_available=True))
-
-    @rule(data=st.data())
-    def touch(self, data: st.DataObject) -> None:
-        keys = sorted(self.server.objects)
-        self.server.touch(self.server.objects[data.draw(st.sampled_from(keys))])
 
     @rule(
         data=st.data(),
@@ -243,8 +245,11 @@ class VolumeLives(RuleBasedStateMachine):
     def write(self, data: st.DataObject, n_most: int, answered: bool) -> None:
         """Writes reach the server; their answer comes now or later."""
         uid = data.draw(st.sampled_from(sorted(self.writes)))
-        answer = self.server.write(self.writes.pop(uid), n_most)
+        instruction = self.writes.pop(uid)
+        answer = self.server.write(instruction, n_most)
         if answered:
+            written = zip(instruction.static, answer.versions, strict=False)
+            self.wrote |= {its_volume.key: version for (_, its_volume), version in written}
             self.handle(answer)
         else:
             self.answers.append(answer)
@@ -279,6 +284,8 @@ class VolumeLives(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         self.driver.now_s += seconds
         self.handle(TimePassed())
+        wake_s = self.driver.machine._volumes.next_wake_s()
+        assert wake_s is None or wake_s > self.driver.now_s
 
     # What has to be so.
 
@@ -296,6 +303,17 @@ class VolumeLives(RuleBasedStateMachine):
             assert machine.n_binding == len(self.binds) + len(self.writes) + len(self.answers)
             for _, key, holders in self.driver.state.volumes.assumed.holders():
                 assert holders <= self.reserved, key
+
+    @invariant()
+    def whoever_waits_has_to(self) -> None:
+        """To look at all waiting pods finds nothing that was not found when something was noted of them."""
+        if hasattr(self, "driver"):
+            bindings = self.driver.machine._volumes
+            ready = set(bindings._ready)
+            for uid, found in bindings._reservations.items():
+                if found.versions is not None:
+                    assert bindings._pod_problem(uid) is None
+                    assert bindings._checked(found, found.versions) is (uid in ready)
 
     @invariant()
     def no_pod_is_lost(self) -> None:
