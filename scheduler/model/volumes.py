@@ -37,9 +37,9 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-_MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 _ZONE_SEPARATOR: Final = "__"
 
@@ -319,7 +319,7 @@ class StorageDecoder:
             requested_bytes=_storage_bytes(spec.resources.requests),
             selector=None if spec.selector is None else label_selector(spec.selector),
             selected_node=annotations.get(SELECTED_NODE),
-            is_bind_completed=_BIND_COMPLETED in annotations,
+            is_bind_completed=BIND_COMPLETED in annotations,
             is_lost=raw.status.phase == "Lost",
             terminating=meta.deletion_timestamp is not None,
             owner_uid=next((owner.uid for owner in owners if owner.controller), ""),
@@ -414,7 +414,7 @@ def _name(kind: StorageKind, meta: wire.Metadata) -> str:
 
 
 def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
-    annotated = annotations.get(_CLASS_ANNOTATION)
+    annotated = annotations.get(CLASS_ANNOTATION)
     return intern((name or "") if annotated is None else annotated)
 
 
@@ -440,7 +440,7 @@ def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
 
 
 def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
-    plugins = (raw.metadata.annotations or _NO_LABELS).get(_MIGRATED_PLUGINS, "")
+    plugins = (raw.metadata.annotations or _NO_LABELS).get(MIGRATED_PLUGINS, "")
     return CsiNode(
         key=_name(StorageKind.CSI_NODE, raw.metadata),
         resource_version=raw.metadata.resource_version,

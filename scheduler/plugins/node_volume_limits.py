@@ -43,6 +43,13 @@ class NodeVolumeLimits:
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
+    storage_kinds: ClassVar = (
+        StorageKind.CLAIM,
+        StorageKind.VOLUME,
+        StorageKind.CLASS,
+        StorageKind.CSI_NODE,
+        StorageKind.ATTACHMENT,
+    )
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return higher limits, volumes that are detached, and new claims."""

@@ -40,6 +40,7 @@ class VolumeRestrictions:
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
+    storage_kinds: ClassVar = (StorageKind.CLAIM,)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return pods that free a disk or a claim, new nodes, and new claims."""

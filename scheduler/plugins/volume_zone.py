@@ -48,6 +48,7 @@ class VolumeZone:
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
+    storage_kinds: ClassVar = (StorageKind.CLAIM, StorageKind.VOLUME, StorageKind.CLASS)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return volumes and claims that come or change, classes that wait for pods, and nodes."""

@@ -17,7 +17,7 @@ from scheduler.kube.client import MAX_LINES_PER_BATCH
 from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import BindDone, CycleDue
-from scheduler.shell.informers import WatchedKind, required_kinds, workload_kinds
+from scheduler.shell.watched_kinds import WatchedKind, required_kinds, workload_kinds
 from scheduler.state.audit import differences
 from tests.bench import templates
 from tests.bench.checks import broken_rules

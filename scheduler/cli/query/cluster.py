@@ -13,11 +13,11 @@ from scheduler.framework.profile import Profile
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
+from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, StorageSeen, WorkloadSeen
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.informers import WatchedKind, required_kinds, workload_kinds
-from scheduler.shell.profiles import build_profiles, exempt_namespaces, uses_default_spreading
+from scheduler.shell.profiles import build_profiles, exempt_namespaces
+from scheduler.shell.watched_kinds import WatchedKind, kinds_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -31,7 +31,7 @@ class LoadedCluster:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.state = self.new_state()
-        self.kinds = watched_kinds(settings)
+        self.kinds = kinds_for(settings)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
         #: Numbers of objects that could not be decoded, by kind.
@@ -63,6 +63,8 @@ class LoadedCluster:
                 self.state.upsert_namespace(namespace)
             case WorkloadSeen(workload):
                 self.state.upsert_workload(workload)
+            case StorageSeen(obj):
+                self.state.upsert_storage(obj)
             case PodSeen(pod):
                 self._apply_pod(pod)
             case _:
@@ -126,13 +128,6 @@ class LoadedCluster:
             f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
             for kind, count in sorted(self.malformed.items())
         )
-
-
-def watched_kinds(settings: Settings) -> tuple[WatchedKind, ...]:
-    """Return the kinds that the scheduler watches with this configuration."""
-    if any(uses_default_spreading(profile) for profile in settings.profiles):
-        return required_kinds() + workload_kinds()
-    return required_kinds()
 
 
 def _workload(owner: Mapping[str, object]) -> Workload:

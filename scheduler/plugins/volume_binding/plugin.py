@@ -23,6 +23,7 @@ from scheduler.model.volumes import (
     CsiStorageCapacity,
     PersistentVolumeClaim,
     StorageClass,
+    StorageKind,
 )
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.plugins.volume_binding.claims import claims_of
@@ -37,6 +38,14 @@ class VolumeBinding:
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "reserve", "preBind")
+    storage_kinds: ClassVar = (
+        StorageKind.CLAIM,
+        StorageKind.VOLUME,
+        StorageKind.CLASS,
+        StorageKind.CSI_NODE,
+        StorageKind.CSI_DRIVER,
+        StorageKind.CAPACITY,
+    )
     args_type = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs, _context: PluginContext) -> None:
