@@ -20,7 +20,7 @@ from scheduler.state.snapshot import Snapshot
 
 
 def build_profiles(
-    settings: Settings, snapshot: Snapshot, claims: Claims = Claims.BOUND
+    settings: Settings, snapshot: Snapshot, claims: Claims = Claims.ALL
 ) -> Mapping[str, Profile]:
     """
     Return every profile of the configuration by its schedulerName. Its plugins read selectors and namespaces in
