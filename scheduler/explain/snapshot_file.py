@@ -16,7 +16,13 @@ from typing import Final
 
 from scheduler.explain.explanation import API_VERSION
 from scheduler.model.annotations import AFFINITY, MODE
-from scheduler.model.volumes import BIND_COMPLETED, CLASS_ANNOTATION, MIGRATED_PLUGINS, SELECTED_NODE
+from scheduler.model.volumes import (
+    BIND_COMPLETED,
+    CLASS_ANNOTATION,
+    DEFAULT_CLASS,
+    MIGRATED_PLUGINS,
+    SELECTED_NODE,
+)
 
 KIND: Final = "ClusterSnapshot"
 
@@ -179,7 +185,7 @@ _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "ReplicaSet": {"metadata": _META, "spec": {"selector": _SELECTOR}},
     "StatefulSet": {"metadata": _META, "spec": {"selector": _SELECTOR}},
     "StorageClass": {
-        "metadata": _META,
+        "metadata": {**_META, "creationTimestamp": True, "annotations": {DEFAULT_CLASS: True}},
         "provisioner": True,
         "volumeBindingMode": True,
         "allowedTopologies": {"matchLabelExpressions": {"key": True, "values": True}},

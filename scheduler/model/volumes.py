@@ -39,6 +39,7 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 _ZONE_SEPARATOR: Final = "__"
@@ -174,13 +175,21 @@ class PersistentVolume:
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A class. `binding_mode`: None if not set. `allowed_topologies`: empty allows all nodes."""
+    """
+    A class.
+
+    Attributes:
+        binding_mode: None if not set.
+        allowed_topologies: empty allows all nodes.
+        default_since: when it was created, if claims without a class get it; None if they do not. No decision reads it.
+    """
 
     key: str
     resource_version: str = field(compare=False)
     provisioner: str
     binding_mode: str | None
     allowed_topologies: tuple[NodeTerm, ...]
+    default_since: str | None = field(default=None, compare=False)
 
     kind = StorageKind.CLASS
 
@@ -407,7 +416,7 @@ def zones_of(label: str) -> frozenset[str]:
     return frozenset() if "" in values else values
 
 
-def _name(kind: StorageKind, meta: wire.Metadata) -> str:
+def _name(kind: StorageKind, meta: wire.Metadata | volume_wire.ClassMetadata) -> str:
     if not meta.name:
         raise MalformedObjectError(f"{kind}: metadata.name is required")
     return meta.name
@@ -436,7 +445,12 @@ def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
             NodeTerm(tuple(NodeRequirement(one.key, "In", one.values or ()) for one in term), ())
             for term in terms
         ),
+        default_since=raw.metadata.creation_timestamp or "" if _is_default(raw.metadata) else None,
     )
+
+
+def _is_default(meta: volume_wire.ClassMetadata) -> bool:
+    return (meta.annotations or _NO_LABELS).get(DEFAULT_CLASS) == "true"
 
 
 def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
