@@ -106,7 +106,11 @@ class InterPodAffinity:
         pod = context.pod
         rules = affinity_rules(context, self._terms.of(pod), is_exempt=pod.namespace in self._exempt)
         needs_pods = any(rule.required_pods is not None for rule in rules)
-        admitted = "a pod that it has to be near" if needs_pods else "no pod that it has to keep away from"
+        admitted = (
+            "a pod that it has to be near"
+            if needs_pods
+            else "distance from the pods that it must not be near"
+        )
         proposals = partial(namespace_labels_to_add, context)
         return PluginExplanation(rules, proposals=proposals, admitted=admitted)
 

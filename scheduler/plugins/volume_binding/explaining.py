@@ -67,7 +67,7 @@ def _unbound(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
 def _refusals(
     claims: PodClaims, claim: PersistentVolumeClaim, storage_class: StorageClass | None, snapshot: Snapshot
 ) -> _Refusals:
-    return _Refusals(claim, storage_class, VolumeFilter(claims, snapshot).statuses())
+    return _Refusals(claim, storage_class, VolumeFilter(claims, snapshot, bind_timeout_s=0).statuses())
 
 
 def _admitted(claims: PodClaims) -> str:
