@@ -37,9 +37,10 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-_MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 _ZONE_SEPARATOR: Final = "__"
 
@@ -174,13 +175,21 @@ class PersistentVolume:
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A class. `binding_mode`: None if not set. `allowed_topologies`: empty allows all nodes."""
+    """
+    A class.
+
+    Attributes:
+        binding_mode: None if not set.
+        allowed_topologies: empty allows all nodes.
+        default_since: when it was created, if claims without a class get it; None if they do not. No decision reads it.
+    """
 
     key: str
     resource_version: str = field(compare=False)
     provisioner: str
     binding_mode: str | None
     allowed_topologies: tuple[NodeTerm, ...]
+    default_since: str | None = field(default=None, compare=False)
 
     kind = StorageKind.CLASS
 
@@ -319,7 +328,7 @@ class StorageDecoder:
             requested_bytes=_storage_bytes(spec.resources.requests),
             selector=None if spec.selector is None else label_selector(spec.selector),
             selected_node=annotations.get(SELECTED_NODE),
-            is_bind_completed=_BIND_COMPLETED in annotations,
+            is_bind_completed=BIND_COMPLETED in annotations,
             is_lost=raw.status.phase == "Lost",
             terminating=meta.deletion_timestamp is not None,
             owner_uid=next((owner.uid for owner in owners if owner.controller), ""),
@@ -407,14 +416,14 @@ def zones_of(label: str) -> frozenset[str]:
     return frozenset() if "" in values else values
 
 
-def _name(kind: StorageKind, meta: wire.Metadata) -> str:
+def _name(kind: StorageKind, meta: wire.Metadata | volume_wire.ClassMetadata) -> str:
     if not meta.name:
         raise MalformedObjectError(f"{kind}: metadata.name is required")
     return meta.name
 
 
 def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
-    annotated = annotations.get(_CLASS_ANNOTATION)
+    annotated = annotations.get(CLASS_ANNOTATION)
     return intern((name or "") if annotated is None else annotated)
 
 
@@ -436,11 +445,16 @@ def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
             NodeTerm(tuple(NodeRequirement(one.key, "In", one.values or ()) for one in term), ())
             for term in terms
         ),
+        default_since=raw.metadata.creation_timestamp or "" if _is_default(raw.metadata) else None,
     )
 
 
+def _is_default(meta: volume_wire.ClassMetadata) -> bool:
+    return (meta.annotations or _NO_LABELS).get(DEFAULT_CLASS) == "true"
+
+
 def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
-    plugins = (raw.metadata.annotations or _NO_LABELS).get(_MIGRATED_PLUGINS, "")
+    plugins = (raw.metadata.annotations or _NO_LABELS).get(MIGRATED_PLUGINS, "")
     return CsiNode(
         key=_name(StorageKind.CSI_NODE, raw.metadata),
         resource_version=raw.metadata.resource_version,

@@ -82,6 +82,10 @@ class Volumes:
         """Return the class, None if it is not known."""
         return self._classes.get(name)
 
+    def classes(self) -> Collection[StorageClass]:
+        """Return all classes."""
+        return self._classes.values()
+
     def tracks_capacity(self, driver: str) -> bool:
         """Return whether the driver publishes capacities."""
         known = self._csi_drivers.get(driver)
