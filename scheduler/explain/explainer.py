@@ -27,6 +27,7 @@ from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import ExplainContext, RejectionExplainer
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
+from scheduler.framework.reserving import volumes_needed
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
@@ -90,8 +91,12 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
             n_feasible = decision.n_feasible
             message = f"fits on {n_feasible} of {state.nodes.n_live} nodes; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
+            notes = (*request.notes, *_volume_notes(decision))
             explanation = with_parts(
-                _explanation(request, "schedulable", message), scores=scores, n_feasible=n_feasible
+                _explanation(request, "schedulable", message),
+                scores=scores,
+                n_feasible=n_feasible,
+                notes=notes,
             )
         case FitError():
             explanation = _explain_unschedulable(request, decision)
@@ -100,6 +105,18 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
         case _:
             assert_never(decision)
     return _with_gates(explanation, pod)
+
+
+def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
+    """Return which claims wait for a volume that is being made: until they have it, the pod is not bound."""
+    needed = volumes_needed(decision.scores.filtered.filters, decision.scores.chosen)
+    if needed is None:
+        return ()
+    return tuple(
+        f"claim {claim.name} waits for its volume on node {claim.selected_node}"
+        for claim in needed.dynamic
+        if claim.selected_node is not None
+    )
 
 
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
