@@ -24,7 +24,7 @@ from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, namespace_labels_to_add
+from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.plugins.inter_pod_affinity.filtering import (
     existing_rule,
     forbidden_domains,
@@ -111,7 +111,7 @@ class InterPodAffinity:
             if needs_pods
             else "distance from the pods that it must not be near"
         )
-        proposals = partial(namespace_labels_to_add, context)
+        proposals = partial(changes_for_all_nodes, context)
         return PluginExplanation(rules, proposals=proposals, admitted=admitted)
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
