@@ -156,10 +156,15 @@ class Snapshot:
         return self._state.counts.declaring(term)
 
     def term_sums(
-        self, purpose: Hashable, label_set: LabelSet, weight_of: Callable[[ExistingPodTerm], int]
+        self,
+        purpose: Hashable,
+        label_set: LabelSet,
+        weight_of: Callable[[ExistingPodTerm], int],
+        *,
+        limiting: bool = False,
     ) -> TermSums:
         """Return the weighted sum of the existing terms that select the label set; see `PodCounter.term_sums`."""
-        return self._state.counts.term_sums(purpose, label_set, weight_of)
+        return self._state.counts.term_sums(purpose, label_set, weight_of, limiting=limiting)
 
     def with_conflicting_disks(self, disks: Iterable[Disk]) -> Collection[int]:
         """Return the rows with a pod that shares one of the disks and must not."""

@@ -9,6 +9,7 @@ read again until it is back or for three minutes. The enforcer runs beside our s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import subprocess
 import sys
@@ -16,7 +17,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -220,9 +220,11 @@ class _GoodPods:
     async def stop(self) -> None:
         """Create no more, and wait until all are bound, or for `_LATE_S`."""
         self._stops.set()
-        ends_s = time.monotonic() + _LATE_S
-        while self.sent_s and time.monotonic() < ends_s:
-            await asyncio.sleep(_PERIOD_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LATE_S):
+                while self.sent_s:
+                    self._bound.clear()
+                    await self._bound.wait()
         self._latencies_ms += [(time.monotonic() - sent_s) * 1000 for sent_s in self.sent_s.values()]
 
     def taken(self) -> list[float]:
