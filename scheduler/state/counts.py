@@ -24,6 +24,8 @@ from scheduler.state.pod_columns import PodColumns
 
 #: Bytes of a dictionary entry.
 _ENTRY_BYTES: Final = 100
+#: Bytes of a part of a matcher, which a count is kept by.
+_PART_BYTES: Final = 700
 #: Domains that one count is kept for: keys of topology, by the nodes that make them. The oldest go first.
 _MOST_DOMAINS: Final = 16
 #: Label sets that one count remembers whether it selects; then it starts anew. A hot count is never displaced.
@@ -53,21 +55,24 @@ class PodCounts:
     The number of pods that a matcher selects.
 
     `by_row`: int32 array of shape (n_rows,), not to be written to. `version`: the log's version when it last changed.
+    `n_parts`: of the matcher.
     """
 
     by_row: Counts
     version: int
+    n_parts: int = 1
     _by_domain: dict[tuple[str, int], tuple[Domains, PerDomain]] = field(default_factory=dict)
     _selects: dict[LabelSet, bool] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
-        """Bytes, including the memo of selected label sets."""
+        """Bytes, including the memo of selected label sets and the matcher."""
         by_domain = sum(
             pods.amounts.nbytes + (0 if eligible is None else eligible.nbytes)
             for (_, eligible), pods in self._by_domain.values()
         )
-        return self.by_row.nbytes + by_domain + _ENTRY_BYTES * len(self._selects)
+        own = self.by_row.nbytes + _PART_BYTES * self.n_parts
+        return own + by_domain + _ENTRY_BYTES * len(self._selects)
 
     def per_domain(self, domains: Domains) -> PerDomain:
         """Return the pods in each of the domains, not to be written to. O(n_rows) the first time, then O(1)."""
@@ -167,9 +172,8 @@ class PodCounter:
 
         def compute() -> PodCounts:
             selected = label_sets.selected(matcher)
-            return PodCounts(
-                self._pods.per_row(selected, self._nodes.n_rows, live_only=live_only), self._log.version
-            )
+            by_row = self._pods.per_row(selected, self._nodes.n_rows, live_only=live_only)
+            return PodCounts(by_row, self._log.version, len(matcher.parts))
 
         def patch(counts: PodCounts, changes: Sequence[Change]) -> None:
             counts.patch(

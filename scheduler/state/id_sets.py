@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -21,9 +22,10 @@ class Interned(Generic[T]):
 
     def __init__(self) -> None:
         self._id_by_value: dict[T, int] = {}
-        self._value_by_id: list[T] = []
-        self._n_uses: list[int] = []
-        self._free: list[int] = []
+        self._value_by_id: list[T | None] = []
+        # Arrays: thousands of int objects among the values would keep the memory of freed values from being given back.
+        self._n_uses = array("i")
+        self._free = array("i")
 
     @property
     def n_ids(self) -> int:
@@ -52,11 +54,12 @@ class Interned(Generic[T]):
         return new, True
 
     def remove(self, number: int) -> T | None:
-        """Undo one `add`. Return the value if it is in use no more; it is held until its id is used again. O(1)."""
+        """Undo one `add`. Return the value if it is in use no more. O(1)."""
         self._n_uses[number] -= 1
         if self._n_uses[number]:
             return None
-        value = self._value_by_id[number]
+        value = cast("T", self._value_by_id[number])
+        self._value_by_id[number] = None
         del self._id_by_value[value]
         self._free.append(number)
         return value

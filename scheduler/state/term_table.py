@@ -8,7 +8,8 @@ selector and namespaces are found from the label set's own labels, and the sums 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Final
 
 import numpy as np
@@ -37,7 +38,8 @@ class SelectorIndex:
     Selectors by id, and which of them match given labels.
 
     A selector matches labels if as many of its requirements In and Exists hold as it has, and none of its requirements
-    NotIn and DoesNotExist is broken. Both are looked up by the labels: those that no label touches cost nothing.
+    NotIn and DoesNotExist is broken. Both are looked up by the labels: those that no label touches cost nothing. All
+    requirements In of a key count as one, whose values all of them have.
     """
 
     def __init__(self) -> None:
@@ -53,18 +55,19 @@ class SelectorIndex:
         number, is_new = self._selectors.add(selector)
         if is_new:
             self._n_required = at_least(self._n_required, number + 1)
-            n = sum(one.operator in ("In", "Exists") for one in selector.requirements)
-            self._n_required[number] = _NEVER if selector.is_nothing else n
-            for postings, key in self._keys(selector):
-                postings.add(key, number)
+            self._n_required[number] = _NEVER if selector.is_nothing else _n_required(selector)
+            for postings, keys in self._keys(selector):
+                for key in keys:
+                    postings.add(key, number)
         return number
 
     def remove(self, number: int) -> None:
         """Undo one `add`. O(values)."""
         selector = self._selectors.remove(number)
         if selector is not None:
-            for postings, key in self._keys(selector):
-                postings.remove(key, number)
+            for postings, keys in self._keys(selector):
+                for key in keys:
+                    postings.remove(key, number)
 
     def matching(self, labels: Mapping[str, str]) -> Mask:
         """Return which selectors match: bool array of shape (ids,); undefined at ids that are not in use."""
@@ -76,13 +79,30 @@ class SelectorIndex:
             matches[self._broken.array(key)] = False
         return matches
 
-    def _keys(self, selector: Selector) -> Iterable[tuple[Postings[Hashable], Hashable]]:
-        for key, operator, values in selector.requirements:
-            postings = self._held if operator in ("In", "Exists") else self._broken
-            if operator in ("In", "NotIn"):
-                yield from ((postings, (key, value)) for value in values)
-            else:
-                yield postings, key
+    def _keys(self, selector: Selector) -> tuple[tuple[Postings[Hashable], set[Hashable]], ...]:
+        return (self._held, _holding(selector)), (self._broken, _breaking(selector))
+
+
+def _n_required(selector: Selector) -> int:
+    return len({(one.key, one.operator) for one in selector.requirements if one.operator in ("In", "Exists")})
+
+
+def _holding(selector: Selector) -> set[Hashable]:
+    """Return the labels and keys that hold a requirement In or Exists."""
+    found: set[Hashable] = {one.key for one in selector.requirements if one.operator == "Exists"}
+    values: dict[str, set[str]] = {}
+    for one in selector.requirements:
+        if one.operator == "In":
+            values[one.key] = values.get(one.key, set(one.values)) & set(one.values)
+    return found.union((key, value) for key, its in values.items() for value in its)
+
+
+def _breaking(selector: Selector) -> set[Hashable]:
+    """Return the labels and keys that break a requirement NotIn or DoesNotExist."""
+    found: set[Hashable] = {one.key for one in selector.requirements if one.operator == "DoesNotExist"}
+    return found.union(
+        (one.key, value) for one in selector.requirements if one.operator == "NotIn" for value in one.values
+    )
 
 
 class RuleIndex:
@@ -139,7 +159,7 @@ class TermTable:
     def __init__(self) -> None:
         self._selectors, self._rules = SelectorIndex(), RuleIndex()
         self._keys: Interned[str] = Interned()
-        self._free: list[int] = []
+        self._free = array("i")
         self._n_terms = 0
         #: int32, shape (4, capacity): selector, rule, effect, and topology key.
         self._columns = np.zeros((4, 0), dtype=np.int32)
