@@ -43,7 +43,8 @@ from scheduler.model.stimuli import (
     PodSeen,
     Stimulus,
 )
-from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster import MARKED_BY_LABEL, ClusterState
+from scheduler.state.matching import NamespaceRule
 
 #: A report costs 50 µs. The next check goes on with the rest.
 _MAX_REPORTS_PER_CHECK: Final = 200
@@ -83,6 +84,7 @@ class Enforcer:
         is_movable: Callable[[Pod], bool],
         acts: bool,
         exempt_namespaces: frozenset[str] = frozenset(),
+        annotating: NamespaceRule = MARKED_BY_LABEL,
     ) -> None:
         """
         Start with an empty state.
@@ -92,8 +94,9 @@ class Enforcer:
             is_movable: returns whether a pod may be evicted and would then be placed anew.
             acts: whether evictions are carried out. Otherwise each is returned once, and no result is expected.
             exempt_namespaces: as in the scheduler's configuration.
+            annotating: the namespaces whose annotations may be about other namespaces, likewise.
         """
-        self.state = ClusterState(exempt_namespaces, max_derived_bytes=None)
+        self.state = ClusterState(exempt_namespaces, annotating=annotating, max_derived_bytes=None)
         self.index = RuleIndex(self.state, exempt_namespaces)
         self.status = EnforcementStatus()
         self._detector = ViolationDetector(self.state, self.index)
@@ -144,8 +147,10 @@ class Enforcer:
                 self.state.remove_node(name)
             case NamespaceSeen(namespace):
                 self.state.upsert_namespace(namespace)
+                self.index.sync_namespace(namespace.name)
             case NamespaceGone(name):
                 self.state.remove_namespace(name)
+                self.index.sync_namespace(name)
             case _:
                 pass  # pods without a node, and kinds that only the scheduler reads
 

@@ -39,7 +39,7 @@ from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces
+from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
@@ -129,7 +129,7 @@ class Scheduler:
         self._elector, self._auth = elector, auth
         self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
-        self._state = ClusterState(exempt_namespaces(settings))
+        self._state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
         profiles = build_profiles(settings, Snapshot(self._state))
         self._queue = build_queue(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed

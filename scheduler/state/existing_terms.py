@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from scheduler.model.pods import PodSpec
-from scheduler.model.terms import AffinityTerm, usable
+from scheduler.model.terms import AffinityTerm, TermList, usable
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.label_sets import LabelSet, LabelSets
-from scheduler.state.matching import PodMatcher, declared_rule
+from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule
 from scheduler.state.term_table import TermTable
 
 
@@ -91,8 +91,12 @@ _NOBODY: Final = PodMatcher(())
 class ExistingTerms:
     """All terms that at least one placed pod declares. Exactly one writer: ClusterState."""
 
-    def __init__(self, label_sets: LabelSets, exempt_namespaces: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, label_sets: LabelSets, exempt_namespaces: frozenset[str], annotating: NamespaceRule
+    ) -> None:
+        """`annotating`: the namespaces whose annotations may be about other namespaces."""
         self._label_sets = label_sets
+        self._annotating = annotating
         self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, ExistingPodTerm] = {}
         #: Terms by anchor, which a label set must have to be selected: a (key, value) label, else a namespace, else
@@ -111,6 +115,17 @@ class ExistingTerms:
     def __iter__(self) -> Iterator[ExistingPodTerm]:
         return iter(self._terms.values())
 
+    def may_cross(self, namespace: str) -> bool:
+        """Return whether annotations of the namespace's pods may be about other namespaces."""
+        return self._annotating.covers(namespace, self._label_sets.namespace_labels.get(namespace))
+
+    def counting(self, terms: TermList, namespace: str) -> tuple[AffinityTerm, ...]:
+        """Return the terms of a list that count, declared in this namespace; none if the list does not parse."""
+        its = usable(terms)
+        if not any(term.crosses_by_annotation for term in its) or self.may_cross(namespace):
+            return its
+        return tuple(term for term in its if not term.crosses_by_annotation)
+
     def get(self, key: TermKey) -> ExistingPodTerm | None:
         """Return the term of the key, None if no placed pod declares it."""
         return self._terms.get(key)
@@ -126,6 +141,10 @@ class ExistingTerms:
             term.add(row, 1)
         self._declare(declared, row, 1)
         return declared
+
+    def forget_spec(self, spec: PodSpec) -> None:
+        """Forget which terms pods of the spec declare, since labels of its namespace changed."""
+        self._by_spec.pop(spec, None)
 
     def remove(self, declared: Sequence[ExistingPodTerm], row: int) -> None:
         """Subtract a pod that declared these terms and left the row."""
@@ -192,20 +211,20 @@ class ExistingTerms:
 
     def keys(self, label_set: LabelSet, spec: PodSpec) -> Iterator[TermKey]:
         """Yield the key of each term that the pod declares; a list of terms that does not parse declares none."""
-        affinity = spec.affinity
-        for term in usable(affinity.required):
+        affinity, namespace = spec.affinity, spec.namespace
+        for term in self.counting(affinity.required, namespace):
             yield TermKey(TermKind.REQUIRED, declared_matcher(term), term.topology_key)
         # Pods of exempt namespaces neither declare required anti-affinity nor are selected by it.
-        if spec.namespace not in self._exempt_namespaces:
-            for term in usable(affinity.required_anti):
+        if namespace not in self._exempt_namespaces:
+            for term in self.counting(affinity.required_anti, namespace):
                 matcher = declared_matcher(term, self._exempt_namespaces)
                 selects_itself = term.max_pods > 1 and self._label_sets.matches(matcher, label_set)
                 yield TermKey(
                     TermKind.REQUIRED_ANTI, matcher, term.topology_key, 0, term.max_pods, selects_itself
                 )
-        for term in usable(affinity.preferred):
+        for term in self.counting(affinity.preferred, namespace):
             yield TermKey(TermKind.PREFERRED, declared_matcher(term), term.topology_key, term.weight)
-        for term in usable(affinity.preferred_anti):
+        for term in self.counting(affinity.preferred_anti, namespace):
             yield TermKey(TermKind.PREFERRED_ANTI, declared_matcher(term), term.topology_key, term.weight)
 
     def _term(self, key: TermKey) -> ExistingPodTerm:

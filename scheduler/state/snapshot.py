@@ -138,6 +138,10 @@ class Snapshot:
         """Return how many pods, terminating ones included, the matcher selects in each domain of the topology key."""
         return self.selected(matcher).per_domain(Domains(self.column(key)))
 
+    def may_cross(self, namespace: str) -> bool:
+        """Return whether annotations of the namespace's pods may be about other namespaces."""
+        return self._state.terms.may_cross(namespace)
+
     def existing_terms(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
         """Yield the affinity terms of placed pods that select pods of the label set."""
         return self._state.terms.selecting(label_set)

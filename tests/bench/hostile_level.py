@@ -3,7 +3,7 @@ Good pods beside an attack: what a tenant can do to the pods of others, over HTT
 
 A good pod arrives every 50 ms, in a namespace of its own, for a while at peace and then beside the attack. Its latency
 is the time from its request to its binding on a watch. When the attack is over its pods are deleted, and the memory is
-read again until it is back or for 150 s, but kube-scheduler's at once. The enforcer runs beside our scheduler.
+read again until it is back or for 130 s, but kube-scheduler's at once. The enforcer runs beside our scheduler.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PEACE_S: Final = 10.0
 _ATTACK_S: Final = 30.0
 _LATE_S: Final = 60.0
 #: How long memory may take to be given back, and the growth that does not count.
-_BACK_S: Final = 150.0
+_BACK_S: Final = 130.0
 _BACK_SAMPLE_S: Final = 5.0
 _KEPT_MIB: Final = 64.0
 #: Good pods of one controller before the next one takes its turn.

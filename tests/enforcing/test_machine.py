@@ -19,6 +19,7 @@ from scheduler.model.stimuli import NodeGone
 from tests.support.build import HOSTNAME, ZONE, selector, term
 from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules
 
+MARK = {"affinity-scheduler.io/annotation-reach": "cluster"}
 WEB, DB = {"app": "web"}, {"app": "db"}
 APART = rules(far=[term(ZONE, selector("app=web"))])
 NEAR_DB = rules(near=[term(ZONE, selector("app=db"))])
@@ -159,6 +160,7 @@ def test_an_evicted_pod_does_not_count_although_the_watch_is_late(cluster: Drive
 def test_a_changed_label_breaks_a_rule(cluster: Driver, what: str) -> None:
     """A label of the pod, its node or its namespace."""
     across = term(ZONE, selector("app=web"), namespace_selector=selector("team=blue"))
+    cluster.namespace("default", **MARK)
     cluster.namespace("shop", team="blue" if what != "namespace" else "red")
     cluster.pod("p", "a1", rules(far=[across]))
     place = "b1" if what == "node" else "a2"
@@ -172,6 +174,23 @@ def test_a_changed_label_breaks_a_rule(cluster: Driver, what: str) -> None:
         case "namespace":
             cluster.namespace("shop", team="blue")
     assert cluster.enforce() == ["p"]
+
+
+def test_an_annotation_is_enforced_across_namespaces_only_while_its_namespace_is_marked(
+    cluster: Driver,
+) -> None:
+    cluster.pod("p", "a1", rules(far=[term(ZONE, selector("app=web"), namespaces=["shop"])]))
+    cluster.pod("q", "a2", namespace="shop", labels=WEB)
+    assert cluster.enforce() == []
+    assert cluster.enforcer.status.n_enforced_pods == 0
+    cluster.namespace("default", **MARK)
+    refused = evict_of(cluster.check()).pod
+    assert cluster.enforcer.status.n_enforced_pods == 1
+    cluster.enforcer.on_eviction_result(refused.uid, EvictionResult.BLOCKED, cluster.now_s)
+    cluster.namespace("default")
+    assert cluster.enforce(1000.0) == []
+    assert cluster.enforcer.status.n_enforced_pods == 0
+    cluster.audit()
 
 
 def test_a_rule_that_holds_again_evicts_no_pod() -> None:
