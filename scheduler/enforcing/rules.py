@@ -7,6 +7,7 @@ state's selections, which the state counts per node row.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -84,8 +85,13 @@ class RuleIndex:
         self._rules: dict[tuple[RuleSpec, LabelSet], Rule] = {}
         #: What `_add` indexed for each pod, for `_remove`.
         self._indexed: dict[str, tuple[PlacedPod, LabelSet, tuple[Rule, ...]]] = {}
-        #: Pods with an enforced rule that are not terminating.
-        self.n_enforced_pods = 0
+        #: Pods with an enforced rule that are not terminating, by namespace.
+        self.n_enforced_by_namespace: Counter[str] = Counter()
+
+    @property
+    def n_enforced_pods(self) -> int:
+        """Pods with an enforced rule that are not terminating."""
+        return self.n_enforced_by_namespace.total()
 
     def sync_pod(self, uid: str) -> None:
         """Update the index after a change of the pod in the state. O(rules of the pod)."""
@@ -122,7 +128,8 @@ class RuleIndex:
         for rule in rules:
             rule.uids_by_row.setdefault(placed.row, {})[uid] = None
             rule.version += 1
-        self.n_enforced_pods += _enforces(rules)
+        if _enforces(rules):
+            self.n_enforced_by_namespace[pod.namespace] += 1
 
     def _remove(self, uid: str, placed: PlacedPod, rules: tuple[Rule, ...]) -> None:
         del self._indexed[uid]
@@ -135,7 +142,8 @@ class RuleIndex:
             rule.version += 1
             if not rule.uids_by_row:
                 del self._rules[rule.spec, rule.label_set]
-        self.n_enforced_pods -= _enforces(rules)
+        if _enforces(rules):
+            self.n_enforced_by_namespace -= Counter((placed.pod.namespace,))
 
     def _rule(self, spec: RuleSpec, label_set: LabelSet) -> Rule:
         key = (spec, label_set)

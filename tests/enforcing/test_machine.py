@@ -13,6 +13,7 @@ from scheduler.enforcing.instructions import (
     Evict,
     EvictionResult,
     ReportTooManyEvictions,
+    Share,
     ViolationCause,
 )
 from scheduler.model.stimuli import NodeGone
@@ -426,7 +427,7 @@ def test_if_too_many_pods_would_be_evicted_none_is() -> None:
         cluster.pod(f"other-{number}", "b1", rules(far=[term(ZONE, selector("app=none"))]))
     orders = cluster.check()
     assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
-        ReportTooManyEvictions(8, 16, 4)
+        ReportTooManyEvictions(Share("default", by_others=False), 8, 16, 4)
     ]
     assert not any(isinstance(each, Evict) for each in orders)
     assert cluster.check() == []
@@ -451,7 +452,54 @@ def test_pods_in_their_grace_period_count_for_the_share() -> None:
     for number in range(10):
         cluster.pod(f"p{number}", "a1", NEAR_DB, grace=str(number))
     refused = [each for each in cluster.check() if isinstance(each, ReportTooManyEvictions)]
-    assert refused == [ReportTooManyEvictions(10, 10, 3)]
+    assert refused == [ReportTooManyEvictions(Share("default", by_others=False), 10, 10, 3)]
+
+
+def test_rules_of_one_namespace_that_cannot_hold_stop_no_enforcement_of_another() -> None:
+    cluster = zones(replace(FREE, max_share=0.1))
+    for number in range(5):
+        cluster.pod(f"hopeless-{number}", "a1", NEAR_DB, namespace="tenant", grace="0")
+    cluster.pod("p", "a1", APART)
+    cluster.pod("q", "a2", labels=WEB)
+    orders = cluster.check()
+    refused = [each for each in orders if isinstance(each, ReportTooManyEvictions)]
+    assert refused == [ReportTooManyEvictions(Share("tenant", by_others=False), 5, 5, 3)]
+    assert [each.pod.name for each in orders if isinstance(each, Evict)] == ["p"]
+    assert cluster.enforcer.status.waiting["share"] == 5
+
+
+def test_many_trivial_rules_do_not_let_a_namespace_evict_the_pods_of_another() -> None:
+    """The share is that of the evicted pods' namespace too, which has no pod with enforced rules."""
+    cluster = zones(replace(FREE, max_share=0.1))
+    cluster.namespace("tenant", **MARK)
+    for number in range(700):
+        cluster.pod(
+            f"trivial-{number}", "b1", rules(far=[term(ZONE, selector("app=nobody"))]), namespace="tenant"
+        )
+    across = rules(far=[term(ZONE, selector("app=web"), namespaces=["default"])])
+    cluster.pod("picky", "a1", across, namespace="tenant", priority=5)
+    for number in range(10):
+        cluster.pod(f"w{number}", "a2", labels=WEB)
+    orders = cluster.check()
+    assert not [each for each in orders if isinstance(each, Evict)]
+    assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
+        ReportTooManyEvictions(Share("default", by_others=True), 10, 0, 3)
+    ]
+
+
+def test_the_rate_is_limited_by_the_namespace_of_the_rule_too() -> None:
+    cluster = zones(replace(FREE, evictions_per_namespace=2))
+    cluster.namespace("tenant", **MARK)
+    across = rules(far=[term(ZONE, selector("app=web"), namespace_selector={})])
+    cluster.pod("picky", "a1", across, namespace="tenant", priority=5)
+    for number in range(4):
+        cluster.pod(f"w{number}", "a2", labels=WEB, namespace=f"victim-{number}")
+    cluster.pod("p", "b1", APART)
+    cluster.pod("q", "b2", labels=WEB)
+    gone = cluster.enforce()
+    assert "p" in gone
+    assert len(gone) == 3
+    assert len(cluster.enforce(60.0)) == 2
 
 
 def test_an_eviction_that_a_budget_refuses_is_retried_later_while_others_continue(cluster: Driver) -> None:
