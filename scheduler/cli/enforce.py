@@ -75,8 +75,8 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         default=f"{_LIMITS.max_share:.0%}",
         metavar="PERCENT",
         help="if more than this share of a namespace's pods with enforced rules, and more than 3 pods, would be "
-        "evicted for its rules, evict none; the same for its pods and the rules of other namespaces; 100%% for no limit "
-        "(default %(default)s)",
+        "evicted for its rules, evict none; the same for its pods and the rules of other namespaces; 100%% for no "
+        "limit (default %(default)s)",
     )
     for flag, default, what in (
         ("--max-evictions-per-minute", _LIMITS.evictions, "per minute"),
