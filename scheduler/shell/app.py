@@ -27,6 +27,7 @@ from scheduler.serving.zpages import ZPages
 from scheduler.settings.resolved import Settings
 from scheduler.settings.writing import as_json
 from scheduler.shell import cache_comparison
+from scheduler.shell.attempt_log import AttemptLog
 from scheduler.shell.audit import audit_periodically
 from scheduler.shell.binder import Binder
 from scheduler.shell.concurrency_limit import MAX_LIMIT, BindLimit
@@ -147,6 +148,7 @@ class Scheduler:
         self._inbox = Inbox()
         self._informers = self._new_informers()
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
+        self._attempt_log = AttemptLog(log, now_s)
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
         )
@@ -340,21 +342,7 @@ class Scheduler:
     def _on_attempt(self, attempt: Attempted) -> None:
         self._metrics.on_attempt(attempt, self._now_s())
         self._explainer.record(attempt)
-        pod = attempt.pod
-        match attempt.result:
-            case "scheduled":
-                self._log.info(
-                    2,
-                    "Successfully bound pod to node",
-                    pod=pod.key,
-                    node=attempt.message,
-                    evaluatedNodes=attempt.n_evaluated,
-                    feasibleNodes=attempt.n_feasible,
-                )
-            case "unschedulable":
-                self._log.info(2, "Unable to schedule pod; no fit; waiting", pod=pod.key, err=attempt.message)
-            case "error":
-                self._log.error("Error scheduling pod; retrying", pod=pod.key, err=attempt.message)
+        self._attempt_log.write(attempt)
 
     def _on_condition_failed(self, instruction: PatchCondition, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=instruction.pod.key, err=message)
