@@ -106,7 +106,10 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
         recorded = None
-        notes = (*notes, f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown")
+        notes = (
+            *notes,
+            f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown",
+        )
     progress = ReadProgress(sys.stderr, os.environ)
     request = ExplainRequest(
         pod=pod,
