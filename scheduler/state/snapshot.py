@@ -249,8 +249,7 @@ class Snapshot:
             return np.array(np.broadcast_to(compute(slice(0, self.n_rows)), self.n_rows), dtype=dtype)
 
         def patch(array: npt.NDArray[_Scalar], changes: Sequence[Change]) -> None:
-            # The API server labels every pod that it binds with its node's zone: most changes leave the amounts alone.
-            rows = {change.row for change in changes if change.changes_amounts}
+            rows = {change.row for change in changes}
             # Python integers do not wrap as Go's do; arrays do.
             if len(rows) > _ONE_BY_ONE or self.nodes.may_wrap:
                 several = np.array(list(rows), dtype=np.intp)
