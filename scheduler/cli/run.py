@@ -9,11 +9,10 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.cli import server_flags, serving_flags
+from scheduler.cli import plugin_flags, server_flags, serving_flags
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
-from scheduler.settings.loading import default_settings, load_settings
 from scheduler.settings.resolved import LeaderElection
 from scheduler.shell.app import Options, serve
 from scheduler.shell.leader_election import ElectionSettings
@@ -29,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a KubeSchedulerConfiguration (v1); default: one profile named affinity-scheduler",
     )
+    plugin_flags.add_arguments(parser)
     server_flags.add_server(parser)
     parser.add_argument(
         "--feature-gates", default="", metavar="A=true,B=false", help="feature gates to switch on or off"
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Schedule until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
     gates = parse_feature_gates(args.feature_gates)
-    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    settings = plugin_flags.settings(args.config, gates, args.plugins)
     options = Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=_election(settings.leader_election, args.leader_elect),

@@ -52,6 +52,7 @@ from scheduler.model.stimuli import (
     NamespaceSeen,
     NodeGone,
     NodeSeen,
+    PluginFailing,
     PodGone,
     PodSeen,
     Stimulus,
@@ -180,6 +181,8 @@ class Machine:
                 return self._on_bind_done(uid, now_s)
             case BindFailed(uid, message):
                 return self._on_bind_failed(uid, message, now_s)
+            case PluginFailing():
+                return self._shut_off(stimulus)
             case CycleDue():
                 return self._schedule_one(now_s)
             case TimePassed():
@@ -373,6 +376,15 @@ class Machine:
             attempted(queued, result, now_s, message=message),
             *report_failure(pod, message, unschedulable=unschedulable),
         ]
+
+    def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
+        """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
+        for guest in self._profiles[failing.profile].guests:
+            if guest.name == failing.plugin and not guest.shut_off:
+                guest.shut_off = failing.why
+                note = f"plugin {guest.name} of profile {failing.profile} is shut off: {failing.why}"
+                return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
+        return []
 
     # Results of binds.
 

@@ -98,6 +98,16 @@ class BindFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginFailing:
+    """A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest."""
+
+    profile: str
+    plugin: str
+    why: str
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
 class CycleDue:
     """One scheduling cycle may run."""
 
@@ -125,6 +135,7 @@ Stimulus = (
     | StorageGone
     | BindDone
     | BindFailed
+    | PluginFailing
     | CycleDue
     | TimePassed
     | SweepDue

@@ -19,6 +19,7 @@ from scheduler.core.machine import Machine
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.model.instructions import Attempted, PatchCondition
+from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.delegated_auth import DelegatedAuth
@@ -133,12 +134,12 @@ class Scheduler:
             queue=self._queue,
             profiles=profiles,
             rng=random.Random(seed),
-            observer=metrics.cycle_observer(profiles, seed=seed),
+            observer=metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
         )
         metrics.register_state(self._queue, self._state)
         self._audit = Audit(self._state)
-        self._explainer = PendingPodExplainer(settings, self._state, self._queue, now_s=now_s)
+        self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
         self._informers = self._new_informers()
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
@@ -154,7 +155,7 @@ class Scheduler:
         self._has_listed = False
 
     def _new_informers(self) -> list[Informer]:
-        kinds = required_kinds()
+        kinds = required_kinds(self._options.settings.node_annotations)
         if any(uses_default_spreading(profile) for profile in self._options.settings.profiles):
             kinds += workload_kinds()
         return [
@@ -354,6 +355,10 @@ class Scheduler:
 
     def _on_condition_failed(self, instruction: PatchCondition, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=instruction.pod.key, err=message)
+
+    def _on_plugin_failing(self, failing: PluginFailing) -> None:
+        self._inbox.put_now(failing)
+        self._log.error("Plugin shut off", plugin=failing.plugin, profile=failing.profile, err=failing.why)
 
     def _on_unreadable_bind(self, pod: str, cause: str) -> None:
         self._metrics.on_unreadable_bind()

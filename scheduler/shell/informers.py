@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -54,12 +54,22 @@ class WatchedKind:
     find_problem: Callable[[Any], str | None] = lambda _: None
 
 
-def required_kinds() -> tuple[WatchedKind, ...]:
-    """Return nodes, namespaces, and all pods that may still run, whichever scheduler they name."""
+def required_kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:
+    """
+    Return nodes, namespaces, and all pods that may still run, whichever scheduler they name.
+
+    `node_annotations`: the keys that a plugin reads.
+    """
     nodes, namespaces = Resource("/api/v1/nodes"), Resource("/api/v1/namespaces")
     decode_pod = PodDecoder().decode
     return (
-        WatchedKind("Node", nodes, decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)),
+        WatchedKind(
+            "Node",
+            nodes,
+            partial(decode_node, annotation_keys=node_annotations),
+            NodeSeen,
+            lambda gone: NodeGone(gone.key.name),
+        ),
         WatchedKind(
             "Namespace",
             namespaces,

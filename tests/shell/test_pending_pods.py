@@ -25,7 +25,11 @@ class Explained:
         self.driver = Driver()
         self.driver.node("a", labels={build.ZONE: "z"})
         self.questions = PendingPodExplainer(
-            default_settings(), self.driver.state, self.driver.queue, now_s=lambda: self.driver.now_s
+            default_settings(),
+            self.driver.state,
+            self.driver.queue,
+            self.driver.profiles,
+            now_s=lambda: self.driver.now_s,
         )
         self.bound = self.web("web-0")
         self.attempt()

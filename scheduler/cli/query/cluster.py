@@ -131,8 +131,8 @@ class LoadedCluster:
 def watched_kinds(settings: Settings) -> tuple[WatchedKind, ...]:
     """Return the kinds that the scheduler watches with this configuration."""
     if any(uses_default_spreading(profile) for profile in settings.profiles):
-        return required_kinds() + workload_kinds()
-    return required_kinds()
+        return required_kinds(settings.node_annotations) + workload_kinds()
+    return required_kinds(settings.node_annotations)
 
 
 def _workload(owner: Mapping[str, object]) -> Workload:
