@@ -20,8 +20,8 @@ test: $(VENV)/.installed lint ## Run every test, import contracts, ruff and mypy
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: $(VENV)/.installed ## ruff, mypy --strict and the import contracts.
-	@$(BIN)/ruff check scheduler tests
-	@$(BIN)/ruff format --check scheduler tests
+	@$(BIN)/ruff check scheduler tests manifests/examples
+	@$(BIN)/ruff format --check scheduler tests manifests/examples
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 

@@ -12,6 +12,7 @@ Differences: `event_handling_duration_seconds` has our stimuli as its events; se
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -186,6 +187,7 @@ class Metrics(ControllerMetrics):
         seed: int,
         sampled: float = 0.1,
         on_failing: Callable[[PluginFailing], None] = lambda _: None,
+        now_s: Callable[[], float] = time.perf_counter,
     ) -> CycleObserver:
         """
         Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once.
@@ -204,6 +206,7 @@ class Metrics(ControllerMetrics):
             sampled=sampled,
             seed=seed,
             guests=GuestWatch(self._plugin_failures.add, on_failing),
+            now_s=now_s,
         )
         self._callback(PLUGIN_EVALUATION, observer.evaluations)
         return observer

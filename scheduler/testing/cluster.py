@@ -30,6 +30,7 @@ from scheduler.settings.guest_files import LoadedPlugins, load_classes, load_plu
 from scheduler.settings.loading import load_settings, parse_settings
 from scheduler.settings.plugin_lists import API_VERSION
 from scheduler.settings.resolved import Settings
+from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.snapshot import Snapshot
 from scheduler.testing.decisions import Decision, Explained, Simulated
@@ -162,6 +163,11 @@ class Cluster:
             for pod in self._read.pods.values()
         ]
         return Table(("namespace", "pod", "node", "labels"), rows)
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles that decide, by schedulerName."""
+        return build_profiles(self.settings, Snapshot(self._read.state))
 
     @property
     def differences(self) -> list[str]:
