@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Args(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Args(msgspec.Struct, kw_only=True, rename="camel"):
     """
     The arguments of a plugin, as its `args_type`: fields with types, and defaults where there is a sensible one.
 
