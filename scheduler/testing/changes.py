@@ -48,12 +48,20 @@ def drawn_change(
     draw: random.Random,
     new_node: Callable[[str], JsonObject],
     new_pod: Callable[[str, str], JsonObject],
+    *,
+    fills: bool | None = None,
 ) -> Change:
-    """Return a change: a pod comes or goes, a node comes, goes or gets other labels and annotations."""
+    """
+    Return a change: a pod comes or goes, a node comes, goes or gets other labels and annotations.
+
+    `fills`: whether it is likely to leave less room, or more; None for either.
+    """
     nodes = [one for one in objects if one["kind"] == "Node"]
     pods = [one for one in objects if one["kind"] == "Pod"]
     name = f"new-{draw.randrange(10**9)}"
-    kind = draw.choice(("pod comes", "pod goes", "pod goes", "node comes", "node goes", "node changes"))
+    filling = ("pod comes", "pod comes", "pod comes", "node goes", "node changes")
+    emptying = ("pod goes", "pod goes", "pod goes", "node comes", "node changes")
+    kind = draw.choice(filling + emptying if fills is None else filling if fills else emptying)
     if kind == "pod goes" and pods:
         return Change(draw.choice(pods), goes=True)
     if kind == "node goes" and len(nodes) > 1:
@@ -85,19 +93,26 @@ class WaitingPods:
         """The objects as they are now."""
         return list(self._objects.values())
 
+    def fits(self, pod: JsonObject) -> bool:
+        """Return whether the pod fits now."""
+        return self._fits(self._waiting(pod))
+
     def oversleeps(self, pod: JsonObject, change: Change) -> bool:
         """Make the change. Return whether the pod was refused before it, fits after it, and still waits."""
+        waiting = self._waiting(pod)
+        self._handle(PodSeen(waiting))
+        if not self._fits(waiting):
+            self._handle(CycleDue())
+        self._apply(change)
+        oversleeps = self._fits(waiting) and self._queue.depths()["unschedulable"] > 0
+        self._handle(PodGone(waiting.uid))
+        return oversleeps
+
+    def _waiting(self, pod: JsonObject) -> Pod:
         document = completed({**pod, "metadata": {**pod["metadata"], "name": "waits", "uid": "waits"}})
         seen = self._cluster.stimulus(document)
         assert isinstance(seen, PodSeen)
-        waits = replace(seen.pod, node_name="")
-        self._handle(PodSeen(waits))
-        if not self._fits(waits):
-            self._handle(CycleDue())
-        self._apply(change)
-        oversleeps = self._fits(waits) and self._queue.depths()["unschedulable"] > 0
-        self._handle(PodGone(waits.uid))
-        return oversleeps
+        return replace(seen.pod, node_name="")
 
     def _apply(self, change: Change) -> None:
         metadata = change.document["metadata"]

@@ -122,11 +122,12 @@ class PluginTests:
 
     def test_events_wake_the_pods_that_were_refused(self) -> None:
         """Any change after which a refused pod fits is one of the plugin's events, and no hint sleeps through it."""
-        for seed in range(3):
+        for seed in range(4):
             draw, waiting = random.Random(seed), WaitingPods(self.cluster(3, seed=seed))
-            for _ in range(50):
-                change = self._change(waiting.objects, draw)
+            for _ in range(60):
                 pod = draw.choice(list(self.pods))
+                # Filled until the pod is refused, then emptied until it fits: the events in between have to wake it.
+                change = self._change(waiting.objects, draw, fills=waiting.fits(pod))
                 assert not waiting.oversleeps(pod, change), (
                     f"{change}: a refused pod fits now, and was not woken"
                 )
@@ -156,10 +157,11 @@ class PluginTests:
         names = (f"node-{draw.randrange(n_nodes)}" for _ in range(n_pods))
         return cluster.add(*(self.running_pod(f"pod-{i}", name, draw) for i, name in enumerate(names)))
 
-    def _change(self, objects: list[JsonObject], draw: random.Random) -> Change:
+    def _change(self, objects: list[JsonObject], draw: random.Random, *, fills: bool | None = None) -> Change:
         return drawn_change(
             objects,
             draw,
             lambda name: self.node(name, draw),
             lambda name, node: self.running_pod(name, node, draw),
+            fills=fills,
         )

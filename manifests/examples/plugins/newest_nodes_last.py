@@ -15,10 +15,11 @@ class NewestNodesLast:
         """Return the scores, which change only where a node comes or goes."""
 
         def scores() -> np.ndarray:
-            nodes = [snapshot.view_at(row) for row in range(snapshot.n_rows)]
-            # Texts in the order of time; a row without a node counts as the oldest.
-            created = np.array(["" if node is None else node.created for node in nodes])
-            times, rank = np.unique(created, return_inverse=True)
-            return (100 - 100 * rank.reshape(-1) // max(1, len(times) - 1)).astype(np.int16)
+            # A row may have no node. Texts are in the order of time.
+            nodes = [snapshot.view_at(row) for row in np.flatnonzero(snapshot.alive).tolist()]
+            times, rank = np.unique([node.created for node in nodes if node], return_inverse=True)
+            scores = np.zeros(snapshot.n_rows, np.int16)
+            scores[snapshot.alive] = 100 - 100 * rank.reshape(-1) // max(1, len(times) - 1)
+            return scores
 
         return FinalScores(snapshot.per_node("age", scores))

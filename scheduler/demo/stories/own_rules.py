@@ -22,9 +22,7 @@ _BLUE: Final = Group("B", "team blue")
 
 async def _play(stage: Stage) -> None:
     show = stage.show
-    show.step(
-        "the scheduler runs with --plugins manifests/examples/plugins: three files of 30 to 60 lines"
-    )
+    show.step("the scheduler runs with --plugins manifests/examples/plugins: three files of 30 to 60 lines")
     nodes = sorted(node.metadata.name for node in await stage.nodes())
     size = len(nodes) // _N_RACKS
     for i in range(_N_RACKS):
