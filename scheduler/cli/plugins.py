@@ -1,7 +1,7 @@
 """
 `affinity-scheduler plugins`: list the plugins that a configuration can name.
 
-`affinity-scheduler plugins new NAME`: write a rule of your own, its test and a configuration that switches it on.
+`affinity-scheduler plugins new NAME`: write a rule of your own, its test, a configuration and pods to try it on.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _WRITTEN: Final = (
     ("rule.py.txt", "{stem}.py"),
     ("test_rule.py.txt", "test_{stem}.py"),
     ("configuration.yaml", "{stem}.yaml"),
+    ("pods.yaml", "{stem}_pods.yaml"),
 )
 _NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,61}")
 _EXAMPLE: Final = "a class name such as TeamPerRack"

@@ -28,11 +28,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_three_files_are_written_once(folder: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_files_are_written_once(folder: Path, capsys: pytest.CaptureFixture[str]):
     assert {path.name for path in folder.iterdir()} == {
         "team_per_zone.py",
         "test_team_per_zone.py",
         "team_per_zone.yaml",
+        "team_per_zone_pods.yaml",
     }
     assert main(["plugins", "new", "TeamPerZone"]) == 2
     assert "team_per_zone.py: found a file, expected no file of that name" in capsys.readouterr().err
