@@ -197,6 +197,10 @@ class Scheduler:
         await server.start()
         # Logged after everything that can raise SettingsError, which is then the only line.
         self._log.info(0, "Starting affinity-scheduler", version=product_version())
+        for guest in self._options.settings.guests.values():
+            self._log.info(
+                0, "Plugin switched on", plugin=guest.name, source=guest.source, version=guest.version
+            )
         for note in self._options.settings.notes:
             self._log.info(0, "Configuration", note=note)
         try:

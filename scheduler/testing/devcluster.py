@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import yaml
 
@@ -23,6 +23,8 @@ _PATHS: Final = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
 }
 _TIMEOUT_S: Final = 30.0
+
+T = TypeVar("T")
 _POLL_S: Final = 0.05
 
 
@@ -37,7 +39,7 @@ class DevClusterFixture:
 
     def __enter__(self) -> Self:
         self._start("devcluster", "--nodes", "0", "--kubeconfig", str(self.kubeconfig))
-        self._server = self._until(self._address, "the embedded cluster listens")
+        self._server = self.wait_for(self._address, "the embedded cluster listens")
         return self
 
     def __exit__(
@@ -63,11 +65,22 @@ class DevClusterFixture:
 
     def pod(self, name: str, namespace: str = "default") -> JsonObject:
         """Return the pod as the server has it."""
-        return self._request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
+        return self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    def get(self, path: str) -> JsonObject:
+        """Return what the server has at the path, such as `/apis/events.k8s.io/v1/events`."""
+        return self._request("GET", path)
+
+    def events(self, reason: str) -> list[str]:
+        """Return the notes of the events of this reason so far."""
+        events = self.get("/apis/events.k8s.io/v1/events")["items"]
+        return [event["note"] for event in events if event["reason"] == reason]
 
     def node_of(self, name: str, namespace: str = "default") -> str:
         """Wait until the pod is bound, and return its node."""
-        return self._until(lambda: self.pod(name, namespace)["spec"].get("nodeName"), f"pod {name} is bound")
+        return self.wait_for(
+            lambda: self.pod(name, namespace)["spec"].get("nodeName"), f"pod {name} is bound"
+        )
 
     def refusal_of(self, name: str, namespace: str = "default") -> str:
         """Wait until the scheduler says why the pod is not bound, and return its words."""
@@ -76,7 +89,22 @@ class DevClusterFixture:
             conditions = self.pod(name, namespace).get("status", {}).get("conditions", [])
             return next((one.get("message") for one in conditions if one["type"] == "PodScheduled"), None)
 
-        return self._until(message, f"pod {name} is refused")
+        return self.wait_for(message, f"pod {name} is refused")
+
+    def wait_for(self, look: Callable[[], T | None], what: str) -> T:
+        """
+        Return what `look` returns, once that is something.
+
+        Raises AssertionError if a process ends before, or after half a minute.
+        """
+        ends_s = time.monotonic() + _TIMEOUT_S
+        while True:
+            if found := look():
+                return found
+            for process, log in self._processes:
+                assert process.poll() is None, f"waiting until {what}: a process ended:\n{log.read_text()}"
+            assert time.monotonic() < ends_s, f"waited {_TIMEOUT_S:.0f} s until {what}"
+            time.sleep(_POLL_S)
 
     def _start(self, *arguments: str) -> None:
         log = self._folder / f"{len(self._processes)}-{arguments[0]}.log"
@@ -88,7 +116,7 @@ class DevClusterFixture:
         if not self.kubeconfig.exists():
             return None
         config = yaml.safe_load(self.kubeconfig.read_text())
-        return config["clusters"][0]["cluster"]["server"] if config else None
+        return str(config["clusters"][0]["cluster"]["server"]) if config else None
 
     def _request(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> JsonObject:
         body = None if document is None else json.dumps(document).encode()
@@ -101,14 +129,3 @@ class DevClusterFixture:
                 return found
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.read().decode()}") from error
-
-    def _until(self, look: Callable[[], str | None], what: str) -> str:
-        """Return what `look` finds. Raises AssertionError if a process ends before, or after half a minute."""
-        ends_s = time.monotonic() + _TIMEOUT_S
-        while True:
-            if found := look():
-                return found
-            for process, log in self._processes:
-                assert process.poll() is None, f"waiting until {what}: a process ended:\n{log.read_text()}"
-            assert time.monotonic() < ends_s, f"waited {_TIMEOUT_S:.0f} s until {what}"
-            time.sleep(_POLL_S)
