@@ -78,9 +78,12 @@ class DevClusterFixture:
 
     def node_of(self, name: str, namespace: str = "default") -> str:
         """Wait until the pod is bound, and return its node."""
-        return self.wait_for(
-            lambda: self.pod(name, namespace)["spec"].get("nodeName"), f"pod {name} is bound"
-        )
+
+        def node() -> str | None:
+            found: str | None = self.pod(name, namespace)["spec"].get("nodeName")
+            return found
+
+        return self.wait_for(node, f"pod {name} is bound")
 
     def refusal_of(self, name: str, namespace: str = "default") -> str:
         """Wait until the scheduler says why the pod is not bound, and return its words."""
