@@ -163,3 +163,13 @@ def test_objects_that_go_and_change_count_no_more():
     assert cluster.differences == []
     with pytest.raises(KeyError):
         cluster.remove_node("b")
+
+
+def test_another_annotation_is_another_price_at_once():
+    """Also in what rules keep for all nodes."""
+    cluster = Cluster(plugins=[PLUGINS / "cheaper_nodes.py", Cheap], alone=True).add(*_objects())
+    pod = make_pod()
+    assert cluster.decide(pod).scores["a"] == {"CheaperNodes": 100, "Cheap": 80}
+    cluster.add(make_node("a", labels={ZONE: "z1"}, annotations={PRICE: "90", "example.com/other": "x"}))
+    assert cluster.decide(pod).scores["a"] == {"CheaperNodes": 0, "Cheap": 10}
+    assert cluster.differences == []
