@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from scheduler.errors import PluginFailed
-from scheduler.framework.events import ClusterEventWithHint, Hint, HintFn
+from scheduler.framework.events import ClusterEventWithHint, Hint, HintFn, always
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import (
     FeasibleNodes,
@@ -99,6 +99,13 @@ class GuardedPlugin:
     owner: Hashable
     shut_off: str = field(default="")
 
+    def __post_init__(self) -> None:
+        """Raise TypeError for a label that is no text, and whatever the guest raises when asked for its events."""
+        label = getattr(self.plugin, "only_pods_with_label", None)
+        if not isinstance(label, str | None):
+            raise TypeError(f"only_pods_with_label is {label!r}, expected a label key")
+        self.events_to_register()
+
     def concerns(self, pod: Pod) -> bool:
         """Return whether the guest has to be asked about the pod: it may name a label without which it has not."""
         label = getattr(self.plugin, "only_pods_with_label", None)
@@ -132,9 +139,10 @@ class GuardedPlugin:
             if isinstance(result, Skip):
                 return SKIP
             if isinstance(result, Status):
-                return result if result.code is not Code.SUCCESS else SKIP
+                return SKIP if result.code is Code.SUCCESS else _checked(result)
             if isinstance(result, PreFilterResult):
-                return replace(result, node_filter=_GuardedFilter(self, result.node_filter, snapshot.n_rows))
+                node_filter = _GuardedFilter(self, result.node_filter, snapshot.n_rows)
+                return PreFilterResult(node_filter, frozenset(result.node_names))
             if not callable(getattr(result, "mask", None)):
                 raise TypeError(
                     f"prefilter returned {_shown(result)}, expected a RuleFilter, a status or SKIP"
@@ -158,8 +166,10 @@ class GuardedPlugin:
                 ReadOnlySnapshot.of(snapshot, self.owner),
                 FeasibleNodes(read_only(feasible.mask)),
             )
-            if isinstance(result, Skip | Status):
-                return result
+            if isinstance(result, Status):
+                return _checked(result)
+            if isinstance(result, Skip):
+                return SKIP
             if not callable(getattr(result, "raw", None)):
                 raise TypeError(f"prescore returned {_shown(result)}, expected FinalScores, a status or SKIP")
         return _GuardedScorer(self, result, feasible)
@@ -167,13 +177,10 @@ class GuardedPlugin:
     # Events and explanations.
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the guest's events. A hint that raises counts as QUEUE."""
+        """Return the guest's events. A hint that raises counts as QUEUE. Raises whatever the guest raises."""
         if not hasattr(self.plugin, "events_to_register"):
             return ()
-        return [
-            one if one.hint is None else replace(one, hint=_guarded_hint(one.hint))
-            for one in self.plugin.events_to_register()
-        ]
+        return [_guarded_event(one) for one in self.plugin.events_to_register()]
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the guest's explanation of its refusals; an empty one if it has none or raises."""
@@ -246,8 +253,10 @@ class _GuardedFilter:
         with self._guest.failing_at("Filter"):
             found = self._node_filter.statuses()
             codes = np.where(mask, 0, found.codes)
+            if codes.min(initial=0) < 0 or codes.max(initial=0) > len(found.statuses):
+                raise ValueError(f"codes up to {codes.max()} for {len(found.statuses)} statuses")
             nameless = (codes == 0) & ~mask
-            silent = [not status.reasons for status in found.statuses]
+            silent = [not _checked(status).reasons for status in found.statuses]
         if not nameless.any() and not any(silent):
             return found
         reason = unschedulable(f"node(s) were refused by plugin {self._guest.name}")
@@ -299,6 +308,23 @@ def _files_of(plugin: type[Any]) -> set[str]:
 def _read_only(context: PodContext) -> PodContext:
     pod = context.pod
     return PodContext(replace(pod, labels=MappingProxyType(pod.labels)), context.label_set)
+
+
+def _checked(status: Status) -> Status:
+    """Return the status. Raises TypeError unless its reasons are texts."""
+    if not all(isinstance(reason, str) for reason in status.reasons):
+        raise TypeError(f"a status has reasons {status.reasons!r}, expected texts")
+    return status
+
+
+def _guarded_event(event: ClusterEventWithHint) -> ClusterEventWithHint:
+    """Return the event with a hint that does not raise. Raises TypeError if it is none."""
+    if not isinstance(event, ClusterEventWithHint):
+        raise TypeError(f"events_to_register returned {type(event).__name__}, expected ClusterEventWithHint")
+    if event.hint is None:
+        return event
+    # What a hint of the user's reads is not known: its result for one pod is used for equal pods only.
+    return replace(event, hint=_guarded_hint(event.hint), reads_labels=always)
 
 
 def _guarded_hint(hint: HintFn) -> Callable[[Any, Any, Any], Hint]:

@@ -140,15 +140,14 @@ def build_profile(
 def _guarded(
     scheduler_name: str, guest: GuestPlugin, args_by_plugin: Mapping[str, object], context: PluginContext
 ) -> GuardedPlugin:
+    # Profiles are built anew for each explanation; they share the values that they derive from one state.
+    owner = (scheduler_name, guest.name, repr(args_by_plugin.get(guest.name)))
     try:
         plugin = _build(guest.name, guest.plugin_class, args_by_plugin, context)
+        return GuardedPlugin(guest.name, plugin, owner)
     except Exception as error:
         found = described(error, guest.plugin_class)
         raise SettingsError(guest.source, guest.name, found, "a plugin that its arguments make") from error
-    # Profiles are built anew for each explanation; they share the values that they derive from one state.
-    return GuardedPlugin(
-        guest.name, plugin, (scheduler_name, guest.name, repr(args_by_plugin.get(guest.name)))
-    )
 
 
 def _build(

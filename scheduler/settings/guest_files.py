@@ -21,8 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.framework.events import ClusterEventWithHint
-from scheduler.framework.guests import METHOD_BY_POINT, GuestPlugin, described
+from scheduler.framework.guests import METHOD_BY_POINT, GuardedPlugin, GuestPlugin, described
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.plugin import CONTRACT_VERSION
 from scheduler.settings.plugin_table import IN_TREE_BY_NAME
@@ -183,6 +182,8 @@ def _faults(one: type[Any]) -> Iterator[str]:
         yield f"needs version {needed} of the plugin contract, this scheduler has version {CONTRACT_VERSION}"
         return
     yield from _faults_of_points(one)
+    if isinstance(getattr(one, "node_annotations", ()), str):
+        yield f"found node_annotations {shown(one.node_annotations)}, expected a tuple of keys"
     kind = getattr(one, "args_type", None)
     if kind is not None and not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         yield "args_type is no msgspec.Struct; derive it from scheduler.plugin.Args"
@@ -212,14 +213,9 @@ def _faults_when_made(one: type[Any], kind: type[Any] | None) -> Iterator[str]:
     if kind is not None and any(field.required for field in msgspec.structs.fields(kind)):
         return
     try:
-        plugin = one() if kind is None else one(kind(), PluginContext())
-        events = plugin.events_to_register() if hasattr(plugin, "events_to_register") else ()
-        wrong = [event for event in events if not isinstance(event, ClusterEventWithHint)]
+        GuardedPlugin("", one() if kind is None else one(kind(), PluginContext()), "")
     except Exception as error:  # noqa: BLE001 - as above
         yield f"cannot be made: {described(error, one)}"
-        return
-    if wrong:
-        yield f"events_to_register returned {type(wrong[0]).__name__}, expected ClusterEventWithHint"
 
 
 def _points(one: type[Any]) -> tuple[str, ...]:

@@ -12,7 +12,9 @@ from scheduler.plugin import (
     ClusterEventWithHint,
     FinalScores,
     NodeByNode,
+    NodeStatuses,
     PodMatcher,
+    PreFilterResult,
     Resource,
     RuleFilter,
     Status,
@@ -42,6 +44,19 @@ def _raise(*_: Any) -> Any:
     raise KeyError("team")
 
 
+class _Refusing:
+    """Refuses every node with these statuses."""
+
+    def __init__(self, statuses: NodeStatuses) -> None:
+        self._statuses = statuses
+
+    def mask(self) -> Any:
+        return np.zeros(len(self._statuses.codes), np.bool_)
+
+    def statuses(self) -> NodeStatuses:
+        return self._statuses
+
+
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
@@ -65,6 +80,16 @@ def _raise(*_: Any) -> Any:
             {"prefilter": lambda _, context, snapshot: RuleFilter(3, (cast(Any, np.ones(3)), RED))},
             'running "Mine" filter plugin: TypeError: mask is float64 of shape (3,), expected bool of shape (3,)',
             id="a mask of numbers",
+        ),
+        pytest.param(
+            {"prefilter": lambda *_: unresolvable(cast(Any, 5))},
+            'running PreFilter plugin "Mine": TypeError: a status has reasons (5,), expected texts',
+            id="a reason that is no text",
+        ),
+        pytest.param(
+            {"prefilter": lambda *_: _Refusing(NodeStatuses(np.array([7, 7, 7]), [RED]))},
+            'running "Mine" filter plugin: ValueError: codes up to 7 for 1 statuses',
+            id="a status that does not exist",
         ),
         pytest.param(
             {"prescore": _raise},
@@ -145,6 +170,15 @@ def test_a_refused_node_without_a_reason_gets_one():
 def test_a_pod_that_a_guest_rejects_as_a_whole_is_unschedulable():
     decision = cluster(guest(prefilter=lambda *_: unresolvable("it is Friday"))).decide(make_pod())
     assert (decision.message, decision.error) == ("0/3 nodes are available: it is Friday.", False)
+
+
+def test_a_guest_may_name_the_only_nodes():
+    """In any collection."""
+
+    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
+        return PreFilterResult(RuleFilter(snapshot.n_rows), cast(Any, ["n2"]))
+
+    assert cluster(guest(prefilter=prefilter)).decide(make_pod()).feasible == ("n2",)
 
 
 def test_a_guest_is_not_asked_about_pods_without_its_label():

@@ -12,6 +12,9 @@ from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import load_settings, parse_settings
 from scheduler.settings.problems import InvalidSettingsError
 from scheduler.settings.writing import resolved_yaml
+from scheduler.shell.profiles import build_profiles
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
 
 HEAD = "from scheduler.plugin import *\n"
 EVENTS = "    def events_to_register(self): return ()\n"
@@ -59,7 +62,13 @@ BROKEN_PLUGINS = {
         "plugin A: cannot be made: AttributeError: 'A' object has no attribute 'x' (mine.py, line 4)"
     ),
     FILTER.replace("()", "['NodeAdd']") + "    name = 'A'": (
-        "plugin A: events_to_register returned str, expected ClusterEventWithHint"
+        "plugin A: cannot be made: TypeError: events_to_register returned str, expected ClusterEventWithHint"
+    ),
+    "    name = 'A'\n    only_pods_with_label = 5\n" + FILTER: (
+        "plugin A: cannot be made: TypeError: only_pods_with_label is 5, expected a label key"
+    ),
+    "    name = 'A'\n    node_annotations = 'price'\n" + FILTER: (
+        'plugin A: found node_annotations "price", expected a tuple of keys'
     ),
 }
 
@@ -223,3 +232,13 @@ def test_mistakes_of_plugins_and_configuration_are_told_together(tmp_path: Path)
         f'{config}: profiles[0].plugins.multiPoint.enabled[0].name: plugin "Rule" does not exist',
         f'{config}: profiles[0].pluginConfig[0].name: plugin "Rule" does not exist',
     ]
+
+
+def test_a_plugin_that_its_own_arguments_do_not_make_is_one_line(tmp_path: Path):
+    """With arguments that have no default it is made only once the configuration is read."""
+    file = _written(tmp_path, RULE.replace("self.args = args", "self.room = 1 // args.most"))
+    settings = parse_settings(_config("{most: 0}"), "c", plugins=load_plugins([file], installed=False))
+    with pytest.raises(SettingsError) as caught:
+        build_profiles(settings, Snapshot(ClusterState()))
+    found = "ZeroDivisionError: integer division or modulo by zero (mine.py, line 19)"
+    assert str(caught.value) == f"{file}: Rule: found {found}, expected a plugin that its arguments make"
