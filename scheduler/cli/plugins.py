@@ -30,7 +30,7 @@ _TEMPLATES: Final = Path(__file__).parent / "plugin_templates"
 #: Template and file; `{stem}` is the name in snake case.
 _WRITTEN: Final = (
     ("rule.py.txt", "{stem}.py"),
-    ("test_rule.py.txt", "test_{stem}.py"),
+    ("checks.py.txt", "test_{stem}.py"),
     ("configuration.yaml", "{stem}.yaml"),
     ("pods.yaml", "{stem}_pods.yaml"),
 )

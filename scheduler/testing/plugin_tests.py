@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
-
-import pytest
 
 from scheduler.testing.changes import Change, WaitingPods, drawn_change
 from scheduler.testing.cluster import Cluster
@@ -113,7 +112,8 @@ class PluginTests:
     def test_both_forms_agree(self) -> None:
         """A rule that exists over all nodes at once and node by node refuses and scores alike in both forms."""
         if self.other_form is None:
-            pytest.skip("other_form is not set: the rule has one form")
+            # Imported here, so that a notebook needs no pytest.
+            importlib.import_module("pytest").skip("other_form is not set: the rule has one form")
         cluster, other = self.cluster(), self._filled(self._empty(self.other_form), 30, 30, 1)
         for pod in self.pods:
             one, two = cluster.decide(pod), other.decide(pod)
