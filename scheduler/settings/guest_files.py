@@ -118,12 +118,8 @@ def _plugins_of(entry: EntryPoint, problems: list[str]) -> Iterator[GuestPlugin]
         if plugin is not None:
             yield plugin
     else:
-        _report(
-            problems,
-            source,
-            "",
-            f"entry point {entry.name}: found {entry.value}, expected a class or a module",
-        )
+        text = f"entry point {entry.name}: found {entry.value}, expected a class or a module"
+        _report(problems, source, "", text)
 
 
 def _plugins_in(module: ModuleType, source: str, version: str, problems: list[str]) -> Iterator[GuestPlugin]:
@@ -135,8 +131,13 @@ def _plugins_in(module: ModuleType, source: str, version: str, problems: list[st
     ]
     plugins = [one for one in classes if _looks_like_plugin(one)]
     if not plugins:
-        _report(problems, source, "", "found no plugin, expected a class with a name and one of the methods prefilter, "
-                "prescore, admits")  # fmt: skip
+        methods = ", ".join(METHOD_BY_POINT.values())
+        _report(
+            problems,
+            source,
+            "",
+            f"found no plugin, expected a class with a name and one of the methods {methods}",
+        )
     for one in plugins:
         plugin = _checked(one, source, version, problems)
         if plugin is not None:
