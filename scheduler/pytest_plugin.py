@@ -1,7 +1,8 @@
 """
-Fixtures for a plugin's tests, which pytest finds by itself.
+The fixtures of `scheduler.testing`, which pytest finds by itself (entry point `pytest11`).
 
-It imports nothing of the scheduler until a test asks for it: every run of pytest in the environment imports this.
+Outside of that package, which it imports only for a test that asks for it: every run of pytest in the environment
+imports this file.
 """
 
 from __future__ import annotations
