@@ -22,14 +22,14 @@ import msgspec
 
 from scheduler.cli import plugin_flags
 from scheduler.cli.query.input_files import STANDARD_INPUT
-from scheduler.cli.query.listing import connect, list_all
+from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
 from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.shell.informers import required_kinds, workload_kinds
+from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -83,12 +83,9 @@ async def snapshot_of(
     progress = ReadProgress(sys.stderr, os.environ)
     objects_by_kind: dict[str, list[bytes]] = {}
     async with connect(kubeconfig, context, os.environ) as client:
-        for watched in (*required_kinds(), *workload_kinds()):
-            objects_by_kind[watched.kind] = await list_all(
-                client,
-                watched.resource,
-                partial(_reduce, watched.kind, node_annotations),
-                partial(progress.update, watched.kind),
+        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds()):
+            objects_by_kind[watched.kind] = await list_kind(
+                client, watched, partial(_reduce, watched.kind, node_annotations), progress
             )
     progress.clear()
     parts = [msgspec.json.encode(header())[:-1]]

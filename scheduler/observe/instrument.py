@@ -276,14 +276,14 @@ class _TimedFilterPlugin:
 class _TimedNodeFilter:
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
         self._name = name
-        self._node_filter = node_filter
+        self.wrapped = node_filter
         self._timer = timer
 
     def mask(self) -> Mask:
-        return self._timer.run(self._name, "Filter", self._node_filter.mask)
+        return self._timer.run(self._name, "Filter", self.wrapped.mask)
 
     def statuses(self) -> NodeStatuses:
-        return self._node_filter.statuses()
+        return self.wrapped.statuses()
 
 
 class _TimedScorePlugin:

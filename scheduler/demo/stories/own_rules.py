@@ -1,4 +1,4 @@
-"""Story 9: rules of one's own in Python: a limit per team and rack, and cheap nodes first."""
+"""Story 10: rules of one's own in Python: a limit per team and rack, and cheap nodes first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _play(stage: Stage) -> None:
     size = len(nodes) // _N_RACKS
     for i in range(_N_RACKS):
         await stage.label_nodes(nodes[i * size : (i + 1) * size], _RACK, f"rack-{i + 1}")
-    await stage.apply("09-own-rules.yaml")
+    await stage.apply("10-own-rules.yaml")
     await stage.wait_ready(_N_RACKS * _PER_RACK)
     await _expect_limit(stage, await stage.check())
     show.good("TeamPerRack: six pods of team blue, two in each of three racks")
