@@ -265,7 +265,7 @@ class ReadOnlySnapshot(Snapshot):
         """Return the number of pods per row that declare the term."""
         return read_only(super().declaring(term))
 
-    def term_sums(self, *_: Any) -> Any:  # noqa: ANN401 - never returns
+    def term_sums(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
         """Not for guests: the sums are patched in place."""
         raise AttributeError("term_sums is not part of the plugin contract; use pods_by_domain")
 
