@@ -34,6 +34,11 @@ _COMMANDS: Final = (
         "serve the admission webhook: merge label keys into new pods, refuse harmful ones",
     ),
     (
+        "plugins",
+        "scheduler.cli.plugins",
+        "list the plugins that a configuration can name, or write a rule of your own",
+    ),
+    (
         "demo",
         "scheduler.demo.command",
         "play common affinity problems and their fixes on an embedded cluster",

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from scheduler.core.node_scores import INFEASIBLE, FilterResult, NodeScores, PluginScores, Refusal, Rng
+from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError, PluginRefusals
 from scheduler.framework.interface import FeasibleNodes, NodeScorer, PodContext, PreFilterResult
 from scheduler.framework.normalizing import MAX_NODE_SCORE
@@ -61,7 +62,11 @@ def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: O
     Cost: O(n_rows) per plugin that has work to do; 0.1 to 0.2 ms at 5,000 rows.
     """
     profile = observer.begin(profile)
-    decision = _decide(pod, snapshot, profile, rng, observer)
+    try:
+        decision = _decide(pod, snapshot, profile, rng, observer)
+    except PluginFailed as failure:
+        observer.leave(failure.point, Code.ERROR)
+        decision = CycleError(str(failure))
     observer.end()
     return decision
 

@@ -44,7 +44,7 @@ from scheduler.framework.events import (
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
-from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
@@ -55,6 +55,7 @@ from scheduler.model.stimuli import (
     NamespaceSeen,
     NodeGone,
     NodeSeen,
+    PluginFailing,
     PodGone,
     PodSeen,
     Stimulus,
@@ -179,6 +180,8 @@ class Machine:
                 return self._on_bind_failed(uid, f'running Bind plugin "DefaultBinder": {message}', now_s)
             case VolumesWritten():
                 pass
+            case PluginFailing():
+                return self._shut_off(stimulus)
             case CycleDue():
                 return self._schedule_one(now_s)
             case TimePassed():
@@ -376,6 +379,15 @@ class Machine:
             attempted(queued, result, now_s, message=message),
             *report_failure(pod, message, unschedulable=unschedulable),
         ]
+
+    def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
+        """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
+        for guest in self._profiles[failing.profile].guests:
+            if guest.name == failing.plugin and not guest.shut_off:
+                guest.shut_off = failing.why
+                note = f"plugin {guest.name} of profile {failing.profile} is shut off: {failing.why}"
+                return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
+        return []
 
     # Results of binds.
 

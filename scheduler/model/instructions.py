@@ -49,7 +49,7 @@ class EmitEvent:
 
     pod: Pod
     type: Literal["Normal", "Warning"]
-    reason: Literal["Scheduled", "FailedScheduling"]
+    reason: Literal["Scheduled", "FailedScheduling", "PluginShutOff"]
     action: Literal["Binding", "Scheduling"]
     note: str
 

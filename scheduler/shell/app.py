@@ -19,6 +19,7 @@ from scheduler.core.machine import Machine
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.model.instructions import Attempted, PatchCondition
+from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.delegated_auth import DelegatedAuth
@@ -139,12 +140,12 @@ class Scheduler:
             queue=self._queue,
             profiles=profiles,
             rng=random.Random(seed),
-            observer=metrics.cycle_observer(profiles, seed=seed),
+            observer=metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
         )
         metrics.register_state(self._queue, self._state)
         self._audit = Audit(self._state)
-        self._explainer = PendingPodExplainer(settings, self._state, self._queue, now_s=now_s)
+        self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
         self._informers = self._new_informers()
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
@@ -201,6 +202,10 @@ class Scheduler:
         await server.start()
         # Logged after everything that can raise SettingsError, which is then the only line.
         self._log.info(0, "Starting affinity-scheduler", version=product_version())
+        for guest in self._options.settings.guests.values():
+            self._log.info(
+                0, "Plugin switched on", plugin=guest.name, source=guest.source, version=guest.version
+            )
         for note in self._options.settings.notes:
             self._log.info(0, "Configuration", note=note)
         try:
@@ -346,6 +351,10 @@ class Scheduler:
 
     def _on_condition_failed(self, instruction: PatchCondition, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=instruction.pod.key, err=message)
+
+    def _on_plugin_failing(self, failing: PluginFailing) -> None:
+        self._inbox.put_now(failing)
+        self._log.error("Plugin shut off", plugin=failing.plugin, profile=failing.profile, err=failing.why)
 
     def _on_unreadable_bind(self, pod: str, cause: str) -> None:
         self._metrics.on_unreadable_bind()

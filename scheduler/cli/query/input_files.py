@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, TypeGuard
+from typing import Final, Protocol, TypeGuard
 
 import msgspec
 
@@ -28,11 +31,16 @@ STANDARD_INPUT: Final = "-"
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 _MANIFEST_LIMIT_BYTES: Final = 4 << 20
 _MAX_DOCUMENTS: Final = 1_000
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 #: Of the files in a folder that are read.
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 #: In block style, as every tool writes it: a line of the document's outermost level.
 _DEFINITION: Final = re.compile(r"^kind: *CustomResourceDefinition *\r?$", re.MULTILINE)
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class _Head(msgspec.Struct, frozen=True, rename="camel"):
@@ -165,7 +173,7 @@ def _documents(text: str, source: str) -> Iterator[object]:
 
 def read_snapshot(file: str, cluster: LoadedCluster) -> None:
     """Add the snapshot's objects to `cluster`. Raises SettingsError if it is no snapshot or of another version."""
-    body = _read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot")
+    body = _unzipped(_read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot"), file)
     try:
         head = msgspec.json.decode(body, type=_Head)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -188,6 +196,17 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
             cluster.apply(cluster.decode(watched, raw))
 
 
+def _unzipped(body: bytes, source: str) -> bytes:
+    """Return the body, unzipped if it is in gzip's format. Raises SettingsError."""
+    if not body.startswith(_GZIP_MAGIC):
+        return body
+    try:
+        with gzip.open(io.BytesIO(body)) as stream:
+            return _bounded(stream, source, _SNAPSHOT_LIMIT_BYTES)
+    except (OSError, EOFError, zlib.error) as error:
+        raise SettingsError(source, "", f"a damaged gzip file ({error})", f"JSON of a {KIND}") from error
+
+
 def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:
     try:
         if file == STANDARD_INPUT:
@@ -200,7 +219,7 @@ def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:
         raise SettingsError(source, "", getattr(error, "strerror", None) or str(error), expected) from error
 
 
-def _bounded(stream: IO[bytes], source: str, limit_bytes: int) -> bytes:
+def _bounded(stream: _Readable, source: str, limit_bytes: int) -> bytes:
     body = stream.read(limit_bytes + 1)
     if len(body) > limit_bytes:
         raise SettingsError(source, "", f"more than {limit_bytes} bytes", "fewer")
