@@ -79,6 +79,7 @@ class _Binding:
     n_evaluated: int
     n_feasible: int
     started_s: float
+    record: str
 
 
 class Machine:
@@ -348,7 +349,13 @@ class Machine:
         annotations = self._annotations(result)
         self.state.assume(replace(pod, node_name=node_name), node_name)
         self._binding[pod.uid] = _Binding(
-            queued, pod, node_name, result.n_evaluated, result.n_feasible, now_s
+            queued,
+            pod,
+            node_name,
+            result.n_evaluated,
+            result.n_feasible,
+            now_s,
+            annotations.get(DECISION_ANNOTATION, ""),
         )
         return [Bind(pod, node_name, annotations)]
 
@@ -394,6 +401,7 @@ class Machine:
                 n_evaluated=binding.n_evaluated,
                 n_feasible=binding.n_feasible,
                 message=node_name,
+                record=binding.record,
             ),
         ]
 

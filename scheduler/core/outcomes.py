@@ -52,6 +52,7 @@ def attempted(
     n_evaluated: int = 0,
     n_feasible: int = 0,
     message: str = "",
+    record: str = "",
 ) -> Attempted:
     """Return the attempt for metrics and logs. A pod never active before became active at `started_s`."""
     return Attempted(
@@ -64,4 +65,5 @@ def attempted(
         n_evaluated=n_evaluated,
         n_feasible=n_feasible,
         message=message,
+        record=record,
     )

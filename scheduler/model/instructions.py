@@ -51,6 +51,7 @@ class Attempted:
         after_flush: whether the timeout of unschedulable pods caused the attempt.
         n_evaluated: nodes that were filtered.
         n_feasible: nodes that passed.
+        record: the decision annotation of a bound pod; '' if it has none.
     """
 
     pod: Pod
@@ -62,6 +63,7 @@ class Attempted:
     n_evaluated: int
     n_feasible: int
     message: str
+    record: str = ""
 
 
 Instruction = Bind | PatchCondition | EmitEvent | Attempted

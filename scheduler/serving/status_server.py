@@ -1,5 +1,5 @@
 """
-The HTTP endpoints /metrics, /healthz, /livez, /readyz and /configz as kube-scheduler's, and /debug/explain.
+The HTTP endpoints /metrics, /healthz, /livez, /readyz and /configz as kube-scheduler's, /debug/explain, and the page.
 
 Plain HTTP on loopback, elsewhere HTTPS with authentication. Every response is computed from memory in a few ms.
 
@@ -30,6 +30,8 @@ from scheduler.observe.process import CONTENT_TYPE
 from scheduler.serving.debug_explain import PATH, DebugExplain, Explain, is_loopback
 from scheduler.serving.delegated_auth import ALWAYS_ALLOWED, MAX_CONCURRENT, DelegatedAuth
 from scheduler.serving.listener import Listener
+from scheduler.serving.page_access import PageAccess
+from scheduler.serving.page_api import PageApi, PageSource
 from scheduler.serving.serving_certificate import FileCertificate, SelfSignedCertificate
 from scheduler.serving.tls import KeyPair, load_pair, server_context
 
@@ -115,6 +117,7 @@ class StatusServer:
         live: the checks of /livez and /healthz besides `ping`.
         explain: answers /debug/explain; served only with it, and on plain HTTP only on loopback.
         is_synced: returns True once /debug/explain can be answered.
+        page: the data of the page at /ui; served as /debug/explain is.
     """
 
     def __init__(
@@ -129,6 +132,7 @@ class StatusServer:
         live: Mapping[str, Check] = _NO_CHECKS,
         explain: Explain | None = None,
         is_synced: Check = lambda: True,
+        page: PageSource | None = None,
     ) -> None:
         if options.is_secure and auth is None:
             raise ValueError("a port that is reachable from outside needs authentication")
@@ -140,6 +144,8 @@ class StatusServer:
                 explain, is_plain_http=not options.is_secure, now_s=time.monotonic, is_synced=is_synced
             )
             app.router.add_get(PATH, debug_explain.handle)
+        if page is not None and (options.is_secure or is_loopback(options.address)):
+            PageApi(page, PageAccess(auth if options.is_secure else None)).add_to(app)
         self._tls = server_context() if options.is_secure else None
         if options.is_secure and auth is not None:
             app.middlewares.insert(0, auth.middleware())

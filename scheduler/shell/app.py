@@ -37,6 +37,7 @@ from scheduler.shell.informers import Informer, required_kinds, workload_kinds
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces, uses_default_spreading
 from scheduler.shell.recorder import EventRecorder
@@ -142,6 +143,16 @@ class Scheduler:
         self._inbox = Inbox()
         self._informers = self._new_informers()
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
+        self._page = ClusterPage(
+            settings,
+            self._machine,
+            self._explainer,
+            informers=self._informers,
+            elector=elector,
+            is_synced=self._is_synced,
+            clock_s=clock_s,
+            now_s=now_s,
+        )
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
         )
@@ -192,6 +203,7 @@ class Scheduler:
             },
             explain=self._explainer.answer,
             is_synced=self._is_synced,
+            page=self._page,
         )
         await server.start()
         # Logged after everything that can raise SettingsError, which is then the only line.
@@ -238,6 +250,7 @@ class Scheduler:
             max_binding=limit,
             now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
+            on_cycle=self._page.on_cycle,
         )
         tasks = self._start_tasks(group, conditions)
         if self._stopping:
@@ -299,6 +312,7 @@ class Scheduler:
                 pods, self._log, n_unconfirmed=lambda: self._machine.n_unconfirmed, now_s=self._now_s
             ),
         )
+        start("page", self._page.run())
         start("events", self._recorder.run())
         start("conditions", conditions.run())
         start("garbage collection", freeze_periodically())
@@ -336,6 +350,7 @@ class Scheduler:
     def _on_attempt(self, attempt: Attempted) -> None:
         self._metrics.on_attempt(attempt, self._now_s())
         self._explainer.record(attempt)
+        self._page.on_attempt(attempt)
         pod = attempt.pod
         match attempt.result:
             case "scheduled":

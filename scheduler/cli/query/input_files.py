@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, TypeGuard
+from typing import IO, Final
 
 import msgspec
 
 from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.errors import SettingsError
 from scheduler.explain.explanation import API_VERSION
-from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_manifest
+from scheduler.explain.manifests import Manifest
 from scheduler.explain.snapshot_file import KIND, SECTIONS
-from scheduler.settings.documents import read_document
-from scheduler.settings.problems import Problems, described
+from scheduler.settings.manifest_documents import parse_manifests
 
 STANDARD_INPUT: Final = "-"
 #: A snapshot of 150,000 pods has about 150 MB.
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 _MANIFEST_LIMIT_BYTES: Final = 4 << 20
-_MAX_DOCUMENTS: Final = 100
-_SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 
 
 class _Head(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,53 +53,7 @@ def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool])
     """
     source = "standard input" if file == STANDARD_INPUT else file
     text = _decode(_read(file, source, _MANIFEST_LIMIT_BYTES, "a file with a manifest"), source)
-    documents = list(_documents(text, source))
-    if not documents:
-        raise SettingsError(source, "", "nothing", "at least one manifest")
-    if len(documents) > _MAX_DOCUMENTS:
-        raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MAX_DOCUMENTS}")
-    manifests: list[Manifest] = []
-    other_documents: list[Mapping[str, object]] = []
-    for number, document in enumerate(documents, 1):
-        if _creates_no_pods(document):
-            other_documents.append(document)
-            continue
-        where = source if len(documents) == 1 else f"{source}: document {number}"
-        try:
-            manifests.append(parse_manifest(document, namespace=namespace, gates=gates))
-        except ManifestError as error:
-            raise SettingsError(where, error.field, error.found, error.expected) from error
-    if not manifests:
-        kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for document in other_documents[:5]))
-        raise SettingsError(source, "kind", kinds, f"one of {', '.join(KINDS)}")
-    _check_unique(manifests, source)
-    return ManifestFile(manifests, other_documents)
-
-
-def _creates_no_pods(document: object) -> TypeGuard[Mapping[str, object]]:
-    kind = document.get("kind") if isinstance(document, Mapping) else None
-    return isinstance(kind, str) and bool(kind) and kind not in KINDS
-
-
-def _check_unique(manifests: Sequence[Manifest], source: str) -> None:
-    named = Counter((manifest.kind, manifest.namespace, manifest.name) for manifest in manifests)
-    for (kind, namespace, name), count in named.items():
-        if count > 1:
-            raise SettingsError(source, f"{kind} {namespace}/{name}", f"{count} documents", "one")
-
-
-def _documents(text: str, source: str) -> Iterator[object]:
-    for part in _SEPARATOR.split(text):
-        problems = Problems(source)
-        document = read_document(part, problems)
-        problems.raise_if_any()
-        if isinstance(document, dict) and document.get("kind") == "List":
-            items = document.get("items")
-            yield from items if isinstance(items, list) else ()
-        elif isinstance(document, dict):
-            yield document
-        elif document is not None:
-            raise SettingsError(source, "", described(document), "a manifest")
+    return ManifestFile(*parse_manifests(text, source, namespace=namespace, gates=gates))
 
 
 def read_snapshot(file: str, cluster: LoadedCluster) -> None:
