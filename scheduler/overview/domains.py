@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -58,12 +57,20 @@ class Cell(JsonStruct, frozen=True, kw_only=True):
     pending: Pods
 
 
+class NodeLabel(JsonStruct, frozen=True, kw_only=True):
+    """A label key of nodes, its number of values, and the first of them."""
+
+    key: str
+    n_values: int
+    shown: tuple[str, ...]
+
+
 class NodeLabels(JsonStruct, frozen=True, kw_only=True):
-    """Label keys of nodes by which domains can be grouped, and the number of values of each."""
+    """The label keys of live nodes, by which domains can be grouped and nodes taken away."""
 
     api_version: str = API_VERSION
     kind: str = "NodeLabels"
-    keys: dict[str, int]
+    labels: tuple[NodeLabel, ...]
 
 
 def domain_map(identifier: str, record: RuleRecord, state: ClusterState, group_by: str) -> DomainMap:
@@ -171,5 +178,9 @@ def node_labels(state: ClusterState) -> NodeLabels:
         if node is not None:
             for key, value in node.labels.items():
                 values.setdefault(key, set()).add(value)
-    n_values = Counter({key: len(found) for key, found in values.items()})
-    return NodeLabels(keys=dict(sorted(n_values.items())))
+    return NodeLabels(
+        labels=tuple(
+            NodeLabel(key=key, n_values=len(values[key]), shown=tuple(sorted(values[key])[:_MAX_SHOWN]))
+            for key in sorted(values)
+        )
+    )

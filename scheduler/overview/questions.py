@@ -77,6 +77,14 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.cordon or self.without or self.weights)
 
 
+class Weights(JsonStruct, frozen=True, kw_only=True):
+    """The weights of each profile's scoring plugins, by schedulerName: what a question may change."""
+
+    api_version: str = API_VERSION
+    kind: str = "Weights"
+    profiles: Mapping[str, Mapping[str, int]]
+
+
 class Refused(JsonStruct, frozen=True, kw_only=True):
     """Pods of lost nodes that fit nowhere, for one reason."""
 

@@ -7,6 +7,7 @@ The page's data as JSON. Every object has an apiVersion and a kind; their fields
     GET  /api/v1/rules/{id}?groupBy=LABEL                  overview.domains.DomainMap
     GET  /api/v1/rules/{id}/cell?domain=VALUE              overview.domains.Cell
     GET  /api/v1/node-labels                               overview.domains.NodeLabels
+    GET  /api/v1/weights                                   overview.questions.Weights
     GET  /api/v1/pending?namespace=&name=&label=           overview.pending.Pending
     GET  /api/v1/decisions?after=N&limit=N                 overview.decisions.Decisions
     GET  /api/v1/pods/{namespace}/{name}?changes=true      explain.explanation.Explanation, as `explain -o json`
@@ -30,7 +31,7 @@ from scheduler.overview.decisions import MAX_DECISIONS, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
 from scheduler.overview.now import Now
 from scheduler.overview.pending import Pending, Search
-from scheduler.overview.questions import Answer, Question
+from scheduler.overview.questions import Answer, Question, Weights
 from scheduler.overview.survey import Rules
 from scheduler.serving.delegated_auth import Rejection
 from scheduler.serving.page_access import PageAccess, Visible
@@ -98,6 +99,10 @@ class PageSource(Protocol):
         """Return the label keys of nodes."""
         ...
 
+    def weights(self) -> Weights:
+        """Return the weights of scoring plugins."""
+        ...
+
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods."""
         ...
@@ -139,6 +144,7 @@ class PageApi:
             ("rules/{id}", self._domain_map),
             ("rules/{id}/cell", self._cell),
             ("node-labels", self._node_labels),
+            ("weights", self._weights),
             ("pending", self._pending),
             ("decisions", self._decisions),
             ("pods/{namespace}/{name}", self._explanation),
@@ -186,6 +192,9 @@ class PageApi:
 
     async def _node_labels(self, _: web.Request) -> web.Response:
         return _json(self._source.node_labels())
+
+    async def _weights(self, _: web.Request) -> web.Response:
+        return _json(self._source.weights())
 
     async def _pending(self, request: web.Request) -> web.Response:
         may_see = await self._visible(request)

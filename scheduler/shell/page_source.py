@@ -20,7 +20,7 @@ from scheduler.overview.decisions import DecisionFeed, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map, node_labels
 from scheduler.overview.now import CacheStatus, Now, queue_status
 from scheduler.overview.pending import Pending, Search, Visible, grouped
-from scheduler.overview.questions import Answer, Question
+from scheduler.overview.questions import Answer, Question, Weights
 from scheduler.overview.redaction import redacted
 from scheduler.overview.survey import RuleRecord, Rules, Survey, Surveyor
 from scheduler.overview.throughput import Window
@@ -66,7 +66,7 @@ class ClusterPage:
         now_s: Callable[[], float],
     ) -> None:
         self._state: ClusterState = machine.state
-        self._machine, self._explainer = machine, explainer
+        self._settings, self._machine, self._explainer = settings, machine, explainer
         self._informers, self._elector, self._is_synced = informers, elector, is_synced
         self._clock_s, self._now_s = clock_s, now_s
         self._window = Window()
@@ -147,6 +147,12 @@ class ClusterPage:
         """Return the pods of a domain, None if there is no such rule or domain."""
         record = await self._record(identifier)
         return None if record is None else cell_of(record, self._state, self._machine.queue, domain, may_see)
+
+    def weights(self) -> Weights:
+        """Return the weights of scoring plugins."""
+        return Weights(
+            profiles={one.scheduler_name: dict(one.weight_by_plugin) for one in self._settings.profiles}
+        )
 
     def node_labels(self) -> NodeLabels:
         """Return the label keys of nodes."""
