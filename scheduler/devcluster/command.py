@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import shlex
 import signal
+import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -37,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="port on 127.0.0.1; 0, the default, chooses a free one",
     )
     parser.add_argument(
+        "--ui", action="store_true", help="run the scheduler too, and print the address of its page"
+    )
+    parser.add_argument(
         "--kubeconfig",
         default=_KUBECONFIG,
         metavar="FILE",
@@ -53,10 +58,11 @@ def run(args: argparse.Namespace) -> int:
     ):
         if not least <= found <= most:
             raise SettingsError(flag, "", str(found), f"a number from {least} to {most}")
-    return asyncio.run(_serve(args.nodes, args.zones, args.port, Path(args.kubeconfig).resolve()))
+    kubeconfig = Path(args.kubeconfig).resolve()
+    return asyncio.run(_serve(args.nodes, args.zones, args.port, kubeconfig, with_page=args.ui))
 
 
-async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int:
+async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path, *, with_page: bool) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -73,15 +79,46 @@ async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int
             print(f"{size} at {cluster.url}. Ctrl-C ends it and everything in it.")
             print(_NOT_SERVED)
             print()
+            if with_page:
+                return await _schedule(stop, kubeconfig)
             print("Schedule its pods, in a second terminal:")
             print(f"  affinity-scheduler run --kubeconfig {shlex.quote(str(kubeconfig))}")
             print("Look at it, in a third one:")
-            print(f"  export KUBECONFIG={shlex.quote(str(kubeconfig))}")
-            print("  kubectl get nodes", flush=True)
+            _print_kubectl(kubeconfig)
             await stop.wait()
     finally:
         await cluster.stop()
     return 0
+
+
+def _print_kubectl(kubeconfig: Path) -> None:
+    print(f"  export KUBECONFIG={shlex.quote(str(kubeconfig))}")
+    print("  kubectl get nodes", flush=True)
+
+
+async def _schedule(stop: asyncio.Event, kubeconfig: Path) -> int:
+    """Run a scheduler for the cluster until stopped. Return its exit code if it ends first."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # Its own session: Ctrl-C in the terminal reaches this command alone, which ends it.
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig), "--port", str(port)),
+        start_new_session=True,
+    )
+    ended = asyncio.ensure_future(process.wait())
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        print(f"The scheduler runs; its page is at http://127.0.0.1:{port}/ui/")
+        print("Look at the cluster, in a second terminal:")
+        _print_kubectl(kubeconfig)
+        await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return 0 if stop.is_set() else await ended
+    finally:
+        stopped.cancel()
+        if process.returncode is None:
+            process.terminate()
+        await ended
 
 
 def _counted(number: int, noun: str) -> str:

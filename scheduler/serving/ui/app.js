@@ -98,7 +98,7 @@ function Page() {
   const [theme, nextTheme] = useTheme();
   const main = useRef(null);
   const chosen = VIEWS.find((one) => one.path === route[0]) ?? VIEWS[0];
-  const needsToken = problem && (problem.status === 401 || problem.status === 403) && location.protocol === "https:";
+  const needsToken = problem && (problem.status === 401 || /^forbidden: User/.test(problem.message));
   const pending = now ? now.queue.reduce((sum, one) => sum + one.pods, 0) : 0;
   useEffect(() => {
     document.title = `${chosen.title} · affinity-scheduler`;
@@ -113,7 +113,7 @@ function Page() {
         </a>`)}
       </nav>
       <div class="status" role="status"><${Status} now=${now} problem=${problem} /></div>
-      <button class="quiet" onClick=${nextTheme} aria-label=${`Colours: ${theme}. Change`}>${theme}</button>
+      <button class="quiet" onClick=${nextTheme} aria-label=${`Colours: ${theme}. Change`}>◐ ${theme}</button>
     </header>
     ${now?.role === "standby" && html`<p class="notice">This instance is a standby: it shows its own caches and decides nothing.
       ${now.leader ? ` The leader is ${now.leader}.` : " There is no leader."}</p>`}

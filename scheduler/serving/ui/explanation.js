@@ -37,7 +37,7 @@ function Rules({ explanation }) {
       ${rule.pending.total > 0 && html`<p class="label">Pending pods that would count</p><${PodList} pods=${rule.pending} />`}
       ${rule.domains.length > 0 && html`<ul class="chips" aria-label="Domains">
         ${rule.domains.map((domain) => html`<li key=${domain.domain} class=${domain.allowed ? "" : "closed"} title=${domain.allowed ? "the rule admits the pod here" : "closed"}>
-          ${domain.domain} <span class="number">${count(domain.pods)}${domain.most === null ? "" : `/${domain.most}`}</span>
+          ${domain.domain} <span class="number">${counted(domain.pods, "pod")}${domain.most === null ? "" : `, at most ${count(domain.most)} before`}</span>
         </li>`)}
         ${rule.moreDomains > 0 && html`<li class="muted">${count(rule.moreDomains)} more</li>`}
       </ul>`}
@@ -68,7 +68,7 @@ export function Explanation({ namespace, name, now }) {
   const changed = usePolled(isStuck && tries ? path + query({ changes: "true" }) : "", 0);
   return html`<article class="explanation">
     <h2>${namespace}/${name} ${explanation && html`<${Badge} kind=${KINDS[explanation.state] ?? ""}>${explanation.state}<//>`}</h2>
-    <p class="tools"><a href="#/pending">All pending pods</a> <button class="quiet" onClick=${reload}>Ask again</button>
+    <p class="tools"><a href="#/pending">All pending pods</a><button class="quiet" onClick=${reload}>Ask again</button>
       <a href=${`#/what-if/${segment(namespace)}/${segment(name)}`}>What if ...</a></p>
     <${Problem} error=${error} />
     ${!explanation && !error && html`<${Empty}>Deciding on a copy ...<//>`}

@@ -13,10 +13,10 @@ function Row({ decision, isOpen, onToggle }) {
   return html`<tr class=${result === "scheduled" ? "" : "failed"}>
       <td class="number">${clock(decision.at)}</td>
       <th scope="row"><${PodName} pod=${decision} /></th>
-      <td>${result === "scheduled" ? node : html`<${Badge} kind="bad">${result}<//> <span class="muted">${message}</span>`}</td>
+      <td>${result === "scheduled" ? node : html`<${Badge} kind="bad">${result}<//> <span class="muted wide">${message}</span>`}</td>
       <td class="number wide">${result === "scheduled" ? `${count(decision.feasible)} of ${count(decision.evaluated)}` : "–"}</td>
       <td class="number wide">${duration(decision.seconds)}</td>
-      <td><button class="link" aria-expanded=${isOpen} aria-controls=${details} onClick=${onToggle}>${isOpen ? "Less" : "Why?"}</button></td>
+      <td class="number"><button class="link" aria-expanded=${isOpen} aria-controls=${details} onClick=${onToggle}>${isOpen ? "Less" : "Why?"}</button></td>
     </tr>
     ${isOpen && html`<tr id=${details}><td colspan="6" class="details"><${Details} decision=${decision} /></td></tr>`}`;
 }
@@ -59,13 +59,13 @@ export function DecisionsView({ decisions }) {
       <button aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? "Go on" : "Pause"}</button>
       <span role="status" class="muted">${still ? (waiting ? html`Standing still. <button class="link" onClick=${resume}>Show ${counted(waiting, "newer decision")}</button>` : "Standing still while you read.") : "Live."}</span>
     </div>
-    <div ref=${list}>
+    <section ref=${list}>
       ${shown.length
         ? html`<table class="feed">
             <thead><tr><th class="number">Time</th><th>Pod</th><th>Node or reason</th><th class="number wide">Nodes that fit</th><th class="number wide">Took</th><th><span class="hidden">Details</span></th></tr></thead>
             <tbody>${shown.map((one) => html`<${Row} key=${one.number} decision=${one} isOpen=${open.has(one.number)} onToggle=${() => toggle(one.number)} />`)}</tbody>
           </table>`
         : html`<${Empty}>No decision yet. A standby makes none; on a leader they appear here as pods are created.<//>`}
-    </div>
+    </section>
   `;
 }

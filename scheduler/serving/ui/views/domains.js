@@ -100,8 +100,8 @@ function RuleMap({ id }) {
   const keys = (labels?.labels ?? []).filter((label) => label.key !== rule.topologyKey && label.values > 1);
   return html`<section class="rule">
     <h2>${rule.selects}</h2>
-    <p class="muted">${ruleKind(rule.rule)}, ${limitText(rule)} per ${rule.topologyKey}, in ${rule.namespaces}.
-      ${counted(rule.declaring, "running pod")} declare it, ${counted(rule.pending, "pending pod")} wait with it.
+    <p class="muted">${ruleKind(rule.rule)}, ${limitText(rule)} per ${rule.topologyKey}, in ${rule.namespaces}.${" "}
+      ${counted(rule.declaring, "running pod")} declare it, ${counted(rule.pending, "pending pod")} wait with it.${" "}
       ${rule.rule === "topologySpread" && ` The emptiest domain has ${count(map.fewest)}.`}</p>
     <div class="tools">
       <label>Group by <select value=${groupBy} onChange=${(event) => setGroupBy(event.target.value)}>

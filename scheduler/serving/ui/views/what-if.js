@@ -47,7 +47,7 @@ function Form({ form, like, onChange, onAsk, isAsking }) {
   return html`<form class="question" onSubmit=${submit}>
     ${like
       ? html`<p>Pods like <strong>${like.namespace}/${like.name}</strong>. <a href="#/what-if">Use a manifest</a></p>`
-      : html`<label>Manifest <span class="muted">maxSkew, maxPodsPerDomain and all else are changed here</span>
+      : html`<label>Manifest <span class="muted">(change a limit here: maxSkew, maxPodsPerDomain)</span>
           <textarea rows="14" spellcheck="false" value=${form.manifest} onInput=${set("manifest")}></textarea></label>`}
     <label>Replicas <input type="number" min="0" max="2000" placeholder=${like ? "1" : "as in the manifest"} value=${form.replicas} onInput=${set("replicas")} /></label>
     <fieldset>
