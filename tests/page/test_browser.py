@@ -35,7 +35,9 @@ def page(browser: Browser, served: Served) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 720})
     page = context.new_page()
     problems, foreign = problems_of(page), []
-    page.on("request", lambda sent: None if sent.url.startswith(served.scheduler) else foreign.append(sent.url))
+    page.on(
+        "request", lambda sent: None if sent.url.startswith(served.scheduler) else foreign.append(sent.url)
+    )
     methods: set[str] = set()
     page.on("request", lambda sent: methods.add(sent.method))
     page.goto(f"{served.scheduler}/ui")
@@ -116,7 +118,9 @@ def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -
     page.get_by_text("Without the changes: 3 of 3").wait_for()
     page.get_by_role("heading", name="What stops the next one").wait_for()
     page.get_by_text("0 of 1 pod find another node").wait_for()
-    changes = served.request("GET", f"/api/v1/pods?resourceVersion={before}&resourceVersionMatch=NotOlderThan")
+    changes = served.request(
+        "GET", f"/api/v1/pods?resourceVersion={before}&resourceVersionMatch=NotOlderThan"
+    )
     assert not [pod for pod in changes["items"] if pod["metadata"]["name"].startswith("web-")]
 
 
@@ -146,7 +150,9 @@ def test_a_decision_arrives_while_one_looks(page: Page, served: Served) -> None:
 def test_hostile_text_stays_text(page: Page, served: Served) -> None:
     """An annotation whose problem is told in the scheduler's message contains markup."""
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{HOSTILE: 1}]}}
-    pod = build.pod("hostile", spec={"schedulerName": "affinity-scheduler"}, labels={"constructor": "prototype"})
+    pod = build.pod(
+        "hostile", spec={"schedulerName": "affinity-scheduler"}, labels={"constructor": "prototype"}
+    )
     del pod["metadata"]["uid"]
     pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(affinity)}
     served.request("POST", "/api/v1/namespaces/default/pods", pod)
