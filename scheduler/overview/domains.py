@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
+
+import numpy as np
 
 from scheduler.explain.explanation import API_VERSION, JsonStruct, PodRef, Pods
 from scheduler.overview.occupancy import DomainState, occupancy
@@ -73,28 +75,31 @@ class NodeLabels(JsonStruct, frozen=True, kw_only=True):
     labels: tuple[NodeLabel, ...]
 
 
-def domain_map(identifier: str, record: RuleRecord, state: ClusterState, group_by: str) -> DomainMap:
-    """Return the map of the rule now. Cost: see `occupancy`, and 1 µs per domain."""
+def domain_map_pieces(
+    identifier: str, record: RuleRecord, state: ClusterState, group_by: str
+) -> Generator[None, None, DomainMap]:
+    """Yield after each piece, at most 3 ms, and return the map of the rule. Cost: `occupancy`, 2 µs per domain."""
     found = occupancy(record.rule, record.declaring, state)
-    column = found.column
-    names = [column.value_of(domain) for domain in found.ids.tolist()]
-    groups = _groups(state, record.rule.topology_key, group_by)
-    order = sorted(range(len(names)), key=lambda index: (groups.get(names[index], ""), names[index]))
-    shown = order[:MAX_DOMAINS]
-    n_nodes, n_pods, room = found.n_nodes.tolist(), found.n_pods.tolist(), found.room.tolist()
-    n_declaring, states = found.n_declaring.tolist(), found.states.tolist()
+    names = [found.column.value_of(domain) for domain in found.ids.tolist()]
+    yield
+    group_of = _groups(state, record.rule.topology_key, group_by)
+    groups = [group_of.get(name, "") for name in names]
+    yield
+    ordered = sorted(range(len(names)), key=lambda index: (groups[index], names[index]))
+    shown = np.array(ordered[:MAX_DOMAINS], dtype=np.intp)
+    yield
     return DomainMap(
-        rule=summary_of(identifier, record, state),
+        rule=summary_of(identifier, record, found),
         fewest=found.fewest,
         group_by=group_by,
-        domains=tuple(names[index] for index in shown),
-        groups=tuple(groups.get(names[index], "") for index in shown),
-        nodes=tuple(n_nodes[index] for index in shown),
-        pods=tuple(n_pods[index] for index in shown),
-        declaring=tuple(n_declaring[index] for index in shown),
-        room=tuple(room[index] for index in shown),
-        states=tuple(states[index] for index in shown),
-        n_more_domains=len(order) - len(shown),
+        domains=tuple(names[index] for index in ordered[:MAX_DOMAINS]),
+        groups=tuple(groups[index] for index in ordered[:MAX_DOMAINS]),
+        nodes=tuple(found.n_nodes[shown].tolist()),
+        pods=tuple(found.n_pods[shown].tolist()),
+        declaring=tuple(found.n_declaring[shown].tolist()),
+        room=tuple(found.room[shown].tolist()),
+        states=tuple(found.states[shown].tolist()),
+        n_more_domains=len(ordered) - len(shown),
     )
 
 

@@ -12,7 +12,7 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.matching import PodMatcher
 
 #: Pods whose age is looked at; in a longer queue the oldest may be missed.
-_MAX_LOOKED_AT: Final = 5_000
+_MAX_LOOKED_AT: Final = 2_000
 _COMPONENT_LABEL: Final = "app.kubernetes.io/name"
 #: The values of that label in the manifests.
 _COMPONENTS: Final = ("affinity-scheduler-enforcer", "affinity-scheduler-webhook")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
-from scheduler.model.pods import Pod
+from scheduler.model.pods import PodSpec
 from scheduler.model.terms import (
     AffinityTerm,
     Problem,
@@ -54,17 +54,23 @@ class DeclaredRule(NamedTuple):
         return _SEPARATOR.join(dict.fromkeys(texts))
 
 
-def declared_rules(pod: Pod, exempt_namespaces: frozenset[str] = frozenset()) -> Iterator[DeclaredRule]:
-    """Yield the rules of the pod; a list of terms that does not parse has none. Depends on its spec and labels."""
-    affinity = pod.spec.affinity
-    if required := usable(affinity.required):
+def has_rules(spec: PodSpec) -> bool:
+    """Return whether pods of the spec may declare a rule."""
+    return bool(spec.spread or spec.affinity.required or spec.affinity.required_anti)
+
+
+def declared_rules(
+    spec: PodSpec, labels: Mapping[str, str], exempt_namespaces: frozenset[str] = frozenset()
+) -> Iterator[DeclaredRule]:
+    """Yield the rules of pods with this spec and these labels; a list of terms that does not parse has none."""
+    if required := usable(spec.affinity.required):
         yield from _affinity(required)
-    if pod.namespace not in exempt_namespaces:
-        for term in usable(affinity.required_anti):
+    if spec.namespace not in exempt_namespaces:
+        for term in usable(spec.affinity.required_anti):
             matcher = declared_matcher(term, exempt_namespaces)
             yield DeclaredRule("requiredAntiAffinity", matcher, term.topology_key, term.max_pods)
-    for constraint in pod.spec.spread:
-        if (rule := _spread(pod, constraint)) is not None:
+    for constraint in spec.spread:
+        if (rule := _spread(spec, labels, constraint)) is not None:
             yield rule
 
 
@@ -75,22 +81,22 @@ def _affinity(required: tuple[AffinityTerm, ...]) -> Iterator[DeclaredRule]:
         yield DeclaredRule("requiredAffinity", matcher, key, 0)
 
 
-def _spread(pod: Pod, constraint: SpreadConstraint) -> DeclaredRule | None:
+def _spread(spec: PodSpec, labels: Mapping[str, str], constraint: SpreadConstraint) -> DeclaredRule | None:
     """Return the rule of the constraint; None if it counts no pod, as one with an empty selector."""
     selector = constraint.selector
     if isinstance(selector, Problem) or selector.is_nothing or selector.is_empty:
         return None
-    own = {key: pod.labels[key] for key in constraint.match_label_keys if key in pod.labels}
+    own = {key: labels[key] for key in constraint.match_label_keys if key in labels}
     selector = with_requirements(selector, own)
-    node_rule = pod.spec.required_node_affinity
+    node_rule = spec.required_node_affinity
     has_node_rule = constraint.honor_node_affinity and not node_rule.matches_all_nodes
     return DeclaredRule(
         kind="topologySpread",
-        matcher=PodMatcher(((NamespaceRule(frozenset((pod.namespace,)), NOTHING), selector),)),
+        matcher=PodMatcher(((NamespaceRule(frozenset((spec.namespace,)), NOTHING), selector),)),
         topology_key=constraint.topology_key,
         limit=constraint.max_skew,
         is_hard=constraint.hard,
         min_domains=constraint.min_domains,
         node_rule=node_rule if has_node_rule else None,
-        tolerations=pod.spec.tolerations if constraint.honor_node_taints else None,
+        tolerations=spec.tolerations if constraint.honor_node_taints else None,
     )

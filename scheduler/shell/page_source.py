@@ -17,12 +17,12 @@ from scheduler.kube.client import product_version
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
 from scheduler.overview.decisions import DecisionFeed, Decisions
-from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map, node_labels
+from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
 from scheduler.overview.now import CacheStatus, Now, queue_status
 from scheduler.overview.pending import Pending, Search, Visible, grouped
 from scheduler.overview.questions import Answer, Question, Weights
 from scheduler.overview.redaction import redacted
-from scheduler.overview.survey import RuleRecord, Rules, Survey, Surveyor
+from scheduler.overview.survey import RuleRecord, Rules, Survey, survey_pieces
 from scheduler.overview.throughput import Window
 from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
@@ -71,7 +71,7 @@ class ClusterPage:
         self._clock_s, self._now_s = clock_s, now_s
         self._window = Window()
         self._feed = DecisionFeed()
-        self._surveyor = Surveyor(machine.state, exempt_namespaces(settings))
+        self._exempt_namespaces = exempt_namespaces(settings)
         self._rehearsals = Rehearsals(settings, machine.state, now_s=now_s)
         self._survey: Survey | None = None
         self._surveyed_at_s = -math.inf
@@ -141,7 +141,10 @@ class ClusterPage:
     async def domain_map(self, identifier: str, group_by: str) -> DomainMap | None:
         """Return the domains of a rule now, None if there is no such rule."""
         record = await self._record(identifier)
-        return None if record is None else domain_map(identifier, record, self._state, group_by)
+        if record is None:
+            return None
+        pieces = domain_map_pieces(identifier, record, self._state, group_by)
+        return await in_slices(pieces, pause_factor=_ON_REQUEST, now_s=self._now_s)
 
     async def cell(self, identifier: str, domain: str, may_see: Visible) -> Cell | None:
         """Return the pods of a domain, None if there is no such rule or domain."""
@@ -240,7 +243,7 @@ class ClusterPage:
 
     async def _gather(self, pause_factor: float) -> Survey:
         async with self._surveying:
-            pieces = self._surveyor.pieces(self._explainer.pending())
+            pieces = survey_pieces(self._state, self._explainer.pending(), self._exempt_namespaces)
             self._survey = await in_slices(pieces, pause_factor=pause_factor, now_s=self._now_s)
             self._surveyed_at_s = self._now_s()
             return self._survey

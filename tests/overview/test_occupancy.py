@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.enforcing.rules import RuleIndex, Side
 from scheduler.enforcing.violations import ViolationDetector
 from scheduler.overview.occupancy import DomainState, occupancy
-from scheduler.overview.survey import RuleRecord, Survey, Surveyor
+from scheduler.overview.survey import RuleRecord, Survey, survey_pieces
 from tests.support import build
 from tests.support.driving import Driver
 
@@ -48,7 +48,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 
 def surveyed(driver: Driver) -> Survey:
     """The whole survey, piece by piece."""
-    pieces = Surveyor(driver.state).pieces(driver.queue.pods())
+    pieces = survey_pieces(driver.state, driver.queue.pods())
     while True:
         try:
             next(pieces)
@@ -97,7 +97,8 @@ def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
         rule = record.rule
         app = rule.selects.removeprefix("app=")
         is_spread = rule.kind == "topologySpread"
-        n_pods, n_declaring = defaultdict(int), defaultdict(int)
+        n_pods: dict[str, int] = defaultdict(int)
+        n_declaring: dict[str, int] = defaultdict(int)
         for pod in made:
             zone = pod["node"][5]
             counts = pod["labels"]["app"] == app and not (is_spread and pod["terminating"])

@@ -13,10 +13,10 @@ from scheduler.explain.what_if import copy_pieces
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
 from scheduler.overview.decisions import MAX_DECISIONS, DecisionFeed
-from scheduler.overview.domains import cell_of, domain_map
+from scheduler.overview.domains import cell_of, domain_map_pieces
 from scheduler.overview.pending import Pending, Search, grouped
 from scheduler.overview.questions import NodeLabel, Question, Rehearsal, like
-from scheduler.overview.survey import Surveyor
+from scheduler.overview.survey import survey_pieces
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
@@ -141,10 +141,10 @@ def test_the_feed_is_bounded(driver: Driver) -> None:
 
 def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> None:
     """Names of another namespace are left out, their number is not."""
-    survey = finished(Surveyor(driver.state).pieces(driver.queue.pods()))
+    survey = finished(survey_pieces(driver.state, driver.queue.pods()))
     records = [one for one in survey.records.items() if one[1].rule.namespaces == "namespace default"]
     ((identifier, record),) = records
-    found = domain_map(identifier, record, driver.state, "")
+    found = finished(domain_map_pieces(identifier, record, driver.state, ""))
     assert (found.domains, found.pods, found.room, found.states) == (("za",), (1,), (0,), (2,))
     cell = cell_of(record, driver.state, driver.queue, "za", everything)
     assert cell is not None

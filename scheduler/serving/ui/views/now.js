@@ -44,7 +44,7 @@ function Queue({ now }) {
         </tr>`)}
       </tbody>
     </table>
-    ${!now.oldestIsExact && html`<p class="muted">Of the first 5,000 pods of the queue, the oldest.</p>`}
+    ${!now.oldestIsExact && html`<p class="muted">The oldest of 2,000 pods of the queue.</p>`}
   </section>`;
 }
 
