@@ -102,8 +102,8 @@ class Rehearsals:
         Raises SettingsError for a question that makes no sense, and BusyError.
         """
         self._check(question)
-        manifests = self._manifests(question)
         changed = self._with_weights(question.weights)
+        manifests = self._manifests(question)
         async with self.turn():
             state = await self._copied()
             replicas = [self._replicas(manifest, question, state) for manifest in manifests]
