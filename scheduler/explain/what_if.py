@@ -66,10 +66,10 @@ def copy_pieces(state: ClusterState, copy: ClusterState) -> Generator[None, None
                 copy.upsert_node(node)
         yield
     for part in state.placed.parts():
-        pods = iter([replace(one.pod, node_name=state.nodes.name_of(one.row)) for one in part.values()])
-        while some := list(islice(pods, _COPIED_AT_ONCE)):
-            for pod in some:
-                copy.upsert_pod(pod)
+        placed = iter([(one.pod, one.pod.node_name or state.nodes.name_of(one.row)) for one in part.values()])
+        while some := list(islice(placed, _COPIED_AT_ONCE)):
+            for pod, node_name in some:
+                copy.upsert_pod(replace(pod, node_name=node_name))
             yield
 
 

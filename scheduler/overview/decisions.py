@@ -51,12 +51,14 @@ class Decisions(JsonStruct, frozen=True, kw_only=True):
     newest: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     number: int
     at_s: float
     seconds: float
     attempt: Attempted
+    #: Made for the first viewer.
+    decision: Decision | None = None
 
 
 class DecisionFeed:
@@ -79,7 +81,9 @@ class DecisionFeed:
             if entry.number <= number or len(found) == most:
                 break
             if may_see(entry.attempt.pod.namespace):
-                found.append(_decision(entry))
+                if entry.decision is None:
+                    entry.decision = _decision(entry)
+                found.append(entry.decision)
             else:
                 n_hidden += 1
         return Decisions(decisions=tuple(found), n_hidden=n_hidden, newest=self.newest)

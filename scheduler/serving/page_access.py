@@ -54,13 +54,14 @@ class PageAccess:
         return None
 
     async def visible(
-        self, request: web.Request, namespaces: Iterable[str], *, first: str = ""
+        self, request: web.Request, namespaces: Callable[[], Iterable[str]], *, first: str = ""
     ) -> Visible | Rejection:
         """
         Return the predicate of the namespaces whose pods the request's user may see by name.
 
-        `first`: the namespace that the request is about. Of many namespaces that nothing is known about, the first few
-        are asked about; the others follow at the next request, and are not seen until then.
+        `namespaces` is called only if the user may not see all; `first` is the one that the request is about. Of many
+        that nothing is known about, the first few are asked about; the others follow at the next request, and are not
+        seen until then.
         """
         if self._auth is None:
             return _everything
@@ -70,7 +71,7 @@ class PageAccess:
         known = self._of(user)
         await self._ask(user, known, [_ALL])
         if not self._is_granted(known, _ALL):
-            names = [first, *sorted(namespaces)] if first else sorted(namespaces)
+            names = [first, *sorted(namespaces())] if first else sorted(namespaces())
             unknown = [name for name in dict.fromkeys(names) if not self._is_known(known, name)]
             await self._ask(user, known, unknown[:_ASKED_AT_ONCE])
         if self._is_granted(known, _ALL):

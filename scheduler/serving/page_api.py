@@ -293,7 +293,7 @@ class PageApi:
 
     async def _visible(self, request: web.Request, first: str = "") -> Visible | Rejection:
         """Return what the user may see; the namespace that the request is about is asked about first."""
-        return await self._access.visible(request, self._source.namespaces(), first=first)
+        return await self._access.visible(request, self._source.namespaces, first=first)
 
     async def _end_streams(self, _: web.Application) -> None:
         self._stopping.set()
