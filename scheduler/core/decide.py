@@ -76,7 +76,7 @@ def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: 
     observer.enter("Filter")
     nodes = _nodes_to_filter(snapshot, filtered)
     mask = _run_filters(nodes, filtered, observer)
-    mask = _sampled(_nominated_first(pod, snapshot, mask), profile, rng)
+    mask = _sampled(_nominated_first(pod, snapshot, mask), snapshot.n_nodes, profile, rng)
     observer.leave("Filter", Code.SUCCESS)
     feasible = FeasibleNodes(mask)
     if feasible.n == 0:
@@ -176,16 +176,17 @@ def _nominated_first(pod: Pod, snapshot: Snapshot, mask: Mask) -> Mask:
     return only
 
 
-def _sampled(mask: Mask, profile: Profile, rng: Rng) -> Mask:
+def _sampled(mask: Mask, n_nodes: int, profile: Profile, rng: Rng) -> Mask:
     """
     Return all feasible nodes, or as many as percentageOfNodesToScore asks for, beginning at a random one.
 
-    Upstream begins where the last cycle stopped; the choice is arbitrary in both.
+    `n_nodes`: live nodes, of which the percentage is taken (numFeasibleNodesToFind, kubernetes 1.36). Upstream begins
+    where the last cycle stopped; the choice is arbitrary in both.
     """
     percentage = profile.percentage_of_nodes_to_score
     if percentage <= 0 or percentage >= 100:
         return mask
-    wanted = max(_FEWEST_FEASIBLE, len(mask) * percentage // 100)
+    wanted = max(_FEWEST_FEASIBLE, n_nodes * percentage // 100)
     rows = np.flatnonzero(mask)
     if len(rows) <= wanted:
         return mask

@@ -29,6 +29,7 @@ from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.plurals import counted
 
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10
@@ -52,6 +53,7 @@ class ExplainRequest:
         notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
+        on_step: told in a few words what is done next. The steps of one pod may take seconds.
     """
 
     pod: Pod
@@ -64,6 +66,7 @@ class ExplainRequest:
     notes: tuple[str, ...] = ()
     try_changes: bool = True
     owns_state: bool = False
+    on_step: Callable[[str], None] = lambda _: None
 
 
 def explain(request: ExplainRequest) -> Explanation:
@@ -88,7 +91,8 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
     match decision:
         case ScheduleResult():
             n_feasible = decision.n_feasible
-            message = f"fits on {n_feasible} of {state.nodes.n_live} nodes; {decision.node_name} would be chosen now"
+            where = f"{n_feasible} of {counted(state.nodes.n_live, 'node')}"
+            message = f"fits on {where}; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
             explanation = with_parts(
                 _explanation(request, "schedulable", message), scores=scores, n_feasible=n_feasible
@@ -115,12 +119,15 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
     explanation = _explanation(request, "unschedulable", error.message())
     profile = request.new_profile(Snapshot(request.state))
+    request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
         return with_parts(explanation, groups=_prefilter_group(error))
+    request.on_step("finding the rules that refuse nodes")
     groups, n_more_groups = node_groups(inspection, error)
     rules = sorted(inspection.rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))
     shown = rules[:_SHOWN_RULES]
+    request.on_step(f"looking at {counted(len(rules), 'rule')}")
     if request.try_changes:
         what_if = WhatIf(
             request.pod,
@@ -130,7 +137,9 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
             request.rng,
             owns_state=request.owns_state,
         )
-        explanation = with_parts(explanation, suggestions=find_suggestions(inspection, what_if))
+        explanation = with_parts(
+            explanation, suggestions=find_suggestions(inspection, what_if, request.on_step)
+        )
     return with_parts(
         explanation,
         groups=groups,

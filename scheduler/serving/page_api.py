@@ -46,7 +46,7 @@ _STREAM_S: Final = 300.0
 #: A viewer that takes nothing for this long is let go.
 _STALLED_S: Final = 30.0
 _DECISIONS_PER_TICK: Final = 20
-_MAX_QUESTION_BYTES: Final = 1 << 20
+_MAX_QUESTION_BYTES: Final = 128 << 10
 _NAME_LIMIT: Final = 253
 
 

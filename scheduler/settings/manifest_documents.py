@@ -12,36 +12,44 @@ from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_ma
 from scheduler.settings.documents import read_document
 from scheduler.settings.problems import Problems, described
 
-_MAX_DOCUMENTS: Final = 100
+_MAX_DOCUMENTS: Final = 1_000
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+#: In block style, as every tool writes it: a line of the document's outermost level.
+_DEFINITION: Final = re.compile(r"^kind: *CustomResourceDefinition *\r?$", re.MULTILINE)
 
 
-def parse_manifests(
-    text: str, source: str, *, namespace: str, gates: Mapping[str, bool]
-) -> tuple[list[Manifest], list[Mapping[str, object]]]:
-    """
-    Return the documents that create pods, at least one, and all others, which are not checked.
-
-    `source` names the text in errors. Raises SettingsError, or InvalidSettingsError with one line per problem.
-    """
+def numbered_documents(text: str, source: str) -> list[tuple[str, object]]:
+    """Return the text's documents, each with the place where it is; `source` names the text. Raises SettingsError."""
     documents = list(_documents(text, source))
+    if len(documents) == 1:
+        return [(source, documents[0])]
+    return [(f"{source}: document {number}", document) for number, document in enumerate(documents, 1)]
+
+
+def sorted_documents(
+    documents: Sequence[tuple[str, object]], source: str, *, namespace: str, gates: Mapping[str, bool]
+) -> tuple[list[Manifest], list[tuple[str, Mapping[str, object]]]]:
+    """
+    Return the documents that create pods, at least one, and all others with their places.
+
+    Raises SettingsError, or InvalidSettingsError with one line per problem.
+    """
     if not documents:
         raise SettingsError(source, "", "nothing", "at least one manifest")
     if len(documents) > _MAX_DOCUMENTS:
         raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MAX_DOCUMENTS}")
     manifests: list[Manifest] = []
-    other_documents: list[Mapping[str, object]] = []
-    for number, document in enumerate(documents, 1):
+    other_documents: list[tuple[str, Mapping[str, object]]] = []
+    for where, document in documents:
         if _creates_no_pods(document):
-            other_documents.append(document)
+            other_documents.append((where, document))
             continue
-        where = source if len(documents) == 1 else f"{source}: document {number}"
         try:
             manifests.append(parse_manifest(document, namespace=namespace, gates=gates))
         except ManifestError as error:
             raise SettingsError(where, error.field, error.found, error.expected) from error
     if not manifests:
-        kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for document in other_documents[:5]))
+        kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for _, document in other_documents[:5]))
         raise SettingsError(source, "kind", kinds, f"one of {', '.join(KINDS)}")
     _check_unique(manifests, source)
     return manifests, other_documents
@@ -61,6 +69,10 @@ def _check_unique(manifests: Sequence[Manifest], source: str) -> None:
 
 def _documents(text: str, source: str) -> Iterator[object]:
     for part in _SEPARATOR.split(text):
+        if _DEFINITION.search(part):
+            # It creates no pods, and parsing one takes seconds.
+            yield {"kind": "CustomResourceDefinition"}
+            continue
         problems = Problems(source)
         document = read_document(part, problems)
         problems.raise_if_any()

@@ -31,7 +31,7 @@ from scheduler.model.wire import MalformedObjectError
 from scheduler.overview.pending import Visible
 from scheduler.overview.questions import MAX_REPLICAS, Answer, Question, Rehearsal, Replicas, like
 from scheduler.serving.page_api import BusyError
-from scheduler.settings.manifest_documents import parse_manifests
+from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.shell.slices import in_slices
@@ -103,8 +103,9 @@ class Rehearsals:
         """
         self._check(question)
         changed = self._with_weights(question.weights)
-        manifests = self._manifests(question)
         async with self.turn():
+            # Not in the event loop: to read a large manifest takes a second.
+            manifests = await asyncio.to_thread(self._manifests, question)
             state = await self._copied()
             replicas = [self._replicas(manifest, question, state) for manifest in manifests]
             if template is not None:
@@ -147,8 +148,9 @@ class Rehearsals:
     def _manifests(self, question: Question) -> list[Manifest]:
         if not question.manifest.strip():
             return []
-        manifests, _ = parse_manifests(
-            question.manifest, _SOURCE, namespace="default", gates=self._settings.feature_gates
+        documents = numbered_documents(question.manifest, _SOURCE)
+        manifests, _ = sorted_documents(
+            documents, _SOURCE, namespace="default", gates=self._settings.feature_gates
         )
         return manifests
 

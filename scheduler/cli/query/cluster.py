@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from scheduler.explain.manifests import Manifest
 from scheduler.framework.profile import Profile
@@ -81,15 +82,24 @@ class LoadedCluster:
         """Return the pods without a node."""
         return [pod for pod in self.pods.values() if not pod.node_name]
 
-    def create_pod(self, manifest: Manifest, number: int) -> Pod:
+    def create_pod(self, manifest: Manifest, number: int, node_name: str = "") -> Pod:
         """
-        Return a pod of the manifest, and add its controller to the cluster.
+        Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller to the cluster.
 
         Raises MalformedObjectError.
         """
         if manifest.owner is not None:
             self.state.upsert_workload(_workload(manifest.owner))
-        return self._decoder.decode(msgspec.json.encode(manifest.pod(number)))
+        return self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
+
+    def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
+        """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. Raises as above."""
+        if not manifest.is_daemon_set:
+            return [self.create_pod(manifest, number) for number in range(n_replicas)]
+        spec, snapshot = self.create_pod(manifest, 0).spec, Snapshot(self.state)
+        takes = snapshot.eligible((), spec.required_node_affinity, spec.tolerations)
+        names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
+        return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
 
     def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
         """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""

@@ -15,12 +15,15 @@ from scheduler.errors import SettingsError
 from scheduler.explain.explanation import API_VERSION
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.snapshot_file import KIND, SECTIONS
-from scheduler.settings.manifest_documents import parse_manifests
+from scheduler.model.wire import MalformedObjectError
+from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 
 STANDARD_INPUT: Final = "-"
 #: A snapshot of 150,000 pods has about 150 MB.
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 _MANIFEST_LIMIT_BYTES: Final = 4 << 20
+#: Of the files in a folder that are read.
+_SUFFIXES: Final = (".json", ".yaml", ".yml")
 
 
 class _Head(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,30 +33,70 @@ class _Head(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """The documents of a manifest file: the ones that create pods, and all others."""
+    """The documents of a manifest file: the ones that create pods, and all others with the place where they are."""
 
     manifests: list[Manifest]
-    other_documents: list[Mapping[str, object]]
+    other_documents: list[tuple[str, Mapping[str, object]]]
+    #: The namespace of objects that name none.
+    namespace: str
 
     def add_other_objects(self, cluster: LoadedCluster) -> None:
-        """Add other documents to the cluster if the scheduler watches their kind, as if they were applied first."""
-        for document in self.other_documents:
-            for watched in cluster.kinds:
-                if watched.kind == document.get("kind"):
-                    cluster.apply(cluster.decode(watched, msgspec.Raw(msgspec.json.encode(document))))
+        """
+        Add other documents to the cluster if the scheduler watches their kind, as if they were applied first.
+
+        Raises SettingsError for a malformed one.
+        """
+        watched_kinds = {(watched.resource.api_version, watched.kind): watched for watched in cluster.kinds}
+        for where, document in self.other_documents:
+            watched = watched_kinds.get((str(document.get("apiVersion")), str(document["kind"])))
+            if watched is None:
+                continue
+            raw = msgspec.Raw(msgspec.json.encode(_in_namespace(document, self.namespace)))
+            try:
+                cluster.apply(watched.on_upsert(watched.decode(raw)))
+            except MalformedObjectError as error:
+                raise SettingsError(where, "", f"a malformed {error}", f"a valid {watched.kind}") from error
+
+
+def _in_namespace(document: Mapping[str, object], namespace: str) -> Mapping[str, object]:
+    """Return the document with the namespace if it names none; objects without namespaces are read without it."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, Mapping) or metadata.get("namespace"):
+        return document
+    return {**document, "metadata": {**metadata, "namespace": namespace}}
 
 
 def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool]) -> ManifestFile:
     """
-    Return the documents of a file ("-": standard input).
+    Return the documents of a file ("-": standard input), or of the files in a folder that kubectl would read.
 
     At least one has to be of a kind that creates pods. Documents of other kinds are not checked.
 
     Raises SettingsError, or InvalidSettingsError with one line per problem.
     """
     source = "standard input" if file == STANDARD_INPUT else file
+    documents = [found for one in _files(file) for found in _documents_of(one)]
+    return ManifestFile(*sorted_documents(documents, source, namespace=namespace, gates=gates), namespace)
+
+
+def _files(file: str) -> list[str]:
+    """Return the file; for a folder, the files in it whose names end as kubectl expects, in order."""
+    folder = Path(file)
+    if file == STANDARD_INPUT or not folder.is_dir():
+        return [file]
+    found = sorted(str(path) for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+    if not found:
+        raise SettingsError(
+            file, "", "a folder without manifests", f"files that end with {', '.join(_SUFFIXES)}"
+        )
+    return found
+
+
+def _documents_of(file: str) -> list[tuple[str, object]]:
+    """Return the file's documents, each with the place where it is."""
+    source = "standard input" if file == STANDARD_INPUT else file
     text = _decode(_read(file, source, _MANIFEST_LIMIT_BYTES, "a file with a manifest"), source)
-    return ManifestFile(*parse_manifests(text, source, namespace=namespace, gates=gates))
+    return numbered_documents(text, source)
 
 
 def read_snapshot(file: str, cluster: LoadedCluster) -> None:

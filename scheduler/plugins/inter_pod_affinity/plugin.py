@@ -24,7 +24,7 @@ from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, namespace_labels_to_add
+from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.plugins.inter_pod_affinity.filtering import (
     existing_rule,
     forbidden_domains,
@@ -105,7 +105,7 @@ class InterPodAffinity:
         """Return the terms that refuse a node."""
         pod = context.pod
         rules = affinity_rules(context, self._terms.of(pod), is_exempt=pod.namespace in self._exempt)
-        return PluginExplanation(rules, proposals=partial(namespace_labels_to_add, context))
+        return PluginExplanation(rules, proposals=partial(changes_for_all_nodes, context))
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         """Skip if no preference of the pod, or of a running pod that selects it, applies to any node."""

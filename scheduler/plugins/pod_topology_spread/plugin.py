@@ -10,6 +10,7 @@ Source: plugins/podtopologyspread/plugin.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
@@ -24,7 +25,7 @@ from scheduler.plugins.pod_topology_spread.constraints import (
     SpreadConstraints,
     has_match_label_keys,
 )
-from scheduler.plugins.pod_topology_spread.explaining import spread_rules
+from scheduler.plugins.pod_topology_spread.explaining import match_label_keys_to_add, spread_rules
 from scheduler.plugins.pod_topology_spread.filtering import skew_rules
 from scheduler.plugins.pod_topology_spread.scoring import SpreadScorer
 from scheduler.state.snapshot import Snapshot
@@ -92,7 +93,8 @@ class PodTopologySpread:
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the constraints that refuse a node."""
-        return PluginExplanation(spread_rules(context, self.constraints.of(context.pod, hard=True)))
+        rules = spread_rules(context, self.constraints.of(context.pod, hard=True))
+        return PluginExplanation(rules, proposals=partial(match_label_keys_to_add, context))
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         """Skip a pod without soft constraints."""
