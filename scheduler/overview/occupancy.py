@@ -117,13 +117,13 @@ def _anti_affinity(
 
 def _affinity(n_pods: Amounts, selected: Amounts, others: Amounts) -> tuple[Amounts, Amounts]:
     """A declaring pod needs another selected pod in its domain, unless it is the first of its kind anywhere."""
-    is_first = int(n_pods.sum()) <= 1 and not others.any()
-    lonely = ((selected > 0) & (n_pods <= 1)) | ((others > 0) & (n_pods == 0))
-    closed = np.zeros(len(n_pods), dtype=np.bool_) if is_first and not n_pods.any() else n_pods == 0
+    n_anywhere = int(n_pods.sum())
+    closed = (n_pods == 0) & bool(n_anywhere or others.any())
     states = np.where(closed, DomainState.CLOSED, np.where(n_pods > 0, DomainState.ROOM, DomainState.EMPTY))
-    if not is_first:
-        states = np.where(lonely, DomainState.BROKEN, states)
-    return np.where(closed, 0, UNLIMITED), states
+    lonely = (others > 0) & (n_pods == 0)
+    if n_anywhere > 1:
+        lonely |= (selected > 0) & (n_pods <= 1)
+    return np.where(closed, 0, UNLIMITED), np.where(lonely, DomainState.BROKEN, states)
 
 
 def _spread(rule: DeclaredRule, n_pods: Amounts, fewest: int) -> tuple[Amounts, Amounts]:

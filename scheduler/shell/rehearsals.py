@@ -59,7 +59,7 @@ class Rehearsals:
         self._exempt_namespaces = exempt_namespaces(settings)
         self._one_at_a_time = asyncio.Lock()
         self._n_waiting = 0
-        self._paused_until_s = -math.inf
+        self._paused_until_s = now_s()
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None, None]:

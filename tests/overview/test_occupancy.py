@@ -123,7 +123,7 @@ def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
 
 
 @given(made=st.lists(pods(), max_size=10))
-@settings(max_examples=80)
+@settings(max_examples=300)
 def test_broken_domains_are_those_of_the_violations(made: list[dict[str, Any]]) -> None:
     """Without terminating pods, which the enforcer leaves out."""
     made = [{**pod, "terminating": False} for pod in made]

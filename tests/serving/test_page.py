@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD, kind_of
+from scheduler.serving.page_api import MAX_VIEWERS
 from scheduler.serving.page_proxy import page_proxy
 from tests.support import accounts, build
 from tests.support.daemon import Daemon, running
@@ -261,6 +262,28 @@ async def test_the_stream_tells_of_a_new_pod(local: Port) -> None:
         decisions = json.loads((await answer.content.readline()).removeprefix(b"data: "))
     assert [one["pod"] for one in decisions["decisions"]] == ["streamed"]
     assert decisions["decisions"][0]["top"]
+
+
+async def test_viewers_are_bounded_and_one_that_reads_nothing_holds_up_nobody(local: Port) -> None:
+    """Its connection's buffer fills, and it gets no further message."""
+
+    async def has_room() -> bool:
+        async with local.daemon.requested("/api/v1/stream") as answer:
+            return answer.status == 200
+
+    async with AsyncExitStack() as stack:
+        for _ in range(MAX_VIEWERS - 1):
+            await stack.enter_async_context(local.daemon.requested("/api/v1/stream"))
+        # Viewers of the tests before have left, which shows at the next message to them.
+        await until(has_room, what="room for one more viewer")
+        last = await stack.enter_async_context(local.daemon.requested("/api/v1/stream"))
+        while last.status != 200:
+            last = await stack.enter_async_context(local.daemon.requested("/api/v1/stream"))
+        assert (await local.ask("/api/v1/stream"))[0] == 503
+        for _ in range(4):
+            assert await last.content.readline()
+        assert await local.daemon.is_ready()
+    await until(has_room, what="room for a viewer once the others have left")
 
 
 async def test_a_standby_shows_its_own_caches_and_says_so(local: Port) -> None:

@@ -27,17 +27,17 @@ function Groups({ explanation }) {
     ${explanation.moreGroups > 0 && html`<p class="muted">${counted(explanation.moreGroups, "more group")}</p>`}`;
 }
 
-function Rules({ explanation }) {
+function Rules({ explanation, plain }) {
   if (!explanation.rules.length) return null;
   return html`<h3>Rules in the way</h3>
     ${explanation.rules.map((rule, index) => html`<div class="blocking" key=${index}>
       <p>${blockingRule(rule)}; <strong>closes ${counted(rule.nodes, "node")}</strong></p>
       <p class="label">${rule.kind === "requiredAffinity" || rule.kind === "topologySpread" ? "Pods that count" : "Blocking pods"} (${count(rule.pods.total)})</p>
-      <${PodList} pods=${rule.pods} none="none anywhere" />
+      <${PodList} pods=${rule.pods} none="none anywhere" plain=${plain} />
       ${rule.pending.total > 0 && html`<p class="label">Pending pods that would count</p><${PodList} pods=${rule.pending} />`}
       ${rule.domains.length > 0 && html`<ul class="chips" aria-label="Domains">
         ${rule.domains.map((domain) => html`<li key=${domain.domain} class=${domain.allowed ? "" : "closed"} title=${domain.allowed ? "the rule admits the pod here" : "closed"}>
-          ${domain.domain} <span class="number">${counted(domain.pods, "pod")}${domain.most === null ? "" : `, at most ${count(domain.most)} before`}</span>
+          ${domain.domain} <span class="number">${counted(domain.pods, "pod")}${domain.most === null ? "" : ` (${count(domain.most)} allowed)`}</span>
         </li>`)}
         ${rule.moreDomains > 0 && html`<li class="muted">${count(rule.moreDomains)} more</li>`}
       </ul>`}
@@ -53,10 +53,10 @@ function Suggestions({ suggestions }) {
 }
 
 /** The parts that both an explanation of a pod and the end of a simulation show. */
-export const ExplanationBody = ({ explanation }) => html`
+export const ExplanationBody = ({ explanation, plain = false }) => html`
   <p class="message">${explanation.message}</p>
   <${Groups} explanation=${explanation} />
-  <${Rules} explanation=${explanation} />
+  <${Rules} explanation=${explanation} plain=${plain} />
 `;
 
 export function Explanation({ namespace, name, now }) {

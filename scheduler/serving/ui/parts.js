@@ -48,16 +48,18 @@ export function useDelayed(value, delayMs = 250) {
 
 export const podLink = (pod) => `#/pending/${segment(pod.namespace)}/${segment(pod.name ?? pod.pod)}`;
 
-export const PodName = ({ pod }) =>
-  html`<a class="pod" href=${podLink(pod)}><span class="muted">${pod.namespace}/</span>${pod.name ?? pod.pod}</a>`;
+export const PodName = ({ pod, plain = false }) =>
+  plain
+    ? html`<span class="muted">${pod.namespace}/</span>${pod.name ?? pod.pod}`
+    : html`<a class="pod" href=${podLink(pod)}><span class="muted">${pod.namespace}/</span>${pod.name ?? pod.pod}</a>`;
 
-/** Some pods by name, and how many more there are. */
-export function PodList({ pods, none = "none" }) {
+/** Some pods by name, and how many more there are; `plain` pods are imagined and have no page. */
+export function PodList({ pods, none = "none", plain = false }) {
   if (!pods.total) return html`<span class="muted">${none}</span>`;
   const more = pods.total - pods.shown.length;
   return html`<ul class="pods">
     ${pods.shown.map((pod) => html`<li key=${pod.namespace + "/" + pod.name}>
-      <${PodName} pod=${pod} />${pod.node && html` <span class="muted">on ${pod.node}</span>`}
+      <${PodName} pod=${pod} plain=${plain} />${pod.node && html` <span class="muted">on ${pod.node}</span>`}
     </li>`)}
     ${more > 0 && html`<li class="muted">${count(more)} more</li>`}
   </ul>`;
@@ -75,6 +77,7 @@ export const Badge = ({ kind = "", children }) => html`<span class=${`badge ${ki
 /** Nodes with their scores by plugin as stacked bars, the chosen one first. */
 export function ScoreBars({ ranked }) {
   if (!ranked.length) return null;
+  if (ranked.length === 1 && !ranked[0].total) return html`<p>${ranked[0].node} <span class="muted">was the only node that fits, and was not scored.</span></p>`;
   const plugins = [...new Set(ranked.flatMap((one) => Object.keys(one.scores)))];
   const most = Math.max(1, ...ranked.map((one) => one.total));
   const tint = (plugin) => `tint t${plugins.indexOf(plugin) % 7}`;

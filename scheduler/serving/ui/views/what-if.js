@@ -94,7 +94,7 @@ function Simulation({ now, then }) {
     ${now && html`<p class="muted">Without the changes: ${count(now.placed)} of ${count(now.replicas)}.</p>`}
     <${Zones} now=${now} then=${then} />
     ${then.nodes.length > 0 && html`<p class="names">${then.nodes.slice(0, 20).map((one) => `${one.node} ${one.pods}`).join(", ")}${then.nodes.length + then.moreNodes > 20 ? ", ..." : ""}</p>`}
-    ${then.next && html`<h3>What stops the next one</h3><${ExplanationBody} explanation=${then.next} />`}
+    ${then.next && html`<h3>What stops the next one</h3><${ExplanationBody} explanation=${then.next} plain />`}
   </section>`;
 }
 
