@@ -76,6 +76,8 @@ class ClusterPage:
         self._survey: Survey | None = None
         self._surveyed_at_s = -math.inf
         self._surveying = asyncio.Lock()
+        #: Requests that wait for the survey.
+        self._n_waiting = 0
         self._asked_at_s = -math.inf
         self._asked = asyncio.Event()
         self._now: tuple[float, Now] | None = None
@@ -101,7 +103,7 @@ class ClusterPage:
             if self._now_s() - self._asked_at_s > _WATCHED_S:
                 self._asked.clear()
                 await self._asked.wait()
-            await self._gather(_IN_BACKGROUND)
+            await self._gather()
             await asyncio.sleep(_SURVEY_PERIOD_S)
 
     # What viewers ask.
@@ -144,7 +146,7 @@ class ClusterPage:
         if record is None:
             return None
         pieces = domain_map_pieces(identifier, record, self._state, group_by)
-        return await in_slices(pieces, pause_factor=_ON_REQUEST, now_s=self._now_s)
+        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
 
     async def cell(self, identifier: str, domain: str, may_see: Visible) -> Cell | None:
         """Return the pods of a domain, None if there is no such rule or domain."""
@@ -164,7 +166,7 @@ class ClusterPage:
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods that the search finds, in groups."""
         pieces = grouped(self._explainer.pending(), self._explainer.messages(), search, may_see)
-        return await in_slices(pieces, pause_factor=_ON_REQUEST, now_s=self._now_s)
+        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
 
     async def explanation(
         self, namespace: str, name: str, may_see: Visible, *, tries_changes: bool
@@ -237,14 +239,29 @@ class ClusterPage:
 
     async def _surveyed(self) -> Survey:
         self._note_asked()
-        if self._survey is None or self._now_s() - self._surveyed_at_s > 2 * _WATCHED_S:
-            return await self._gather(_ON_REQUEST)
-        return self._survey
+        if self._survey is not None and self._is_current():
+            return self._survey
+        self._n_waiting += 1
+        try:
+            return await self._gather()
+        finally:
+            self._n_waiting -= 1
 
-    async def _gather(self, pause_factor: float) -> Survey:
+    def _is_current(self) -> bool:
+        return self._now_s() - self._surveyed_at_s <= 2 * _WATCHED_S
+
+    def _survey_pause(self) -> float:
+        """A survey that somebody waits for goes faster, also one that has begun before."""
+        return _ON_REQUEST if self._n_waiting else _IN_BACKGROUND
+
+    async def _gather(self) -> Survey:
+        """Gather the rules; if that is under way, wait for it instead."""
+        is_under_way = self._surveying.locked()
         async with self._surveying:
+            if is_under_way and self._survey is not None and self._is_current():
+                return self._survey
             pieces = survey_pieces(self._state, self._explainer.pending(), self._exempt_namespaces)
-            self._survey = await in_slices(pieces, pause_factor=pause_factor, now_s=self._now_s)
+            self._survey = await in_slices(pieces, pause_factor=self._survey_pause, now_s=self._now_s)
             self._surveyed_at_s = self._now_s()
             return self._survey
 
@@ -253,7 +270,11 @@ class ClusterPage:
 
     async def _placed(self, namespace: str, name: str) -> Pod | None:
         pieces = _find_placed(self._state, namespace, name)
-        return await in_slices(pieces, pause_factor=_ON_REQUEST, now_s=self._now_s)
+        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
+
+
+def _on_request() -> float:
+    return _ON_REQUEST
 
 
 def _find_placed(state: ClusterState, namespace: str, name: str) -> Generator[None, None, Pod | None]:

@@ -123,7 +123,7 @@ class Rehearsals:
 
     async def _copied(self) -> ClusterState:
         copy = ClusterState(self._exempt_namespaces)
-        await in_slices(copy_pieces(self._state, copy), pause_factor=_COPY_PAUSE, now_s=self._now_s)
+        await in_slices(copy_pieces(self._state, copy), pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
         return copy
 
     def _profile_name(self, pod: Pod) -> str:

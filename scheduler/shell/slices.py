@@ -10,15 +10,17 @@ _T = TypeVar("_T")
 
 #: Time of one slice: no longer than a burst of cycles.
 _SLICE_S: Final = 0.002
+#: On a machine that has other work too, a slice may seem long.
+_MAX_PAUSE_S: Final = 0.2
 
 
 async def in_slices(
-    pieces: Generator[None, None, _T], *, pause_factor: float, now_s: Callable[[], float]
+    pieces: Generator[None, None, _T], *, pause_factor: Callable[[], float], now_s: Callable[[], float]
 ) -> _T:
     """
     Run the pieces and return the generator's value.
 
-    After each slice of `_SLICE_S` other tasks run for at least `pause_factor` times as long.
+    After each slice of `_SLICE_S` other tasks run for at least `pause_factor()` times as long, up to `_MAX_PAUSE_S`.
     """
     while True:
         began_s = now_s()
@@ -28,4 +30,4 @@ async def in_slices(
         except StopIteration as done:
             result: _T = done.value
             return result
-        await asyncio.sleep(pause_factor * (now_s() - began_s))
+        await asyncio.sleep(min(_MAX_PAUSE_S, pause_factor() * (now_s() - began_s)))
