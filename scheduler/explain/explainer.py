@@ -17,14 +17,17 @@ from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.core.node_scores import Rng
 from scheduler.explain.blocking_rules import describe_rule
+from scheduler.explain.contradictions import contradictions
 from scheduler.explain.explanation import Explanation, NodeGroup, State
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.framework.diagnosis import FitError
+from scheduler.framework.explaining import ExplainContext, RejectionExplainer
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
+from scheduler.framework.reserving import volumes_needed
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
@@ -94,8 +97,12 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
             where = f"{n_feasible} of {counted(state.nodes.n_live, 'node')}"
             message = f"fits on {where}; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
+            notes = (*request.notes, *_volume_notes(decision))
             explanation = with_parts(
-                _explanation(request, "schedulable", message), scores=scores, n_feasible=n_feasible
+                _explanation(request, "schedulable", message),
+                scores=scores,
+                n_feasible=n_feasible,
+                notes=notes,
             )
         case FitError():
             explanation = _explain_unschedulable(request, decision)
@@ -104,6 +111,18 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
         case _:
             assert_never(decision)
     return _with_gates(explanation, pod)
+
+
+def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
+    """Return which claims wait for a volume that is being made: until they have it, the pod is not bound."""
+    needed = volumes_needed(decision.scores.filtered.filters, decision.scores.chosen)
+    if needed is None:
+        return ()
+    return tuple(
+        f"claim {claim.name} waits for its volume on node {claim.selected_node}"
+        for claim in needed.dynamic
+        if claim.selected_node is not None
+    )
 
 
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
@@ -122,7 +141,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
-        return with_parts(explanation, groups=_prefilter_group(error))
+        return with_parts(explanation, groups=_prefilter_group(request, profile, error))
     request.on_step("finding the rules that refuse nodes")
     groups, n_more_groups = node_groups(inspection, error)
     rules = sorted(inspection.rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))
@@ -142,6 +161,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
         )
     return with_parts(
         explanation,
+        notes=(*explanation.notes, *contradictions(inspection)),
         groups=groups,
         n_more_groups=n_more_groups,
         rules=tuple(describe_rule(inspection, rule) for rule in shown),
@@ -149,13 +169,19 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     )
 
 
-def _prefilter_group(error: FitError) -> tuple[NodeGroup, ...]:
+def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError) -> tuple[NodeGroup, ...]:
     """Return one group of all nodes if a PreFilter refused the pod as a whole, else none."""
     if error.prefilter is None:
         return ()
     removable = error.prefilter.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     plugins = ", ".join(sorted(error.rejecting))
-    return (NodeGroup(plugins, error.prefilter.message, "", error.n_nodes, (), removable),)
+    context = ExplainContext(request.pod, request.state)
+    where = "; ".join(
+        plugin.explain_rejection(context)
+        for plugin in profile.filters
+        if plugin.name in error.rejecting and isinstance(plugin, RejectionExplainer)
+    )
+    return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)
 
 
 def _explain_bound(request: ExplainRequest) -> Explanation:

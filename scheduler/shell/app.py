@@ -1,7 +1,7 @@
 """
 Builds the scheduler, owns its TaskGroup, and orders its start and stop.
 
-    start   settings -> credentials -> one request as a check -> HTTP port -> informers -> scheduling loop
+    start   settings -> credentials -> one request as a check -> port -> informers -> scheduling loop
     stop    no new cycles -> wait for binds in flight (bounded) -> write events (bounded) -> cancel the rest
 """
 
@@ -12,7 +12,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.core.machine import Machine
@@ -23,6 +23,7 @@ from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.status_server import ServingOptions, StatusServer
+from scheduler.serving.zpages import ZPages
 from scheduler.settings.resolved import Settings
 from scheduler.settings.writing import as_json
 from scheduler.shell import cache_comparison
@@ -33,16 +34,18 @@ from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.connection import connect
 from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer, required_kinds, workload_kinds
+from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces, uses_default_spreading
+from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
+from scheduler.shell.volume_writer import VolumeWriter
+from scheduler.shell.watched_kinds import kinds_for
 from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -73,6 +76,8 @@ class Options:
     verbosity: int
     log_format: str
     decision_annotations: bool = True
+    #: The value of every flag by its name, for /flagz.
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
@@ -165,9 +170,6 @@ class Scheduler:
         self._has_listed = False
 
     def _new_informers(self) -> list[Informer]:
-        kinds = required_kinds()
-        if any(uses_default_spreading(profile) for profile in self._options.settings.profiles):
-            kinds += workload_kinds()
         return [
             Informer(
                 kind,
@@ -178,7 +180,7 @@ class Scheduler:
                 on_interrupted=self._metrics.on_watch_restart,
                 now_s=self._now_s,
             )
-            for kind in kinds
+            for kind in kinds_for(self._options.settings)
         ]
 
     def stop(self) -> None:
@@ -204,6 +206,7 @@ class Scheduler:
             explain=self._explainer.answer,
             is_synced=self._is_synced,
             page=self._page,
+            zpages=ZPages(self._options.flags, product_version()),
         )
         await server.start()
         # Logged after everything that can raise SettingsError, which is then the only line.
@@ -236,6 +239,7 @@ class Scheduler:
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
+            volumes=VolumeWriter(self._client, pause=binder.pause, may_write=self._leads),
             conditions=conditions,
             recorder=self._recorder,
             inbox=self._inbox,

@@ -22,6 +22,7 @@ from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation
 from scheduler.explain.manifests import Manifest
+from scheduler.explain.new_claims import add_claim
 from scheduler.explain.what_if import copy_pieces
 from scheduler.framework.profile import Profile
 from scheduler.model.nodes import decode_workload
@@ -155,6 +156,9 @@ class Rehearsals:
         return manifests
 
     def _replicas(self, manifest: Manifest, question: Question, state: ClusterState) -> Replicas:
+        where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
+        if manifest.is_daemon_set:
+            raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
         n_replicas = manifest.n_replicas if question.replicas is None else question.replicas
         if n_replicas > MAX_REPLICAS:
             raise SettingsError("replicas", "", str(n_replicas), f"at most {MAX_REPLICAS}")
@@ -163,9 +167,11 @@ class Rehearsals:
             state.upsert_workload(decode_workload(str(manifest.owner["kind"]), owner))
         decoder = PodDecoder()
         try:
+            for number in range(n_replicas):
+                for claim in manifest.claims(number):
+                    add_claim(state, claim)
             pods = [decoder.decode(msgspec.json.encode(manifest.pod(number))) for number in range(n_replicas)]
         except MalformedObjectError as error:
-            where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
         profile = self._profile_name(pods[0]) if pods else ""
         return Replicas(manifest.kind, manifest.namespace, manifest.name, pods, profile)

@@ -54,7 +54,9 @@ FIELDS = {
     RecreateWithMatchLabelKey: "topologyKey labelKey pods",
     RankedNode: "node total scores",
     DecisionRecord: "v evaluated feasible top rejected",
-    Simulation: ("apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next"),
+    Simulation: (
+        "apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next notes"
+    ),
     ZoneShare: "zone nodes pods",
     NodeShare: "node zone pods",
 }

@@ -10,15 +10,18 @@ import msgspec
 import numpy as np
 
 from scheduler.explain.manifests import Manifest
+from scheduler.explain.new_claims import add_claim
 from scheduler.framework.profile import Profile
+from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
+from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, StorageSeen, WorkloadSeen
+from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.informers import WatchedKind, required_kinds, workload_kinds
-from scheduler.shell.profiles import build_profiles, exempt_namespaces, uses_default_spreading
+from scheduler.shell.profiles import build_profiles, exempt_namespaces
+from scheduler.shell.watched_kinds import WatchedKind, kinds_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -32,13 +35,15 @@ class LoadedCluster:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.state = self.new_state()
-        self.kinds = watched_kinds(settings)
+        self.kinds = kinds_for(settings)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
         #: Numbers of objects that could not be decoded, by kind.
         self.malformed: Counter[str] = Counter()
         #: Failed pods that a kubelet rejected.
         self._refused: list[Pod] = []
+        #: Sentences about claims that do not exist yet.
+        self.assumptions: dict[str, None] = {}
         self._decoder = PodDecoder()
 
     def new_state(self) -> ClusterState:
@@ -64,6 +69,8 @@ class LoadedCluster:
                 self.state.upsert_namespace(namespace)
             case WorkloadSeen(workload):
                 self.state.upsert_workload(workload)
+            case StorageSeen(obj):
+                self.state.upsert_storage(obj)
             case PodSeen(pod):
                 self._apply_pod(pod)
             case _:
@@ -84,12 +91,15 @@ class LoadedCluster:
 
     def create_pod(self, manifest: Manifest, number: int, node_name: str = "") -> Pod:
         """
-        Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller to the cluster.
+        Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller and claims to the
+        cluster.
 
         Raises MalformedObjectError.
         """
         if manifest.owner is not None:
             self.state.upsert_workload(_workload(manifest.owner))
+        for claim in manifest.claims(number):
+            self.create_claim(claim)
         return self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
 
     def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
@@ -100,6 +110,18 @@ class LoadedCluster:
         takes = snapshot.eligible((), spec.required_node_affinity, spec.tolerations)
         names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
         return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
+
+    def create(self, watched: WatchedKind, document: Json) -> None:
+        """Add an object that does not exist yet. Raises MalformedObjectError."""
+        if watched.kind == StorageKind.CLAIM:
+            self.create_claim(document)
+        else:
+            self.apply(watched.on_upsert(watched.decode(msgspec.Raw(msgspec.json.encode(document)))))
+
+    def create_claim(self, document: Json) -> None:
+        """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""
+        if assumption := add_claim(self.state, document):
+            self.assumptions[assumption] = None
 
     def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
         """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
@@ -136,13 +158,6 @@ class LoadedCluster:
             f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
             for kind, count in sorted(self.malformed.items())
         )
-
-
-def watched_kinds(settings: Settings) -> tuple[WatchedKind, ...]:
-    """Return the kinds that the scheduler watches with this configuration."""
-    if any(uses_default_spreading(profile) for profile in settings.profiles):
-        return required_kinds() + workload_kinds()
-    return required_kinds()
 
 
 def _workload(owner: Mapping[str, object]) -> Workload:

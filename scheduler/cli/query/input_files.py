@@ -14,7 +14,9 @@ from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.errors import SettingsError
 from scheduler.explain.explanation import API_VERSION
 from scheduler.explain.manifests import Manifest
+from scheduler.explain.new_claims import created
 from scheduler.explain.snapshot_file import KIND, SECTIONS
+from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 
@@ -47,13 +49,13 @@ class ManifestFile:
         Raises SettingsError for a malformed one.
         """
         watched_kinds = {(watched.resource.api_version, watched.kind): watched for watched in cluster.kinds}
-        for where, document in self.other_documents:
+        # Claims last: what becomes of them depends on the volumes and classes.
+        for where, document in sorted(self.other_documents, key=_is_claim):
             watched = watched_kinds.get((str(document.get("apiVersion")), str(document["kind"])))
             if watched is None:
                 continue
-            raw = msgspec.Raw(msgspec.json.encode(_in_namespace(document, self.namespace)))
             try:
-                cluster.apply(watched.on_upsert(watched.decode(raw)))
+                cluster.create(watched, created(_in_namespace(document, self.namespace)))
             except MalformedObjectError as error:
                 raise SettingsError(where, "", f"a malformed {error}", f"a valid {watched.kind}") from error
 
@@ -77,6 +79,10 @@ def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool])
     source = "standard input" if file == STANDARD_INPUT else file
     documents = [found for one in _files(file) for found in _documents_of(one)]
     return ManifestFile(*sorted_documents(documents, source, namespace=namespace, gates=gates), namespace)
+
+
+def _is_claim(numbered: tuple[str, Mapping[str, object]]) -> bool:
+    return numbered[1].get("kind") == StorageKind.CLAIM
 
 
 def _files(file: str) -> list[str]:

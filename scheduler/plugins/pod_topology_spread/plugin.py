@@ -153,13 +153,11 @@ class PodTopologySpread:
             return queue_if(has or had)
         if had != has:
             return Hint.QUEUE
-        changed_domain = any(old.labels.get(key) != new.labels.get(key) for key in keys)
-        by_labels = (
-            any(c.honor_node_affinity for c in constraints)
-            and not pod.spec.required_node_affinity.matches_all_nodes
-        )
-        relabelled = by_labels and old.labels != new.labels
-        return queue_if(has and (changed_domain or relabelled or old.taints != new.taints))
+        named = set(keys)
+        if any(c.honor_node_affinity for c in constraints):
+            named |= pod.spec.required_node_affinity.label_keys()
+        relabelled = any(old.labels.get(key) != new.labels.get(key) for key in named)
+        return queue_if(has and (relabelled or old.taints != new.taints))
 
 
 def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:
