@@ -19,6 +19,7 @@ Errors are {"message": text}. A name of a pod is left out where its namespace's 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
@@ -34,7 +35,7 @@ from scheduler.overview.pending import Pending, Search
 from scheduler.overview.questions import Answer, Question, Weights
 from scheduler.overview.survey import Rules
 from scheduler.serving.delegated_auth import Rejection
-from scheduler.serving.page_access import PageAccess, Visible
+from scheduler.serving.page_access import PageAccess, Visible, everything
 from scheduler.serving.page_files import SECURITY_HEADERS, PageFiles
 
 #: Time between two messages of a stream.
@@ -46,6 +47,9 @@ _STREAM_S: Final = 300.0
 #: A viewer that takes nothing for this long is let go.
 _STALLED_S: Final = 30.0
 _DECISIONS_PER_TICK: Final = 20
+#: How old an answer may be that viewers share, and the number of such answers, up to 1 MB each.
+_SHARED_S: Final = 1.5
+_MAX_SHARED: Final = 16
 _MAX_QUESTION_BYTES: Final = 128 << 10
 _NAME_LIMIT: Final = 253
 
@@ -130,6 +134,10 @@ class PageApi:
         self._stopping = asyncio.Event()
         #: The last `Now` and its message, which all viewers share.
         self._now_message: tuple[Now, bytes] | None = None
+        #: The last decisions for viewers who may see all, by the number that they have seen.
+        self._decisions_message: tuple[int, int, bytes] = (-1, -1, b"")
+        #: Answers that are equal for all viewers, and when they were made.
+        self._shared: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes of the page and of its data."""
@@ -177,11 +185,28 @@ class PageApi:
         return _json(self._source.now())
 
     async def _rules(self, _: web.Request) -> web.Response:
-        return _json(await self._source.rules())
+        return await self._share("rules", self._source.rules, "rules")
 
     async def _domain_map(self, request: web.Request) -> web.Response:
-        group_by = request.query.get("groupBy", "")
-        return _found(await self._source.domain_map(request.match_info["id"], group_by), "rule")
+        identifier, group_by = request.match_info["id"], request.query.get("groupBy", "")
+        key = f"rules/{identifier}/{group_by}"
+        return await self._share(key, lambda: self._source.domain_map(identifier, group_by), "rule")
+
+    async def _share(self, key: str, ask: Callable[[], Awaitable[object | None]], what: str) -> web.Response:
+        """Return the answer; one of the last `_SHARED_S` serves all viewers."""
+        now_s = asyncio.get_running_loop().time()
+        made_s, body = self._shared.get(key, (-_SHARED_S, b""))
+        if now_s - made_s < _SHARED_S:
+            return _json_body(body)
+        answer = await ask()
+        if answer is None:
+            return _found(None, what)
+        body = msgspec.json.encode(answer)
+        self._shared[key] = (now_s, body)
+        self._shared.move_to_end(key)
+        if len(self._shared) > _MAX_SHARED:
+            self._shared.popitem(last=False)
+        return _json_body(body)
 
     async def _cell(self, request: web.Request) -> web.Response:
         may_see = await self._visible(request)
@@ -202,6 +227,8 @@ class PageApi:
             return may_see.response()
         query = request.query
         search = Search(query.get("namespace", ""), query.get("name", ""), query.get("label", ""))
+        if search == Search() and may_see is everything:
+            return await self._share("pending", lambda: self._source.pending(search, everything), "pods")
         return _json(await self._source.pending(search, may_see))
 
     async def _decisions(self, request: web.Request) -> web.Response:
@@ -274,9 +301,8 @@ class PageApi:
                 may_see = await self._visible(request)
                 if isinstance(may_see, Rejection):
                     return
-                decisions = self._source.decisions(shown, may_see, _DECISIONS_PER_TICK)
-                shown = decisions.newest
-                message += _event("decisions", decisions)
+                shown, event = self._decisions_since(shown, may_see)
+                message += event
             async with asyncio.timeout(_STALLED_S):
                 await response.write(message)
             try:
@@ -284,6 +310,17 @@ class PageApi:
                     await self._stopping.wait()
             except TimeoutError:
                 continue
+
+    def _decisions_since(self, shown: int, may_see: Visible) -> tuple[int, bytes]:
+        """Return the number of the newest decision, and the event of those after `shown`."""
+        since, newest, event = self._decisions_message
+        if may_see is everything and (since, newest) == (shown, self._source.newest_decision):
+            return newest, event
+        decisions = self._source.decisions(shown, may_see, _DECISIONS_PER_TICK)
+        event = _event("decisions", decisions)
+        if may_see is everything:
+            self._decisions_message = (shown, decisions.newest, event)
+        return decisions.newest, event
 
     def _message(self) -> bytes:
         now = self._source.now()
@@ -304,10 +341,12 @@ def _event(name: str, data: object) -> bytes:
 
 
 def _json(data: object, *, status: int = 200) -> web.Response:
+    return _json_body(msgspec.json.encode(data), status=status)
+
+
+def _json_body(body: bytes, *, status: int = 200) -> web.Response:
     headers = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
-    return web.Response(
-        body=msgspec.json.encode(data), status=status, content_type="application/json", headers=headers
-    )
+    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
 
 
 def _found(data: object | None, what: str) -> web.Response:

@@ -40,8 +40,10 @@ _FRESH_S: Final = 90.0
 #: Rules are gathered while somebody asked in this time, and this long after the last time.
 _WATCHED_S: Final = 15.0
 _SURVEY_PERIOD_S: Final = 1.0
-#: Share of the scheduling loop's time: 1 in 60 for what is repeated, 1 in 5 for what a person waits for.
-_IN_BACKGROUND: Final = 60.0
+#: A survey that is older is made anew at once; one of 150,000 pods takes a minute in the background.
+_CURRENT_S: Final = 120.0
+#: Share of the scheduling loop's time: 1 in 150 for what is repeated, 1 in 5 for what a person waits for.
+_IN_BACKGROUND: Final = 150.0
 _ON_REQUEST: Final = 4.0
 _PODS_PER_PIECE: Final = 500
 
@@ -248,7 +250,7 @@ class ClusterPage:
             self._n_waiting -= 1
 
     def _is_current(self) -> bool:
-        return self._now_s() - self._surveyed_at_s <= 2 * _WATCHED_S
+        return self._now_s() - self._surveyed_at_s <= _CURRENT_S
 
     def _survey_pause(self) -> float:
         """A survey that somebody waits for goes faster, also one that has begun before."""

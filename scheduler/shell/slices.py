@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 #: Time of one slice: no longer than a burst of cycles.
 _SLICE_S: Final = 0.002
 #: On a machine that has other work too, a slice may seem long.
-_MAX_PAUSE_S: Final = 0.2
+_MAX_PAUSE_S: Final = 0.5
 
 
 async def in_slices(
