@@ -148,16 +148,7 @@ class Scheduler:
         self._inbox = Inbox()
         self._informers = self._new_informers()
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
-        self._page = ClusterPage(
-            settings,
-            self._machine,
-            self._explainer,
-            informers=self._informers,
-            elector=elector,
-            is_synced=self._is_synced,
-            clock_s=clock_s,
-            now_s=now_s,
-        )
+        self._page = self._new_page()
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
         )
@@ -168,6 +159,18 @@ class Scheduler:
         self._caught_up = elector is None
         #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
+
+    def _new_page(self) -> ClusterPage:
+        return ClusterPage(
+            self._options.settings,
+            self._machine,
+            self._explainer,
+            informers=self._informers,
+            elector=self._elector,
+            is_synced=self._is_synced,
+            clock_s=self._clock_s,
+            now_s=self._now_s,
+        )
 
     def _new_informers(self) -> list[Informer]:
         return [
