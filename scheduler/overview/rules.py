@@ -12,10 +12,9 @@ from scheduler.model.terms import (
     RequiredNodeAffinity,
     SpreadConstraint,
     Toleration,
-    usable,
 )
 from scheduler.model.wording import namespaces_text, selector_text
-from scheduler.state.existing_terms import declared_matcher
+from scheduler.state.existing_terms import ExistingTerms, declared_matcher
 from scheduler.state.matching import NamespaceRule, PodMatcher, incoming_rule
 from scheduler.syntax.selectors import NOTHING, with_requirements
 
@@ -60,13 +59,16 @@ def has_rules(spec: PodSpec) -> bool:
 
 
 def declared_rules(
-    spec: PodSpec, labels: Mapping[str, str], exempt_namespaces: frozenset[str] = frozenset()
+    spec: PodSpec,
+    labels: Mapping[str, str],
+    terms: ExistingTerms,
+    exempt_namespaces: frozenset[str] = frozenset(),
 ) -> Iterator[DeclaredRule]:
     """Yield the rules of pods with this spec and these labels; a list of terms that does not parse has none."""
-    if required := usable(spec.affinity.required):
+    if required := terms.counting(spec.affinity.required, spec.namespace):
         yield from _affinity(required)
     if spec.namespace not in exempt_namespaces:
-        for term in usable(spec.affinity.required_anti):
+        for term in terms.counting(spec.affinity.required_anti, spec.namespace):
             matcher = declared_matcher(term, exempt_namespaces)
             yield DeclaredRule("requiredAntiAffinity", matcher, term.topology_key, term.max_pods)
     for constraint in spec.spread:

@@ -23,6 +23,7 @@ from scheduler.overview.occupancy import Declaring, DomainState, Occupancy, occu
 from scheduler.overview.rules import DeclaredRule, declared_rules, has_rules
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState, PlacedPod
+from scheduler.state.existing_terms import ExistingTerms
 from scheduler.state.label_sets import LabelSet
 
 #: Rules with a summary; the ones that most pods declare come first.
@@ -107,7 +108,7 @@ def survey_pieces(
     """
     records: dict[DeclaredRule, RuleRecord] = {}
     yield from _add_placed(state, exempt_namespaces, records)
-    yield from _add_pending(list(pending), exempt_namespaces, records)
+    yield from _add_pending(list(pending), state.terms, exempt_namespaces, records)
     ranked = sorted(records.values(), key=lambda record: -(record.n_declaring + len(record.pending)))
     by_id = {rule_id(record.rule): record for record in ranked[:MAX_RULES]}
     summaries: list[RuleSummary] = []
@@ -132,7 +133,7 @@ def _add_placed(
             _count_rows(piece, rows)
             yield
     for number, ((spec, label_set), n_by_row) in enumerate(rows.items()):
-        for rule in declared_rules(spec, label_set.labels, exempt_namespaces):
+        for rule in declared_rules(spec, label_set.labels, state.terms, exempt_namespaces):
             record = _record(records, rule)
             is_selected = state.label_sets.matches(rule.matcher, label_set)
             (record.selected if is_selected else record.others).update(n_by_row)
@@ -153,6 +154,7 @@ def _count_rows(placed_pods: Iterable[PlacedPod], rows: dict[tuple[PodSpec, Labe
 
 def _add_pending(
     pending: Iterable[QueuedPod],
+    terms: ExistingTerms,
     exempt_namespaces: frozenset[str],
     records: dict[DeclaredRule, RuleRecord],
 ) -> Iterator[None]:
@@ -165,7 +167,7 @@ def _add_pending(
                 uids.setdefault(key, []).append(queued.uid)
         yield
     for number, ((spec, labels), declaring) in enumerate(uids.items()):
-        for rule in declared_rules(spec, dict(labels), exempt_namespaces):
+        for rule in declared_rules(spec, dict(labels), terms, exempt_namespaces):
             _record(records, rule).pending.update(dict.fromkeys(declaring))
         if number % _SPECS_PER_PIECE == 0:
             yield

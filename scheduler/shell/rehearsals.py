@@ -34,7 +34,7 @@ from scheduler.overview.questions import MAX_REPLICAS, Answer, Question, Rehears
 from scheduler.serving.page_api import BusyError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.profiles import build_profiles, exempt_namespaces
+from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.slices import in_slices
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -57,7 +57,6 @@ class Rehearsals:
 
     def __init__(self, settings: Settings, state: ClusterState, *, now_s: Callable[[], float]) -> None:
         self._settings, self._state, self._now_s = settings, state, now_s
-        self._exempt_namespaces = exempt_namespaces(settings)
         self._one_at_a_time = asyncio.Lock()
         self._n_waiting = 0
         self._paused_until_s = now_s()
@@ -123,7 +122,9 @@ class Rehearsals:
             return await asyncio.to_thread(rehearsal.answer, question, replicas, ())
 
     async def _copied(self) -> ClusterState:
-        copy = ClusterState(self._exempt_namespaces)
+        copy = ClusterState(
+            exempt_namespaces(self._settings), annotating=annotating_namespaces(self._settings)
+        )
         await in_slices(copy_pieces(self._state, copy), pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
         return copy
 

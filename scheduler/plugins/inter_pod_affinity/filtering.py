@@ -76,7 +76,8 @@ def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]
 
 def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
     """Yield per limiting term the rows in domains that have a declaring pod and as many selected pods as allowed."""
-    for term, limits in snapshot.term_sums("limiting", context.label_set, _limits).weights.items():
+    sums = snapshot.term_sums("limiting", context.label_set, _limits, limiting=True)
+    for term, limits in sums.weights.items():
         if not limits or not term.pods_by_row:
             continue
         # Look only at declaring rows, not at all rows: a pod may declare thousands of such terms.
