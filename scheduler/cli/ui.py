@@ -156,6 +156,7 @@ async def _forwarded_port(process: Process, resource: str) -> int:
                 if found := _FORWARDING.match(line):
                     return int(found[1])
             problem = (await process.stderr.read()).decode(errors="replace").strip().replace("\n", "; ")
+            await process.wait()
     except TimeoutError:
         problem = f"nothing from kubectl port-forward after {_START_S:.0f} s"
     raise SettingsError(
