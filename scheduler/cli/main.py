@@ -27,6 +27,7 @@ _COMMANDS: Final = (
         "say why a pod is pending, or why it is on its node, and what would help",
     ),
     ("simulate", "scheduler.cli.simulate", "place a manifest's replicas on a copy of the cluster"),
+    ("ui", "scheduler.cli.ui", "open the page of the scheduler that runs in the cluster"),
     ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
     (
         "webhook",

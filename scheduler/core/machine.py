@@ -354,7 +354,15 @@ class Machine:
         if pod.spec.claim_volumes:
             needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
         self.state.assume(replace(pod, node_name=node_name), node_name)
-        self._binding[pod.uid] = Binding(queued, pod, node_name, result.n_evaluated, result.n_feasible, now_s)
+        self._binding[pod.uid] = Binding(
+            queued,
+            pod,
+            node_name,
+            result.n_evaluated,
+            result.n_feasible,
+            now_s,
+            annotations.get(DECISION_ANNOTATION, ""),
+        )
         bind = Bind(pod, node_name, annotations)
         return [self._volumes.reserve(bind, needed) if needed else bind]
 

@@ -28,6 +28,8 @@ class Binding:
     n_evaluated: int
     n_feasible: int
     started_s: float
+    #: The decision annotation, '' if it has none.
+    record: str
 
 
 def report_bound(binding: Binding) -> list[Instruction]:
@@ -42,6 +44,7 @@ def report_bound(binding: Binding) -> list[Instruction]:
             n_evaluated=binding.n_evaluated,
             n_feasible=binding.n_feasible,
             message=binding.node_name,
+            record=binding.record,
         ),
     ]
 
@@ -81,6 +84,7 @@ def attempted(
     n_evaluated: int = 0,
     n_feasible: int = 0,
     message: str = "",
+    record: str = "",
 ) -> Attempted:
     """Return the attempt for metrics and logs. A pod never active before became active at `started_s`."""
     return Attempted(
@@ -93,4 +97,5 @@ def attempted(
         n_evaluated=n_evaluated,
         n_feasible=n_feasible,
         message=message,
+        record=record,
     )

@@ -164,6 +164,7 @@ class _Demo:
         if self.serves:
             self.is_played = n_broken == 0
             self.show.line("  the cluster keeps running; look around, then press Ctrl-C:")
+            self.show.line(f"  http://127.0.0.1:{port}/ui/ is the scheduler's page")
             self.show.line(f"  KUBECONFIG={self.logs / KUBECONFIG} kubectl get pods -A -o wide")
         self.show.line(summary(len(self.numbers), watch.n_placed(), n_broken))
         if self.serves:

@@ -66,6 +66,7 @@ class Attempted:
         after_flush: whether the timeout of unschedulable pods caused the attempt.
         n_evaluated: nodes that were filtered.
         n_feasible: nodes that passed.
+        record: the decision annotation of a bound pod; '' if it has none.
     """
 
     pod: Pod
@@ -77,6 +78,7 @@ class Attempted:
     n_evaluated: int
     n_feasible: int
     message: str
+    record: str = ""
 
 
 Instruction = Bind | WriteVolumes | PatchCondition | EmitEvent | Attempted

@@ -40,6 +40,7 @@ from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
@@ -149,6 +150,7 @@ class Scheduler:
         self._inbox = Inbox()
         self._informers = self._new_informers()
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
+        self._page = self._new_page()
         self._attempt_log = AttemptLog(log, now_s)
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
@@ -160,6 +162,18 @@ class Scheduler:
         self._caught_up = elector is None
         #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
+
+    def _new_page(self) -> ClusterPage:
+        return ClusterPage(
+            self._options.settings,
+            self._machine,
+            self._explainer,
+            informers=self._informers,
+            elector=self._elector,
+            is_synced=self._is_synced,
+            clock_s=self._clock_s,
+            now_s=self._now_s,
+        )
 
     def _new_informers(self) -> list[Informer]:
         return [
@@ -197,6 +211,7 @@ class Scheduler:
             },
             explain=self._explainer.answer,
             is_synced=self._is_synced,
+            page=self._page,
             zpages=ZPages(self._options.flags, product_version()),
         )
         await server.start()
@@ -249,6 +264,7 @@ class Scheduler:
             max_binding=limit,
             now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
+            on_cycle=self._page.on_cycle,
         )
         tasks = self._start_tasks(group, conditions)
         if self._stopping:
@@ -310,6 +326,7 @@ class Scheduler:
                 pods, self._log, n_unconfirmed=lambda: self._machine.n_unconfirmed, now_s=self._now_s
             ),
         )
+        start("page", self._page.run())
         start("events", self._recorder.run())
         start("conditions", conditions.run())
         start("garbage collection", freeze_periodically())
@@ -347,6 +364,7 @@ class Scheduler:
     def _on_attempt(self, attempt: Attempted) -> None:
         self._metrics.on_attempt(attempt, self._now_s())
         self._explainer.record(attempt)
+        self._page.on_attempt(attempt)
         self._attempt_log.write(attempt)
 
     def _on_condition_failed(self, instruction: PatchCondition, message: str) -> None:

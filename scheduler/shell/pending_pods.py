@@ -116,18 +116,29 @@ class PendingPodExplainer:
         """
         if not name:
             return msgspec.json.encode(self._all())
-        for queued in self._pending():
+        queued = self.find(namespace, name)
+        if queued is None:
+            return None
+        answer = PendingExplanation(pending=self._summary(queued), explanation=self.explain(queued))
+        return msgspec.json.encode(answer)
+
+    def messages(self) -> Mapping[str, str]:
+        """Return the remembered messages by UID."""
+        return {uid: attempt.message for uid, attempt in self._failed_by_uid.items()}
+
+    def find(self, namespace: str, name: str) -> QueuedPod | None:
+        """Return the pending pod, None if there is none. O(pending pods)."""
+        for queued in self.pending():
             if queued.pod.name == name and queued.pod.namespace == namespace:
-                answer = PendingExplanation(pending=self._summary(queued), explanation=self._explain(queued))
-                return msgspec.json.encode(answer)
+                return queued
         return None
 
-    def _pending(self) -> list[QueuedPod]:
+    def pending(self) -> list[QueuedPod]:
         """Return the pods in the queue whose bind is not in flight."""
         return [queued for queued in self._queue.pods() if queued.uid not in self._state.placed]
 
     def _all(self) -> PendingPods:
-        pending = {queued.uid: queued for queued in self._pending()}
+        pending = {queued.uid: queued for queued in self.pending()}
         pods = tuple(self._summary(pending[uid]) for uid in reversed(self._failed_by_uid) if uid in pending)
         return PendingPods(pods=pods, n_more=len(pending) - len(pods))
 
@@ -145,7 +156,8 @@ class PendingPodExplainer:
             guest.shut_off = running.shut_off
         return profile
 
-    def _explain(self, queued: QueuedPod) -> Explanation:
+    def explain(self, queued: QueuedPod) -> Explanation:
+        """Return the explanation of a pending pod, without changes that would help."""
         name = queued.profile
         return explain(
             ExplainRequest(
@@ -154,7 +166,7 @@ class PendingPodExplainer:
                 new_profile=lambda snapshot: self._new_profile(name, snapshot),
                 rng=random.Random(1),
                 try_changes=False,
-                pending_pods=[other.pod for other in self._pending()],
+                pending_pods=[other.pod for other in self.pending()],
                 notes=(_NOTE,),
             )
         )
