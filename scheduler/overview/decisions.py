@@ -53,16 +53,26 @@ class Decisions(JsonStruct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Entry:
+    """What is kept of an attempt; not its pod, which would keep a spec and all that is derived from it."""
+
     number: int
     at_s: float
     seconds: float
-    attempt: Attempted
+    namespace: str
+    pod: str
+    profile: str
+    result: str
+    message: str
+    attempts: int
+    n_evaluated: int
+    n_feasible: int
+    record: str
     #: Made for the first viewer.
     decision: Decision | None = None
 
 
 class DecisionFeed:
-    """The last `MAX_DECISIONS` attempts. Recording costs 0.5 µs; records are decoded for viewers alone."""
+    """The last `MAX_DECISIONS` attempts. Recording costs 1 µs; records are decoded for viewers alone."""
 
     def __init__(self) -> None:
         self._entries: deque[_Entry] = deque(maxlen=MAX_DECISIONS)
@@ -71,7 +81,14 @@ class DecisionFeed:
     def record(self, attempt: Attempted, seconds: float, at_s: float) -> None:
         """Remember the attempt, which took `seconds` and ended at `at_s` since the epoch."""
         self.newest += 1
-        self._entries.append(_Entry(self.newest, at_s, seconds, attempt))
+        pod = attempt.pod
+        self._entries.append(
+            _Entry(
+                self.newest, at_s, seconds, pod.namespace, pod.name, pod.scheduler_name, attempt.result,
+                attempt.message[:_MAX_MESSAGE], attempt.attempts, attempt.n_evaluated, attempt.n_feasible,
+                attempt.record,
+            )
+        )  # fmt: skip
 
     def after(self, number: int, may_see: Callable[[str], bool], most: int) -> Decisions:
         """Return the newest attempts with a greater number whose namespace may be seen, at most `most`."""
@@ -80,7 +97,7 @@ class DecisionFeed:
         for entry in reversed(self._entries):
             if entry.number <= number or len(found) == most:
                 break
-            if may_see(entry.attempt.pod.namespace):
+            if may_see(entry.namespace):
                 if entry.decision is None:
                     entry.decision = _decision(entry)
                 found.append(entry.decision)
@@ -90,26 +107,25 @@ class DecisionFeed:
 
     def namespaces(self) -> set[str]:
         """Return the namespaces of the remembered attempts."""
-        return {entry.attempt.pod.namespace for entry in self._entries}
+        return {entry.namespace for entry in self._entries}
 
 
 def _decision(entry: _Entry) -> Decision:
-    attempt, pod = entry.attempt, entry.attempt.pod
-    is_bound = attempt.result == "scheduled"
-    record = read_record(attempt.record) if attempt.record else None
+    is_bound = entry.result == "scheduled"
+    record = read_record(entry.record) if entry.record else None
     return Decision(
         number=entry.number,
         at=round(entry.at_s, 3),
-        namespace=pod.namespace,
-        pod=pod.name,
-        profile=pod.scheduler_name,
-        result=attempt.result,
-        node=attempt.message if is_bound else "",
-        message="" if is_bound else attempt.message[:_MAX_MESSAGE],
-        attempts=attempt.attempts,
+        namespace=entry.namespace,
+        pod=entry.pod,
+        profile=entry.profile,
+        result=entry.result,
+        node=entry.message if is_bound else "",
+        message="" if is_bound else entry.message,
+        attempts=entry.attempts,
         seconds=round(entry.seconds, 6),
-        n_evaluated=attempt.n_evaluated,
-        n_feasible=attempt.n_feasible,
+        n_evaluated=entry.n_evaluated,
+        n_feasible=entry.n_feasible,
         top=() if record is None else record.top,
         rejected={} if record is None else record.rejected,
     )
