@@ -23,7 +23,6 @@ from typing import Final, assert_never
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
-from scheduler.core.node_scores import Rng
 from scheduler.core.outcomes import attempted, failed_event, report_failure
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
@@ -39,6 +38,7 @@ from scheduler.framework.events import (
     node_update_actions,
     pod_update_actions,
 )
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, EmitEvent, Instruction

@@ -15,7 +15,6 @@ from msgspec.structs import replace as with_parts
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
-from scheduler.core.node_scores import Rng
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.explanation import Explanation, NodeGroup, State
 from scheduler.explain.inspection import Inspection, inspect_pod
@@ -23,6 +22,7 @@ from scheduler.explain.node_groups import node_groups
 from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.framework.diagnosis import FitError
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code

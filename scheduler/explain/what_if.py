@@ -15,7 +15,7 @@ from typing import assert_never
 import msgspec
 
 from scheduler.core.decide import Decision, ScheduleResult, decide
-from scheduler.core.node_scores import Rng
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.changes import (

@@ -23,6 +23,7 @@ from scheduler.framework.interface import (
     FilterPlugin,
     NodeFilter,
     NodeScorer,
+    NodeTrial,
     PodContext,
     PreFiltered,
     PreFilterResult,
@@ -207,6 +208,9 @@ class _TimedNodeFilter:
 
     def statuses(self) -> NodeStatuses:
         return self._node_filter.statuses()
+
+    def trial(self, row: int) -> NodeTrial | None:
+        return self._node_filter.trial(row)
 
 
 class _TimedScorePlugin:

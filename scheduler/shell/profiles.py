@@ -85,6 +85,7 @@ def _build_profile(
         filters=filters,
         prefilter_only=[name for name in profile.plugins_by_point["preFilter"] if name not in filters],
         scorers=[(name, profile.weight_by_plugin[name]) for name in profile.plugins_by_point["score"]],
+        post_filters=profile.plugins_by_point["postFilter"],
         pre_enqueue=profile.plugins_by_point["preEnqueue"],
         args_by_plugin=profile.args_by_plugin,
         context=context,

@@ -1,7 +1,8 @@
 """
 Comparison of two answers: entries in, mismatches out.
 
-Every field of a recorded entry is compared except `preemption`, and `message` only up to the part on preemption.
+Every field of a recorded entry is compared. An answer without `preemption`, of a subject that does not preempt, is
+compared without it, and its `message` only up to the part on preemption.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,24 @@ def decision_mismatches(expected: Json, got: Json) -> list[Mismatch]:
         Mismatch("total", "-", node, one, other)
         for node, one, other in _differing(expected.get("total") or {}, got.get("total") or {})
     ]
-    return found + _whole("message", _before_preemption(expected), _before_preemption(got))
+    if "preemption" not in got:
+        return found + _whole("message", _before_preemption(expected), _before_preemption(got))
+    found += _whole("message", expected.get("message"), got.get("message"))
+    return found + _preemption(expected.get("preemption"), got["preemption"])
+
+
+def _preemption(expected: Json | None, got: Json) -> list[Mismatch]:
+    """Of several winners that tie, any will do."""
+    if expected is None:
+        return []
+    found = _whole("eligible", expected["eligible"], got["eligible"])
+    found += [
+        Mismatch("candidate", "-", node, one, other)
+        for node, one, other in _differing(expected["candidates"] or {}, got["candidates"])
+    ]
+    winners = expected["winners"] or []
+    is_one_of = set(got["winners"]) <= set(winners) and bool(got["winners"]) == bool(winners)
+    return found if is_one_of else [*found, *_whole("winner", winners, got["winners"])]
 
 
 def admission_mismatches(expected: Json, got: Json) -> list[Mismatch]:

@@ -21,7 +21,14 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreFiltered, PreScored
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FinalScores,
+    NodeTrial,
+    PodContext,
+    PreFiltered,
+    PreScored,
+)
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import Code, NodeStatuses, Status
@@ -211,6 +218,43 @@ class _RoomFilter:
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return NodeStatuses(codes, of_refused.statuses)
+
+    def trial(self, row: int) -> NodeTrial:
+        """Return the answer while pods come and go."""
+        return _RoomTrial(self._request, self._snapshot, row)
+
+
+class _RoomTrial:
+    """What one node has left while pods come and go there."""
+
+    def __init__(self, request: _Request, snapshot: Snapshot, row: int) -> None:
+        nodes = snapshot.nodes
+        self._request = request
+        self._snapshot = snapshot
+        self._row = row
+        self._n_pods_left = int(nodes.pods_left(row))
+        self._left = {name: int(nodes.left(name, row)) for name, _ in request}
+
+    def count(self, pod: Pod, delta: int) -> None:
+        """Take the pod's usage from the rest, or give it back. 1 µs."""
+        self._n_pods_left -= delta
+        requested = self._snapshot.usage_of(pod).requested
+        for name in self._left:
+            if amount := requested.get(name):
+                self._left[name] -= delta * amount
+
+    def refusal(self) -> Status | None:
+        """Return every shortage, in order."""
+        reasons = [TOO_MANY_PODS] if self._n_pods_left <= 0 else []
+        reasons += [f"Insufficient {name}" for name, amount in self._request if amount > self._left[name]]
+        if not reasons:
+            return None
+        nodes = self._snapshot.nodes
+        uses = ((nodes.use(name, self._row), amount) for name, amount in self._request)
+        is_unresolvable = any(use is None or amount > use[1] for use, amount in uses)
+        return Status(
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_unresolvable else Code.UNSCHEDULABLE, tuple(reasons)
+        )
 
 
 def combined_statuses(short: Sequence[Mask], unresolvable: Mask, reasons: Sequence[str]) -> NodeStatuses:

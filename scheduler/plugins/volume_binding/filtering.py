@@ -74,6 +74,10 @@ class VolumeFilter:
             codes |= flag.astype(np.uint16) << bit
         return NodeStatuses(codes, _STATUSES)
 
+    def trial(self, row: int) -> None:
+        """Return None: no pod takes a volume from another."""
+        del row
+
     def volumes_on(self, row: int) -> PodVolumes:
         """Return what binding the pod to the row, which is not refused, would need."""
         static: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
