@@ -16,7 +16,6 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import PostFilterPlugin
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
-from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.plugins.kubelet_refusal import KubeletRefusal
@@ -62,7 +61,6 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
-        DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,

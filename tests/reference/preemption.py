@@ -8,7 +8,7 @@ Source: plugins/defaultpreemption/default_preemption.go and framework/preemption
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
 
 
 def preemption(
-    question: Question, refusals: dict[str, Verdict], budgets: list[Object], refusal: Refusal
+    question: Question, refusals: dict[str, Verdict], budgets: Sequence[Object], refusal: Refusal
 ) -> tuple[dict[str, Any], str]:
     """
     What preemption finds on every node, as recorded decisions have it, and its part of the message.
@@ -64,7 +64,9 @@ def preemption(
     return decision, "" if found else text
 
 
-def on_node(question: Question, node: str, budgets: list[Object], refusal: Refusal) -> Candidate | Verdict:
+def on_node(
+    question: Question, node: str, budgets: Sequence[Object], refusal: Refusal
+) -> Candidate | Verdict:
     """Whom the pod would evict from the node, or why that would not help."""
     lower = lower_pods(question, node)
     if not lower:
@@ -134,10 +136,11 @@ def lower_pods(question: Question, node: str) -> list[Object]:
     return sorted(sorted(lower, key=key_of, reverse=True), key=importance)
 
 
-def by_violation(pods: list[Object], budgets: list[Object]) -> tuple[list[Object], list[Object]]:
+def by_violation(pods: Sequence[Object], budgets: Sequence[Object]) -> tuple[list[Object], list[Object]]:
     """The pods whose removal, one after the other, breaks a budget, and the others."""
     allowed = {id(budget): (budget.get("status") or {}).get("disruptionsAllowed") or 0 for budget in budgets}
-    violating, others = [], []
+    violating: list[Object] = []
+    others: list[Object] = []
     for pod in pods:
         broken = False
         for budget in budgets:
