@@ -46,7 +46,7 @@ def test_an_unsupported_feature_is_named_in_the_message(incoming: Json, needs: s
     decision = subject.evaluate(incoming)
     reason = f"pod needs {needs}, {NOT_YET}"
     assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
-    assert decision["message"] == f"0/1 nodes are available: {reason}."
+    assert decision["message"] == f"0/1 nodes are available: {reason}. {_not_helpful(1)}"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_without_a_binding_cycle_only_bound_claims_are_placed(
     else:
         plugin, reason = refused
         assert decision["prefilter"][plugin]["reasons"] == [reason]
-        assert decision["message"] == f"0/1 nodes are available: {reason}."
+        assert decision["message"] == f"0/1 nodes are available: {reason}. {_not_helpful(1)}"
 
 
 RESTARTS_ALL: Json = {"name": "c", "image": "x", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
@@ -155,6 +155,13 @@ def test_a_plugin_disabled_at_filter_still_names_nodes_and_rejects_at_prefilter(
     assert subject.evaluate(pod(affinity=affinity(node_required=[named])))["feasible"] == ["b"]
     contradiction = node_term(named=["in a", "in b"])
     refused = subject.evaluate(pod(affinity=affinity(node_required=[contradiction])))
-    assert refused["message"] == "0/2 nodes are available: pod affinity terms conflict."
+    assert refused["message"] == f"0/2 nodes are available: pod affinity terms conflict. {_not_helpful(2)}"
     nowhere = subject.evaluate(pod(affinity=affinity(node_required=[node_term(named=["in c"])])))
-    assert nowhere["message"] == "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    why = "2 node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    assert nowhere["message"] == f"0/2 nodes are available: {why}. {_not_helpful(2)}"
+
+
+def _not_helpful(n_nodes: int) -> str:
+    """The part of the message on preemption, where no eviction would help."""
+    why = f"{n_nodes} Preemption is not helpful for scheduling"
+    return f"preemption: 0/{n_nodes} nodes are available: {why}."

@@ -312,3 +312,12 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
 def _filters(context: PodContext, profile: Profile, snapshot: Snapshot) -> list[tuple[str, NodeFilter]]:
     results = [(plugin.name, plugin.prefilter(context, snapshot)) for plugin in profile.filters]
     return [(name, one) for name, one in results if not isinstance(one, Skip | Status | PreFilterResult)]
+
+
+def test_a_resource_that_no_node_has_is_not_won_by_evictions():
+    product = _full_node(_sized("low", 0))
+    gpu = [build.container(requests={"example.com/gpu": "1"}, host_ports=["80"])]
+    product.apply(build.pod("holder", node="n", containers=gpu))
+    found = product.evaluate(build.pod("incoming", containers=gpu, spec={"priority": 5}))
+    assert found["preemption"]["candidates"] == {}
+    assert found["message"].endswith("preemption: 0/1 nodes are available: 1 Insufficient example.com/gpu.")

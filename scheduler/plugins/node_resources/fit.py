@@ -233,22 +233,23 @@ class _RoomTrial:
         self._snapshot = snapshot
         self._row = row
         self._n_pods_left = int(nodes.pods_left(row))
-        self._left = {name: int(nodes.left(name, row)) for name, _ in request}
+        self._left = {name: nodes.left_at(name, row) for name, _ in request}
 
     def count(self, pod: Pod, delta: int) -> None:
         """Take the pod's usage from the rest, or give it back. 1 µs."""
         self._n_pods_left -= delta
         requested = self._snapshot.usage_of(pod).requested
-        for name in self._left:
-            if amount := requested.get(name):
-                self._left[name] -= delta * amount
+        left = self._left
+        for name in left:
+            if name in requested:
+                left[name] -= delta * requested[name]
 
     def refusal(self) -> Status | None:
         """Return every shortage, in order."""
+        if self._n_pods_left > 0 and all(amount <= self._left[name] for name, amount in self._request):
+            return None
         reasons = [TOO_MANY_PODS] if self._n_pods_left <= 0 else []
         reasons += [f"Insufficient {name}" for name, amount in self._request if amount > self._left[name]]
-        if not reasons:
-            return None
         nodes = self._snapshot.nodes
         uses = ((nodes.use(name, self._row), amount) for name, amount in self._request)
         is_unresolvable = any(use is None or amount > use[1] for use, amount in uses)
