@@ -113,7 +113,12 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
             new_state=cluster.new_state,
             pending_pods=cluster.pending_pods(),
             recorded=recorded,
-            notes=(*notes, *cluster.kubelet_refusal_notes(pod), *cluster.malformed_notes()),
+            notes=(
+                *notes,
+                *cluster.assumptions,
+                *cluster.kubelet_refusal_notes(pod),
+                *cluster.malformed_notes(),
+            ),
         )
     )
 

@@ -22,7 +22,7 @@ from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
 from scheduler.cli.query.table import table_lines
-from scheduler.cli.query.terminal import Style
+from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.errors import SettingsError
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
@@ -109,6 +109,7 @@ def simulate_manifest(
         nodes=shares,
         n_more_nodes=n_more,
         next=None if first_unplaced is None else explain_pod(cluster, first_unplaced, None),
+        notes=tuple(cluster.assumptions),
     )
 
 
@@ -117,6 +118,7 @@ def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
     fits = simulation.n_placed == simulation.n_replicas
     subject = f"{simulation.manifest_kind} {simulation.namespace}/{simulation.name}"
     lines = [style.heading(f"{subject}: {style.good(count) if fits else style.bad(count)}")]
+    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in simulation.notes]
     zones = table_lines(("ZONE", "NODES", "PODS"), [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones])
     shown = simulation.nodes if wide else simulation.nodes[:_NODES]
     nodes = table_lines(("NODE", "ZONE", "PODS"), [(n.node, n.zone or "-", n.n_pods) for n in shown])

@@ -20,13 +20,13 @@ from typing import Final
 import msgspec
 
 from scheduler.cli.query.input_files import STANDARD_INPUT
-from scheduler.cli.query.listing import connect, list_all
+from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
 from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
-from scheduler.shell.informers import required_kinds, workload_kinds
+from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -65,12 +65,9 @@ async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
     progress = ReadProgress(sys.stderr, os.environ)
     objects_by_kind: dict[str, list[bytes]] = {}
     async with connect(kubeconfig, context, os.environ) as client:
-        for watched in (*required_kinds(), *workload_kinds()):
-            objects_by_kind[watched.kind] = await list_all(
-                client,
-                watched.resource,
-                partial(_reduce, watched.kind),
-                partial(progress.update, watched.kind),
+        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds()):
+            objects_by_kind[watched.kind] = await list_kind(
+                client, watched, partial(_reduce, watched.kind), progress
             )
     progress.clear()
     parts = [msgspec.json.encode(header())[:-1]]

@@ -4,6 +4,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
     handle(stimulus, now_s):
         PodSeen, NodeSeen, ...   update ClusterState, then notify the queue of the event
         CycleDue                 pop -> decide -> assume and Bind, or put back and report
+        VolumesWritten           let the pod wait for its volumes: `core.volume_binding`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
 Invariants:
@@ -18,12 +19,13 @@ Source: pkg/scheduler/{schedule_one,eventhandlers}.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, assert_never
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
-from scheduler.core.outcomes import attempted, failed_event, report_failure
+from scheduler.core.outcomes import Binding, attempted, failed_event, report_bound, report_failure
+from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -41,7 +43,8 @@ from scheduler.framework.events import (
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Bind, EmitEvent, Instruction
+from scheduler.framework.reserving import volumes_needed
+from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
@@ -59,6 +62,7 @@ from scheduler.model.stimuli import (
     StorageSeen,
     SweepDue,
     TimePassed,
+    VolumesWritten,
     WorkloadGone,
     WorkloadSeen,
 )
@@ -67,18 +71,6 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class _Binding:
-    """A pod between assume and the result of its bind."""
-
-    queued: QueuedPod
-    pod: Pod
-    node_name: str
-    n_evaluated: int
-    n_feasible: int
-    started_s: float
 
 
 class Machine:
@@ -112,12 +104,14 @@ class Machine:
         self._records_decisions = records_decisions
         #: Unassigned pods of our profiles as last seen, whether queued or being bound.
         self._pending: dict[str, Pod] = {}
-        self._binding: dict[str, _Binding] = {}
+        self._binding: dict[str, Binding] = {}
+        #: Pods of `_binding` whose volumes have to be bound before.
+        self._volumes = VolumeBindings(state, self._pending)
 
     @property
     def n_binding(self) -> int:
-        """Number of binds without a result."""
-        return len(self._binding)
+        """Number of binds, and of writes of volumes, without a result; pods that wait for volumes do not count."""
+        return len(self._binding) - self._volumes.n_waiting
 
     @property
     def n_unconfirmed(self) -> int:
@@ -141,15 +135,18 @@ class Machine:
         self.queue.step()
 
     def has_work(self) -> bool:
-        """Return whether CycleDue would pop a pod or process backlog."""
-        return self.queue.can_pop()
+        """Return whether CycleDue would bind a pod whose volumes are bound, pop a pod or process backlog."""
+        return self._volumes.has_ready or self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when TimePassed is next due, None if nothing waits for time."""
-        of_queue, of_nodes = self.queue.next_wake_s(now_s), self.state.kubelet_refusals.next_s
-        if of_nodes is None:
-            return of_queue
-        return max(now_s, of_nodes if of_queue is None else min(of_queue, of_nodes))
+        due_s = (
+            self.queue.next_wake_s(now_s),
+            self.state.kubelet_refusals.next_s,
+            self._volumes.next_wake_s(),
+        )
+        known_s = [due for due in due_s if due is not None]
+        return max(now_s, min(known_s)) if known_s else None
 
     def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock."""
@@ -179,7 +176,9 @@ class Machine:
             case BindDone(uid):
                 return self._on_bind_done(uid, now_s)
             case BindFailed(uid, message):
-                return self._on_bind_failed(uid, message, now_s)
+                return self._on_bind_failed(uid, f'running Bind plugin "DefaultBinder": {message}', now_s)
+            case VolumesWritten():
+                pass
             case CycleDue():
                 return self._schedule_one(now_s)
             case TimePassed():
@@ -189,7 +188,7 @@ class Machine:
                 self.state.sweep()
             case _:
                 assert_never(stimulus)
-        return []
+        return self._fail_volumes(stimulus, now_s) if self._volumes else []
 
     # Watch events.
 
@@ -297,7 +296,7 @@ class Machine:
             self._notify_queue(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
 
     def _on_storage(self, obj: StorageObject, now_s: float) -> None:
-        old = self.state.volumes.get(obj.kind, obj.key)
+        old = self.state.volumes.seen(obj.kind, obj.key)
         self.state.upsert_storage(obj)
         # An update that changed nothing that is read helps no pod.
         if old != obj:
@@ -305,7 +304,7 @@ class Machine:
             self._notify_queue(ClusterEvent(STORAGE_RESOURCES[obj.kind], action), old, obj, now_s)
 
     def _on_storage_deleted(self, kind: StorageKind, key: str, now_s: float) -> None:
-        old = self.state.volumes.get(kind, key)
+        old = self.state.volumes.seen(kind, key)
         if old is not None:
             self.state.remove_storage(kind, key)
             self._notify_queue(ClusterEvent(STORAGE_RESOURCES[kind], Action.DELETE), old, None, now_s)
@@ -322,6 +321,8 @@ class Machine:
 
     def _schedule_one(self, now_s: float) -> list[Instruction]:
         self._expire_kubelet_refusals(now_s)
+        if self._volumes.has_ready:
+            return [self._volumes.next_ready()]
         queued = None if self.has_backlog else self.queue.pop(now_s)
         if queued is None:
             return []
@@ -346,11 +347,13 @@ class Machine:
         pod, node_name = queued.pod, result.node_name
         # Before assume, which changes some of the score arrays.
         annotations = self._annotations(result)
+        needed = None
+        if pod.spec.claim_volumes:
+            needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
         self.state.assume(replace(pod, node_name=node_name), node_name)
-        self._binding[pod.uid] = _Binding(
-            queued, pod, node_name, result.n_evaluated, result.n_feasible, now_s
-        )
-        return [Bind(pod, node_name, annotations)]
+        self._binding[pod.uid] = Binding(queued, pod, node_name, result.n_evaluated, result.n_feasible, now_s)
+        bind = Bind(pod, node_name, annotations)
+        return [self._volumes.reserve(bind, needed) if needed else bind]
 
     def _annotations(self, result: ScheduleResult) -> dict[str, str]:
         if not self._records_decisions:
@@ -383,21 +386,10 @@ class Machine:
         if uid in self._pending and not self.state.is_assumed(uid):
             # Shown bound, then unbound by a restored server; _on_pending_pod left it to this result to queue it.
             self.queue.add(self._pending[uid], now_s)
-        node_name = binding.node_name
-        note = f"Successfully assigned {binding.pod.key} to {node_name}"
-        return [
-            EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
-            attempted(
-                binding.queued,
-                "scheduled",
-                binding.started_s,
-                n_evaluated=binding.n_evaluated,
-                n_feasible=binding.n_feasible,
-                message=node_name,
-            ),
-        ]
+        return report_bound(binding)
 
-    def _on_bind_failed(self, uid: str, message: str, now_s: float) -> list[Instruction]:
+    def _on_bind_failed(self, uid: str, text: str, now_s: float) -> list[Instruction]:
+        """Forget the pod, take back what is assumed of its volumes and was not written, and try it again."""
         binding = self._binding.pop(uid, None)
         if binding is None:
             return []
@@ -406,12 +398,26 @@ class Machine:
         if newest is not None:
             queued.pod = newest
             self.queue.put_back(queued, frozenset(), now_s)
+        for old, new in self._volumes.release(uid):
+            # Upstream lets pods that wait for the volume wait for its next change.
+            event = ClusterEvent(STORAGE_RESOURCES[new.kind], Action.UPDATE)
+            self._notify_queue(event, old, new, now_s)
         self._forget(uid, now_s)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
-        text = f'running Bind plugin "DefaultBinder": {message}'
         return [
             attempted(queued, "error", binding.started_s, message=text),
             *report_failure(queued.pod, text, unschedulable=False),
+        ]
+
+    def _fail_volumes(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
+        """Put back the pods whose volumes will not be bound because of the stimulus."""
+        self._volumes.note(stimulus, now_s)
+        return [
+            instruction
+            for failed in self._volumes.failures()
+            for instruction in self._on_bind_failed(
+                failed.uid, f'running PreBind plugin "VolumeBinding": {failed.message}', now_s
+            )
         ]
 
     def _forget(self, uid: str, now_s: float) -> None:

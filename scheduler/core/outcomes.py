@@ -6,6 +6,7 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from scheduler.model.instructions import Attempted, EmitEvent, Instruction, PatchCondition
@@ -15,6 +16,34 @@ from scheduler.queueing.queued_pod import QueuedPod
 #: The longest note that the Events API accepts. A longer one is cut and ends with `_NOTE_TAIL`, as upstream.
 _NOTE_LIMIT_BYTES: Final = 1024
 _NOTE_TAIL: Final = " ..."
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A pod between assume and the result of its bind."""
+
+    queued: QueuedPod
+    pod: Pod
+    node_name: str
+    n_evaluated: int
+    n_feasible: int
+    started_s: float
+
+
+def report_bound(binding: Binding) -> list[Instruction]:
+    """Return the event of a bound pod, and its attempt."""
+    note = f"Successfully assigned {binding.pod.key} to {binding.node_name}"
+    return [
+        EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
+        attempted(
+            binding.queued,
+            "scheduled",
+            binding.started_s,
+            n_evaluated=binding.n_evaluated,
+            n_feasible=binding.n_feasible,
+            message=binding.node_name,
+        ),
+    ]
 
 
 def report_failure(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:

@@ -27,6 +27,12 @@ _COLLECTIONS: Final = {
     ): "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     ("v1", "Pod"): "/api/v1/namespaces/{}/pods",
     ("apps/v1", "Deployment"): "/apis/apps/v1/namespaces/{}/deployments",
+    ("apps/v1", "StatefulSet"): "/apis/apps/v1/namespaces/{}/statefulsets",
+    ("storage.k8s.io/v1", "CSIDriver"): "/apis/storage.k8s.io/v1/csidrivers",
+    (
+        "storage.k8s.io/v1",
+        "CSIStorageCapacity",
+    ): "/apis/storage.k8s.io/v1/namespaces/{}/csistoragecapacities",
 }
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"

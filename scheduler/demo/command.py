@@ -26,6 +26,7 @@ from scheduler.demo.stories import (
     backport,
     blue_green,
     customers,
+    database,
     enforced,
     racks,
     rolling_update,
@@ -44,6 +45,7 @@ STORIES: Final[Sequence[Story]] = (
     enforced.STORY,
     racks.STORY,
     backport.STORY,
+    database.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3
@@ -140,7 +142,13 @@ class _Demo:
             story = STORIES[number - 1]
             self.show.title(f"Story {number}: {story.title}", story.about)
             stage = Stage(
-                api, watch, self.show, metrics, lambda: self._enforcer(api), lambda: webhook(api, self.logs)
+                api,
+                watch,
+                self.show,
+                metrics,
+                lambda: self._enforcer(api),
+                lambda: webhook(api, self.logs),
+                self._explained,
             )
             await self._play(story, stage)
             n_broken += len(stage.broken)
@@ -169,6 +177,15 @@ class _Demo:
                 watching = tasks.create_task(enforcer.run(), name="enforcer")
                 yield
                 watching.cancel()
+
+    async def _explained(self, namespace: str, name: str) -> list[str]:
+        """Return what `explain` says about the pod; it ends with 1 for a pod that fits nowhere."""
+        arguments = ["explain", "-n", namespace, name, "--kubeconfig", str(self.logs / KUBECONFIG)]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", *arguments, stdout=asyncio.subprocess.PIPE
+        )
+        told, _ = await process.communicate()
+        return told.decode().splitlines()
 
     async def _play(self, story: Story, stage: Stage) -> None:
         try:

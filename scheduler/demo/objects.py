@@ -166,6 +166,19 @@ class Node(_Wire, frozen=True):
         return self.metadata.labels.get("topology.kubernetes.io/zone", "")
 
 
+class ClaimSpec(_Wire, frozen=True):
+    """The volume that a claim is bound to."""
+
+    volume_name: str = ""
+
+
+class Claim(_Wire, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: Meta
+    spec: ClaimSpec = ClaimSpec()
+
+
 class Namespace(_Wire, frozen=True):
     """A namespace."""
 

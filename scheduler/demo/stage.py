@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.demo.api import ApiSession
+from scheduler.demo.api import ApiSession, collection_of
 from scheduler.demo.display import Display, Group, Row
 from scheduler.demo.examples import documents
 from scheduler.demo.objects import Deployment, Event, JsonObject, Namespace, Node, Pod
@@ -25,6 +25,9 @@ _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
 _EVENTS: Final = "/apis/events.k8s.io/v1/events"
 _WARNINGS: Final = 3
+#: The default class of the embedded cluster, and its driver.
+_CLASS: Final = "standard"
+_DRIVER: Final = "csi.devcluster.affinity-scheduler.io"
 #: The longest wait for anything that takes a second on an idle machine.
 PATIENCE_S: Final = 45.0
 _POLL_S: Final = 0.05
@@ -57,6 +60,8 @@ class Stage:
     enforcer: Callable[[], AbstractAsyncContextManager[None]]
     #: Runs the webhook in the same way and yields its address; the API server asks it about new pods.
     webhooks: Callable[[], AbstractAsyncContextManager[str]]
+    #: Runs `explain` for the pod of a namespace and a name, and returns its lines.
+    explainer: Callable[[str, str], Awaitable[list[str]]]
     #: Namespaces in the manifests of this story, in order.
     namespaces: list[str] = field(default_factory=list)
     #: Node -> labels that this story set.
@@ -64,6 +69,9 @@ class Stage:
     #: Node -> labels that it had before this story overwrote them.
     _overwritten: dict[str, dict[str, str]] = field(default_factory=dict)
     _added_nodes: list[str] = field(default_factory=list)
+    _cordoned: list[str] = field(default_factory=list)
+    #: Paths of the objects that stand for a storage driver.
+    _storage: dict[str, None] = field(default_factory=dict)
     #: Sentences of rules that did not hold when the story checked.
     broken: list[str] = field(default_factory=list)
 
@@ -143,6 +151,28 @@ class Stage:
         """Add nodes to the cluster."""
         self._added_nodes += [node["metadata"]["name"] for node in nodes]
         await self.api.create_all(nodes)
+
+    async def cordon(self, name: str) -> None:
+        """Let no further pod on the node."""
+        self.show.command(f"kubectl cordon {name}")
+        self._cordoned.append(name)
+        await self.api.patch(f"{_NODES}/{name}", {"spec": {"unschedulable": True}})
+
+    async def delete_pod(self, namespace: str, name: str) -> None:
+        """Delete a pod."""
+        self.show.command(f"kubectl -n {namespace} delete pod {name}")
+        await self.api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    async def explain(self, namespace: str, name: str) -> list[str]:
+        """Return what the command says about a pod."""
+        self.show.command(f"affinity-scheduler explain -n {namespace} {name}")
+        return await self.explainer(namespace, name)
+
+    async def set_capacities(self, room_by_zone: Mapping[str, str]) -> None:
+        """Say, as the driver of the default class would, how much room for volumes each zone has."""
+        for document in (storage_driver(), *(capacity(*one) for one in room_by_zone.items())):
+            self._storage[f"{collection_of(document)}/{document['metadata']['name']}"] = None
+            await self.api.apply(document)
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
@@ -291,6 +321,10 @@ class Stage:
             await self.api.patch(f"{_NODES}/{name}", dict(change))
         for name, labels in self._overwritten.items():
             await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": labels}})
+        for name in self._cordoned:
+            await self.api.patch(f"{_NODES}/{name}", {"spec": {"unschedulable": None}})
+        for path in self._storage:
+            await self.api.delete(path)
         for name in self._added_nodes:
             await self.api.delete(f"{_NODES}/{name}")
 
@@ -323,4 +357,26 @@ def ready_node(name: str, zone: str) -> JsonObject:
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+    }
+
+
+def storage_driver() -> JsonObject:
+    """Return the driver of the embedded cluster's default class, which tells how much room it has."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": _DRIVER},
+        "spec": {"storageCapacity": True},
+    }
+
+
+def capacity(zone: str, room: str) -> JsonObject:
+    """Return the room for volumes of the default class in a zone, as its driver would write it."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": zone, "namespace": "default"},
+        "storageClassName": _CLASS,
+        "nodeTopology": {"matchLabels": {"topology.kubernetes.io/zone": zone}},
+        "capacity": room,
     }

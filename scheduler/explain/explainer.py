@@ -16,12 +16,14 @@ from msgspec.structs import replace as with_parts
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.explain.blocking_rules import describe_rule
+from scheduler.explain.contradictions import contradictions
 from scheduler.explain.explanation import Explanation, NodeGroup, State
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.framework.diagnosis import FitError
+from scheduler.framework.explaining import ExplainContext, RejectionExplainer
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
@@ -115,7 +117,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     profile = request.new_profile(Snapshot(request.state))
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
-        return with_parts(explanation, groups=_prefilter_group(error))
+        return with_parts(explanation, groups=_prefilter_group(request, profile, error))
     groups, n_more_groups = node_groups(inspection, error)
     rules = sorted(inspection.rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))
     shown = rules[:_SHOWN_RULES]
@@ -124,6 +126,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
         explanation = with_parts(explanation, suggestions=find_suggestions(inspection, what_if))
     return with_parts(
         explanation,
+        notes=(*explanation.notes, *contradictions(inspection)),
         groups=groups,
         n_more_groups=n_more_groups,
         rules=tuple(describe_rule(inspection, rule) for rule in shown),
@@ -131,13 +134,19 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     )
 
 
-def _prefilter_group(error: FitError) -> tuple[NodeGroup, ...]:
+def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError) -> tuple[NodeGroup, ...]:
     """Return one group of all nodes if a PreFilter refused the pod as a whole, else none."""
     if error.prefilter is None:
         return ()
     removable = error.prefilter.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     plugins = ", ".join(sorted(error.rejecting))
-    return (NodeGroup(plugins, error.prefilter.message, "", error.n_nodes, (), removable),)
+    context = ExplainContext(request.pod, request.state)
+    where = "; ".join(
+        plugin.explain_rejection(context)
+        for plugin in profile.filters
+        if plugin.name in error.rejecting and isinstance(plugin, RejectionExplainer)
+    )
+    return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)
 
 
 def _explain_bound(request: ExplainRequest) -> Explanation:

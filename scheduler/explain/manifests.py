@@ -9,7 +9,7 @@ Source: pkg/apis/core/v1/defaults.go, DefaultTolerationSeconds, pkg/controller/{
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,15 @@ class ManifestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimTemplate:
+    """What claims are made from. `name`: of the volume that uses the claim."""
+
+    name: str
+    annotations: Json
+    spec: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """
     One document that creates pods.
@@ -57,16 +66,18 @@ class Manifest:
     spec: Json
     owner: Json | None
     gates: Mapping[str, bool]
+    #: A claim of each is made for each pod: by a StatefulSet, and for generic ephemeral volumes.
+    claim_templates: tuple[ClaimTemplate, ...] = ()
+    ephemeral_claims: tuple[ClaimTemplate, ...] = ()
 
     def pod(self, number: int) -> Json:
         """Return the pod with this ordinal, from 0, as JSON that the API server could have stored."""
-        is_first = self.kind == "Pod" and not number
-        name = self.name if is_first else f"{self.name.removesuffix('-')}-{number}"
+        name = self._pod_name(number)
         labels = {**self.labels, **self._ordinal_labels(name, number)}
         metadata: dict[str, object] = {
             "name": name,
             "namespace": self.namespace,
-            "uid": f"not-created/{self.kind}/{self.namespace}/{name}",
+            "uid": self._pod_uid(name),
             "labels": labels,
             "annotations": self.annotations,
         }
@@ -76,9 +87,59 @@ class Manifest:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": metadata,
-            "spec": _stored_spec(self.spec, labels, self.gates),
+            "spec": {**_stored_spec(self.spec, labels, self.gates), "volumes": self._volumes(name)},
             "status": {"phase": "Pending"},
         }
+
+    def claims(self, number: int) -> list[Json]:
+        """
+        Return the claims that controllers would make for the pod with this ordinal, unless they exist.
+
+        Source: pkg/controller/statefulset/stateful_set_utils.go, pkg/controller/volume/ephemeral (kubernetes 1.36).
+        """
+        pod_name = self._pod_name(number)
+        owner = {"ownerReferences": [{"uid": self._pod_uid(pod_name), "controller": True}]}
+        return [
+            *(self._claim(f"{one.name}-{pod_name}", one, {}) for one in self.claim_templates),
+            *(self._claim(f"{pod_name}-{one.name}", one, owner) for one in self.ephemeral_claims),
+        ]
+
+    def _claim(self, name: str, template: ClaimTemplate, owner: Json) -> Json:
+        return {
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "uid": f"not-created/{self.namespace}/{name}",
+                "annotations": template.annotations,
+                **owner,
+            },
+            "spec": template.spec,
+            "status": {"phase": "Pending"},
+        }
+
+    def _volumes(self, pod_name: str) -> list[object]:
+        """Return the pod's volumes; those of claim templates replace others of their name."""
+        names = {one.name for one in self.claim_templates}
+        others = [
+            one
+            for one in _list(self.spec.get("volumes"), "volumes")
+            if not isinstance(one, Mapping) or one.get("name") not in names
+        ]
+        return [
+            *(
+                {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod_name}"}}
+                for name in sorted(names)
+            ),
+            *others,
+        ]
+
+    def _pod_name(self, number: int) -> str:
+        is_first = self.kind == "Pod" and not number
+        return self.name if is_first else f"{self.name.removesuffix('-')}-{number}"
+
+    def _pod_uid(self, name: str) -> str:
+        return f"not-created/{self.kind}/{self.namespace}/{name}"
 
     def _ordinal_labels(self, name: str, number: int) -> dict[str, str]:
         """Return the labels that a StatefulSet gives each pod."""
@@ -121,6 +182,7 @@ def parse_manifest(document: object, *, namespace: str, gates: Mapping[str, bool
     own = _mapping(template.get("metadata") or {}, f"{path}metadata")
     labels = _mapping(own.get("labels") or {}, f"{path}metadata.labels")
     namespace = str(metadata.get("namespace") or namespace)
+    pod_spec = _mapping(template.get("spec"), f"{path}spec")
     return Manifest(
         kind=kind,
         namespace=namespace,
@@ -128,10 +190,40 @@ def parse_manifest(document: object, *, namespace: str, gates: Mapping[str, bool
         n_replicas=1 if is_pod else _replicas(spec, "parallelism" if kind == "Job" else "replicas"),
         labels={**labels, **_controller_labels(kind, name)},
         annotations=_mapping(own.get("annotations") or {}, f"{path}metadata.annotations"),
-        spec=_mapping(template.get("spec"), f"{path}spec"),
+        spec=pod_spec,
         owner=None if is_pod else _owner(kind, namespace, name, spec),
         gates=gates,
+        claim_templates=_claim_templates(spec) if kind == "StatefulSet" else (),
+        ephemeral_claims=_ephemeral_claims(pod_spec, f"{path}spec"),
     )
+
+
+def _claim_templates(spec: Json) -> tuple[ClaimTemplate, ...]:
+    """Return the claim templates of a StatefulSet."""
+    field = "spec.volumeClaimTemplates"
+    listed = _list(spec.get("volumeClaimTemplates"), field)
+    return tuple(_claim_template(one, f"{field}[{number}]", "") for number, one in enumerate(listed))
+
+
+def _ephemeral_claims(spec: Json, field: str) -> tuple[ClaimTemplate, ...]:
+    """Return the claim templates of generic ephemeral volumes in a pod's spec."""
+    found = []
+    for number, one in enumerate(_list(spec.get("volumes"), f"{field}.volumes")):
+        if isinstance(one, Mapping) and isinstance(one.get("ephemeral"), Mapping):
+            template = one["ephemeral"].get("volumeClaimTemplate")
+            where = f"{field}.volumes[{number}].ephemeral.volumeClaimTemplate"
+            found.append(_claim_template(template, where, str(one.get("name"))))
+    return tuple(found)
+
+
+def _claim_template(found: object, field: str, name: str) -> ClaimTemplate:
+    template = _mapping(found, field)
+    metadata = _mapping(template.get("metadata") or {}, f"{field}.metadata")
+    name = name or str(metadata.get("name") or "")
+    if not name:
+        raise ManifestError(f"{field}.metadata.name", "nothing", "a name")
+    annotations = _mapping(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
+    return ClaimTemplate(name, annotations, _mapping(template.get("spec"), f"{field}.spec"))
 
 
 def _controller_labels(kind: str, name: str) -> dict[str, str]:
@@ -244,6 +336,14 @@ def _mapping(value: object, field: str) -> Json:
     if isinstance(value, Mapping):
         return value
     raise ManifestError(field, _shown(value), "an object")
+
+
+def _list(value: object, field: str) -> Sequence[object]:
+    if value is None:
+        return ()
+    if isinstance(value, list):
+        return value
+    raise ManifestError(field, _shown(value), "a list")
 
 
 def _shown(value: object) -> str:

@@ -12,8 +12,10 @@ from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
+from scheduler.framework.reserving import volumes_needed
 from scheduler.model.pods import Pod
 from scheduler.model.terms import ZONE_KEY
+from scheduler.model.volumes import ClaimReference
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -56,6 +58,8 @@ class Simulation(JsonStruct, frozen=True, kw_only=True):
     nodes: tuple[NodeShare, ...]
     n_more_nodes: int
     next: Explanation | None
+    #: What was assumed about claims that do not exist yet.
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,21 @@ def place_replicas(pods: Iterable[Pod], state: ClusterState, profile: Profile, r
         decision = decide(pod, snapshot, profile, rng, Unobserved())
         if not isinstance(decision, ScheduleResult):
             return PlacedReplicas(placed, pod)
-        state.assume(replace(pod, node_name=decision.node_name), decision.node_name)
+        _reserve(pod, decision, state)
         placed.append((pod, decision.node_name))
     return PlacedReplicas(placed, None)
+
+
+def _reserve(pod: Pod, result: ScheduleResult, state: ClusterState) -> None:
+    """Count the pod on its node, and let its claims have the volumes that binding it would give them."""
+    needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
+    state.assume(replace(pod, node_name=result.node_name), result.node_name)
+    if needed is None:
+        return
+    for claim, volume in needed.static:
+        state.assume_storage(volume, ClaimReference(claim.key, claim.uid), pod.uid)
+    for claim in needed.dynamic:
+        state.assume_storage(claim, result.node_name, pod.uid)
 
 
 def zone_shares(state: ClusterState, node_names: Iterable[str]) -> tuple[ZoneShare, ...]:

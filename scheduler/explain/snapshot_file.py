@@ -2,11 +2,11 @@
 The format of a cluster snapshot file, which has only what scheduling reads.
 
     {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot",
-     "nodes": [...], "namespaces": [...], "pods": [...], "services": [...], ...}
+     "nodes": [...], "namespaces": [...], "pods": [...], "services": [...], "persistentVolumes": [...], ...}
 
 Objects are API JSON with only the fields listed here, so that an unknown field stays out of the file. It
-has no environment variables, no commands, no names of secrets, no volumes but claims and images, and no annotations but
-affinity rules.
+has no environment variables, no commands, no names of secrets, no annotations but affinity rules and the state of
+claims, and of volumes only size, topology and the name at their driver. A list that the file lacks is empty.
 """
 
 from __future__ import annotations
@@ -16,6 +16,13 @@ from typing import Final
 
 from scheduler.explain.explanation import API_VERSION
 from scheduler.model.annotations import AFFINITY, MODE
+from scheduler.model.volumes import (
+    BIND_COMPLETED,
+    CLASS_ANNOTATION,
+    DEFAULT_CLASS,
+    MIGRATED_PLUGINS,
+    SELECTED_NODE,
+)
 
 KIND: Final = "ClusterSnapshot"
 
@@ -27,6 +34,13 @@ SECTIONS: Final = {
     "ReplicationController": "replicationControllers",
     "ReplicaSet": "replicaSets",
     "StatefulSet": "statefulSets",
+    "StorageClass": "storageClasses",
+    "PersistentVolume": "persistentVolumes",
+    "PersistentVolumeClaim": "persistentVolumeClaims",
+    "CSINode": "csiNodes",
+    "CSIDriver": "csiDrivers",
+    "CSIStorageCapacity": "csiStorageCapacities",
+    "VolumeAttachment": "volumeAttachments",
     "Pod": "pods",
 }
 
@@ -130,6 +144,31 @@ _POD: Final[FieldTree] = {
         "allocatedResources": True,
     },
 }
+_CLAIM_META: Final[FieldTree] = {
+    **_META,
+    "deletionTimestamp": True,
+    "annotations": {SELECTED_NODE: True, BIND_COMPLETED: True, CLASS_ANNOTATION: True},
+    "ownerReferences": {"uid": True, "controller": True},
+}
+_VOLUME: Final[FieldTree] = {
+    "metadata": {**_META, "deletionTimestamp": True, "annotations": {CLASS_ANNOTATION: True}},
+    "spec": {
+        "capacity": True,
+        "accessModes": True,
+        "claimRef": {"namespace": True, "name": True, "uid": True},
+        "storageClassName": True,
+        "volumeMode": True,
+        "volumeAttributesClassName": True,
+        "nodeAffinity": {"required": {"nodeSelectorTerms": _NODE_TERM}},
+        "csi": {"driver": True, "volumeHandle": True},
+        "gcePersistentDisk": {"pdName": True},
+        "awsElasticBlockStore": {"volumeID": True},
+        "azureDisk": {"diskURI": True},
+        "cinder": {"volumeID": True},
+        "portworxVolume": {"volumeID": True},
+    },
+    "status": {"phase": True},
+}
 _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "Node": {
         "metadata": _META,
@@ -145,6 +184,42 @@ _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "ReplicationController": {"metadata": _META, "spec": {"selector": True}},
     "ReplicaSet": {"metadata": _META, "spec": {"selector": _SELECTOR}},
     "StatefulSet": {"metadata": _META, "spec": {"selector": _SELECTOR}},
+    "StorageClass": {
+        "metadata": {**_META, "creationTimestamp": True, "annotations": {DEFAULT_CLASS: True}},
+        "provisioner": True,
+        "volumeBindingMode": True,
+        "allowedTopologies": {"matchLabelExpressions": {"key": True, "values": True}},
+    },
+    "PersistentVolume": _VOLUME,
+    "PersistentVolumeClaim": {
+        "metadata": _CLAIM_META,
+        "spec": {
+            "accessModes": True,
+            "selector": _SELECTOR,
+            "resources": _RESOURCES,
+            "volumeName": True,
+            "storageClassName": True,
+            "volumeMode": True,
+            "volumeAttributesClassName": True,
+        },
+        "status": {"phase": True},
+    },
+    "CSINode": {
+        "metadata": {**_META, "annotations": {MIGRATED_PLUGINS: True}},
+        "spec": {"drivers": {"name": True, "allocatable": {"count": True}}},
+    },
+    "CSIDriver": {"metadata": _META, "spec": {"storageCapacity": True}},
+    "CSIStorageCapacity": {
+        "metadata": _META,
+        "nodeTopology": _SELECTOR,
+        "storageClassName": True,
+        "capacity": True,
+        "maximumVolumeSize": True,
+    },
+    "VolumeAttachment": {
+        "metadata": _META,
+        "spec": {"attacher": True, "nodeName": True, "source": {"persistentVolumeName": True}},
+    },
     "Pod": _POD,
 }
 #: Volumes without one of these sources are left out: their names would name secrets.

@@ -40,11 +40,13 @@ from scheduler.state.snapshot import Snapshot
 
 def copy_state(state: ClusterState, copy: ClusterState) -> ClusterState:
     """
-    Add the nodes, namespaces and placed pods of `state` to the empty `copy`, and return it.
+    Add the nodes, namespaces, volumes and placed pods of `state` to the empty `copy`, and return it.
 
     Cost: O(pods + nodes), about 0.7 s for 50,000 pods.
     """
     copy.workloads = state.workloads  # shared: no change is about a workload
+    for obj in state.volumes.objects():
+        copy.upsert_storage(obj)
     for name, labels in state.label_sets.namespace_labels.items():
         copy.upsert_namespace(Namespace(name, "", labels))
     for node in state.nodes.nodes:

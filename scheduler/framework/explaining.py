@@ -147,12 +147,15 @@ class PluginExplanation:
         where: returns a text for each of the given rows, which share a reason; rows with equal texts form a group.
         repair: the changes that would lift refusals; None if there are none.
         proposals: returns changes not tied to one node that may lift refusals; None if there are none.
+        admitted: what the nodes that the plugin admits have, to be named beside that of another plugin if no node has
+            both; empty if that would not help.
     """
 
     rules: Sequence[BlockingRule] = ()
     where: Callable[[Rows], Sequence[str]] | None = None
     repair: Repair | None = None
     proposals: Callable[[], Iterable[Changes]] | None = None
+    admitted: str = ""
 
 
 @runtime_checkable
@@ -163,6 +166,15 @@ class ExplainingPlugin(Protocol):
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Explain the refusals of a pod that `prefilter` returned a filter for."""
+        ...
+
+
+@runtime_checkable
+class RejectionExplainer(Protocol):
+    """A filter plugin that explains why `prefilter` refused the pod whatever the node."""
+
+    def explain_rejection(self, context: ExplainContext) -> str:
+        """Return what the status does not say; empty if there is nothing more."""
         ...
 
 

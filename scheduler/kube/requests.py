@@ -19,6 +19,7 @@ PAGE_LIMIT: Final = 500
 
 JSON: Final = "application/json"
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
+MERGE: Final = "application/merge-patch+json"
 
 #: The Kubernetes verb of a request, for metrics and logs.
 Verb = Literal["list", "watch", "get", "create", "update", "patch"]
@@ -193,6 +194,65 @@ def patch_pod_status(
     return Request("PATCH", _pod_path(namespace, name, "status"), "patch", (), body, STRATEGIC_MERGE)
 
 
+class ClaimReference(RequestBody, frozen=True, omit_defaults=False):
+    """spec.claimRef of a volume."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    kind: str = "PersistentVolumeClaim"
+    api_version: str = "v1"
+
+
+class _VersionMeta(RequestBody, frozen=True):
+    resource_version: str
+    annotations: Mapping[str, str] = {}
+
+
+class _VolumeSpec(RequestBody, frozen=True):
+    claim_ref: ClaimReference
+
+
+class _VolumePatch(RequestBody, frozen=True):
+    metadata: _VersionMeta
+    spec: _VolumeSpec
+
+
+class _ClaimPatch(RequestBody, frozen=True):
+    metadata: _VersionMeta
+
+
+def promise_volume(
+    name: str, *, resource_version: str, claim: ClaimReference, annotations: Mapping[str, str]
+) -> Request:
+    """
+    Return a request that lets a PersistentVolume refer to the claim; Conflict if the volume is not of this version.
+
+    Difference: upstream sends the whole object with PUT; fields that are not sent stay as they are.
+    """
+    patch = _VolumePatch(_VersionMeta(resource_version, annotations), _VolumeSpec(claim))
+    return Request("PATCH", _volume_path(name), "patch", (), msgspec.json.encode(patch), MERGE)
+
+
+def annotate_claim(
+    namespace: str, name: str, *, resource_version: str, annotations: Mapping[str, str]
+) -> Request:
+    """Return a request that annotates a PersistentVolumeClaim; Conflict if it is not of this version."""
+    body = msgspec.json.encode(_ClaimPatch(_VersionMeta(resource_version, annotations)))
+    return Request("PATCH", _claim_path(namespace, name), "patch", (), body, MERGE)
+
+
+def get_volume(name: str) -> Request:
+    """Return a request for the newest state of one PersistentVolume."""
+    return Request("GET", _volume_path(name), "get")
+
+
+def get_claim(namespace: str, name: str) -> Request:
+    """Return a request for the newest state of one PersistentVolumeClaim."""
+    return Request("GET", _claim_path(namespace, name), "get")
+
+
 def create_event(namespace: str, body: bytes) -> Request:
     """Return a request that creates an events.k8s.io/v1 Event."""
     return Request("POST", _events_path(namespace), "create", (), body, JSON)
@@ -266,6 +326,14 @@ def escaped(name: str) -> str:
 def _pod_path(namespace: str, name: str, subresource: str = "") -> str:
     path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{escaped(name)}"
     return f"{path}/{subresource}" if subresource else path
+
+
+def _volume_path(name: str) -> str:
+    return f"/api/v1/persistentvolumes/{escaped(name)}"
+
+
+def _claim_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{escaped(namespace)}/persistentvolumeclaims/{escaped(name)}"
 
 
 def _events_path(namespace: str) -> str:

@@ -134,6 +134,29 @@ class PodAssignment(_Wire, frozen=True):
     spec: _PodSpec = _PodSpec()
 
 
+class _AnnotatedMeta(_Wire, frozen=True):
+    uid: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _ClaimRef(_Wire, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _VolumeSpec(_Wire, frozen=True):
+    claim_ref: _ClaimRef | None = None
+
+
+class WrittenVolume(_Wire, frozen=True):
+    """A PersistentVolume or a claim as read: the parts that show if a write took effect."""
+
+    metadata: _AnnotatedMeta
+    spec: _VolumeSpec = _VolumeSpec()
+
+
 class ConfigMap(_Wire, frozen=True):
     """A ConfigMap as read."""
 
@@ -148,6 +171,7 @@ _BOOKMARK: Final = msgspec.json.Decoder(Bookmark)
 _STATUS: Final = msgspec.json.Decoder(_Status)
 _LEASE: Final = msgspec.json.Decoder(Lease)
 _ASSIGNMENT: Final = msgspec.json.Decoder(PodAssignment)
+_WRITTEN_VOLUME: Final = msgspec.json.Decoder(WrittenVolume)
 _CONFIG_MAP: Final = msgspec.json.Decoder(ConfigMap)
 
 
@@ -211,6 +235,16 @@ def decode_assignment(body: bytes | msgspec.Raw) -> PodAssignment:
         ServerFault: if the body is not a Pod.
     """
     return _decode(_ASSIGNMENT, body, "a Pod")
+
+
+def decode_written_volume(body: bytes | msgspec.Raw) -> WrittenVolume:
+    """
+    Decode the parts of a PersistentVolume or a claim that are written.
+
+    Raises:
+        ServerFault: if the body is neither.
+    """
+    return _decode(_WRITTEN_VOLUME, body, "a PersistentVolume or a claim")
 
 
 def api_error(status: int, body: bytes | msgspec.Raw, *, retry_after: str | None = None) -> ApiError:

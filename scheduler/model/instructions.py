@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,20 @@ class Bind:
     pod: Pod
     node_name: str
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteVolumes:
+    """
+    Promise each volume to its claim, then select the node for each other claim; answered by VolumesWritten.
+
+    Each write needs the object to be as it is here: of this resourceVersion. The first that fails is the last.
+    """
+
+    pod: Pod
+    node_name: str
+    static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...]
+    dynamic: tuple[PersistentVolumeClaim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +79,4 @@ class Attempted:
     message: str
 
 
-Instruction = Bind | PatchCondition | EmitEvent | Attempted
+Instruction = Bind | WriteVolumes | PatchCondition | EmitEvent | Attempted

@@ -1,4 +1,4 @@
-"""Stimuli of the core: objects seen by watches, answers to binds, and the time."""
+"""Stimuli of the core: objects seen by watches, answers to binds and to writes of volumes, and the time."""
 
 from __future__ import annotations
 
@@ -98,6 +98,22 @@ class BindFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumesWritten:
+    """
+    The answer to WriteVolumes.
+
+    Attributes:
+        uid: of the pod.
+        versions: of the written objects, in the order of the instruction; fewer than its objects if a write failed.
+        problem: why the next write failed and will not take effect; empty if all were made.
+    """
+
+    uid: str
+    versions: tuple[str, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CycleDue:
     """One scheduling cycle may run."""
 
@@ -125,6 +141,7 @@ Stimulus = (
     | StorageGone
     | BindDone
     | BindFailed
+    | VolumesWritten
     | CycleDue
     | TimePassed
     | SweepDue

@@ -136,10 +136,19 @@ class TopologyTerm(Wire, frozen=True):
     match_label_expressions: tuple[TopologyRequirement, ...] | None = None
 
 
+class ClassMetadata(Wire, frozen=True):
+    """metadata of a StorageClass."""
+
+    name: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
+
+
 class StorageClass(Wire, frozen=True):
     """A StorageClass."""
 
-    metadata: Metadata
+    metadata: ClassMetadata
     provisioner: str | None = None
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologyTerm, ...] | None = None

@@ -36,9 +36,11 @@ WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-_MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 _ZONE_SEPARATOR: Final = "__"
 
@@ -173,13 +175,21 @@ class PersistentVolume:
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A class. `binding_mode`: None if not set. `allowed_topologies`: empty allows all nodes."""
+    """
+    A class.
+
+    Attributes:
+        binding_mode: None if not set.
+        allowed_topologies: empty allows all nodes.
+        default_since: when it was created, if claims without a class get it; None if they do not. No decision reads it.
+    """
 
     key: str
     resource_version: str = field(compare=False)
     provisioner: str
     binding_mode: str | None
     allowed_topologies: tuple[NodeTerm, ...]
+    default_since: str | None = field(default=None, compare=False)
 
     kind = StorageKind.CLASS
 
@@ -318,7 +328,7 @@ class StorageDecoder:
             requested_bytes=_storage_bytes(spec.resources.requests),
             selector=None if spec.selector is None else label_selector(spec.selector),
             selected_node=annotations.get(SELECTED_NODE),
-            is_bind_completed=_BIND_COMPLETED in annotations,
+            is_bind_completed=BIND_COMPLETED in annotations,
             is_lost=raw.status.phase == "Lost",
             terminating=meta.deletion_timestamp is not None,
             owner_uid=next((owner.uid for owner in owners if owner.controller), ""),
@@ -384,6 +394,11 @@ class StorageDecoder:
         return self._access_modes.setdefault(modes or (), modes or ())
 
 
+def is_older(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is older: they are numbers without a limit (KEP-5504, kubernetes 1.35)."""
+    return (len(version), version) < (len(than), than)
+
+
 def no_such(kind: StorageKind, name: str) -> str:
     """Return what is said of an object that is not there."""
     group = ".storage.k8s.io" if kind is StorageKind.CLASS else ""
@@ -401,14 +416,14 @@ def zones_of(label: str) -> frozenset[str]:
     return frozenset() if "" in values else values
 
 
-def _name(kind: StorageKind, meta: wire.Metadata) -> str:
+def _name(kind: StorageKind, meta: wire.Metadata | volume_wire.ClassMetadata) -> str:
     if not meta.name:
         raise MalformedObjectError(f"{kind}: metadata.name is required")
     return meta.name
 
 
 def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
-    annotated = annotations.get(_CLASS_ANNOTATION)
+    annotated = annotations.get(CLASS_ANNOTATION)
     return intern((name or "") if annotated is None else annotated)
 
 
@@ -430,11 +445,16 @@ def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
             NodeTerm(tuple(NodeRequirement(one.key, "In", one.values or ()) for one in term), ())
             for term in terms
         ),
+        default_since=raw.metadata.creation_timestamp or "" if _is_default(raw.metadata) else None,
     )
 
 
+def _is_default(meta: volume_wire.ClassMetadata) -> bool:
+    return (meta.annotations or _NO_LABELS).get(DEFAULT_CLASS) == "true"
+
+
 def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
-    plugins = (raw.metadata.annotations or _NO_LABELS).get(_MIGRATED_PLUGINS, "")
+    plugins = (raw.metadata.annotations or _NO_LABELS).get(MIGRATED_PLUGINS, "")
     return CsiNode(
         key=_name(StorageKind.CSI_NODE, raw.metadata),
         resource_version=raw.metadata.resource_version,

@@ -197,20 +197,20 @@ class _TimedFilterPlugin:
 class _TimedNodeFilter:
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
         self._name = name
-        self._node_filter = node_filter
+        self.wrapped = node_filter
         self._timer = timer
 
     def mask(self) -> Mask:
         started_s = self._timer.now_s()
-        mask = self._node_filter.mask()
+        mask = self.wrapped.mask()
         self._timer.observe(self._name, "Filter", started_s)
         return mask
 
     def statuses(self) -> NodeStatuses:
-        return self._node_filter.statuses()
+        return self.wrapped.statuses()
 
     def trial(self, row: int) -> NodeTrial | None:
-        return self._node_filter.trial(row)
+        return self.wrapped.trial(row)
 
 
 class _TimedScorePlugin:

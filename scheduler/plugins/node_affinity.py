@@ -116,6 +116,7 @@ class NodeAffinity:
         return PluginExplanation(
             where=lambda rows: [_unmet_text(context, row) for row in rows.tolist()],
             repair=Repair(partial(_add_labels, context), partial(_label_effort, context)),
+            admitted="the labels that it asks for",
         )
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:

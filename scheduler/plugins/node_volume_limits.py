@@ -16,8 +16,17 @@ from typing import ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import (
+    MOST_REMOVED,
+    ExplainContext,
+    PluginExplanation,
+    Repair,
+    must_stay,
+    removal,
+)
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, failed, unresolvable, unschedulable
+from scheduler.model.changes import Changes
 from scheduler.model.disks import MIGRATIONS, csi_volume
 from scheduler.model.pods import Pod, PodSpec, may_use_claim
 from scheduler.model.volumes import (
@@ -28,7 +37,7 @@ from scheduler.model.volumes import (
     no_such,
     not_owned,
 )
-from scheduler.state.arrays import Mask
+from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.attached_volumes import AttachedVolume
 from scheduler.state.snapshot import Snapshot
 
@@ -44,6 +53,13 @@ class NodeVolumeLimits:
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
+    storage_kinds: ClassVar = (
+        StorageKind.CLAIM,
+        StorageKind.VOLUME,
+        StorageKind.CLASS,
+        StorageKind.CSI_NODE,
+        StorageKind.ATTACHMENT,
+    )
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return higher limits, volumes that are detached, and new claims."""
@@ -105,6 +121,17 @@ class _RoomTrial:
         n = self._n_users.get(volume)
         return self._attached.users(volume).get(self._node_name, 0) if n is None else n
 
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Say which driver attaches too few volumes; propose that pods with such volumes leave."""
+        wanted = _wanted(context.pod, context.snapshot)
+        if isinstance(wanted, Status):
+            return PluginExplanation()
+        return PluginExplanation(
+            where=lambda rows: [_shortage_text(context.snapshot, wanted, rows)] * len(rows),
+            repair=Repair(partial(_detach, context, wanted)),
+            admitted="room for its volumes",
+        )
+
 
 def _may_count(spec: PodSpec) -> bool:
     return bool(spec.claim_volumes) or any(disk.plugin in MIGRATIONS for disk in spec.disks)
@@ -134,18 +161,53 @@ def _wanted(pod: Pod, snapshot: Snapshot) -> Mapping[str, set[AttachedVolume]] |
 
 
 def _fits(driver: str, volumes: set[AttachedVolume], snapshot: Snapshot) -> Mask:
+    """Return the rows that can attach the volumes of a driver."""
+    room, needed = snapshot.volume_room(driver), _needed(volumes, snapshot)
+    fits: Mask = (room >= needed) | (needed == 0)
+    return fits
+
+
+def _needed(volumes: set[AttachedVolume], snapshot: Snapshot) -> Amounts:
     """
-    Return the rows that can attach the volumes of a driver. A volume that a pod of the node uses needs no more room.
+    Return how many of the volumes each row would have to attach: those that no pod of the node uses.
 
     Quirk of kubernetes 1.36: one that is attached already, but that no pod there uses, is counted twice.
     """
-    room = snapshot.volume_room(driver)
     needed = np.full(snapshot.n_rows, len(volumes), dtype=np.int64)
     for volume in volumes:
         for node_name in snapshot.volumes.attached.users(volume):
             needed[snapshot.nodes.row_by_name[node_name]] -= 1
-    fits: Mask = (room >= needed) | (needed == 0)
-    return fits
+    return needed
+
+
+def _shortage_text(snapshot: Snapshot, wanted: Mapping[str, set[AttachedVolume]], rows: Rows) -> str:
+    """Return the first driver that is short on all rows, and the most that any of them has left."""
+    for driver, volumes in sorted(wanted.items()):
+        missing = _needed(volumes, snapshot)[rows] - snapshot.volume_room(driver)[rows]
+        if (missing > 0).all():
+            most = max(0, int(snapshot.volume_room(driver)[rows].max()))
+            return f"needs {len(volumes)} more of driver {driver}, at most {most} can be attached"
+    return ""
+
+
+def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], row: int) -> list[Changes]:
+    """Return the removal of few pods that have enough volumes of each driver that is short; empty if there are none."""
+    snapshot = context.snapshot
+    missing = {
+        driver: int(_needed(volumes, snapshot)[row] - snapshot.volume_room(driver)[row])
+        for driver, volumes in wanted.items()
+    }
+    leaving: list[Pod] = []
+    for pod in sorted(context.pods_on(row), key=lambda pod: (pod.priority, pod.key)):
+        theirs = {} if must_stay(pod) else _wanted(pod, snapshot)
+        if isinstance(theirs, Status) or not any(missing.get(driver, 0) > 0 for driver in theirs):
+            continue
+        leaving.append(pod)
+        for driver, volumes in theirs.items():
+            missing[driver] = missing.get(driver, 0) - len(volumes)
+    if any(n > 0 for n in missing.values()) or not 0 < len(leaving) <= MOST_REMOVED:
+        return []
+    return [tuple(removal(pod, snapshot.nodes.name_of(row)) for pod in leaving)]
 
 
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:

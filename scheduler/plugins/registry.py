@@ -7,7 +7,8 @@ profile needs is checked here, once, and not in each cycle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from scheduler.errors import InvariantViolation
@@ -16,6 +17,7 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import PostFilterPlugin
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
+from scheduler.model.volumes import StorageKind
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.plugins.kubelet_refusal import KubeletRefusal
@@ -36,8 +38,8 @@ from scheduler.plugins.volume_restrictions import VolumeRestrictions
 from scheduler.plugins.volume_zone import VolumeZone
 
 #: A plugin's class. It has `name` and `extension_points`, and `events_to_register` if it can refuse a pod. It has
-#: `default_weight` if it scores. It has `args_type` if it takes arguments: an instance of it, complete, and a
-#: `PluginContext` are then passed to the constructor, which otherwise takes none.
+#: `default_weight` if it scores, and `storage_kinds` if it reads any. It has `args_type` if it takes arguments: an
+#: instance of it, complete, and a `PluginContext` are then passed to the constructor, which otherwise takes none.
 PluginClass = type[Any]
 
 #: Plugins of every profile, whatever the configuration says: the first and the last to filter.
@@ -78,6 +80,12 @@ def args_type(plugin: PluginClass) -> type[Any] | None:
     """Return the type of the plugin's arguments, None if it takes none."""
     found: type[Any] | None = getattr(plugin, "args_type", None)
     return found
+
+
+def storage_kinds(names: Collection[str]) -> frozenset[StorageKind]:
+    """Return the kinds of which volumes are made that these plugins read."""
+    read = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
+    return frozenset(chain.from_iterable(read))
 
 
 def build_profile(

@@ -17,7 +17,14 @@ from typing import ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
-from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
+from scheduler.framework.explaining import (
+    MOST_REMOVED,
+    ExplainContext,
+    PluginExplanation,
+    Repair,
+    must_stay,
+    removal,
+)
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from scheduler.model.changes import Changes
@@ -40,6 +47,7 @@ class VolumeRestrictions:
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
+    storage_kinds: ClassVar = (StorageKind.CLAIM,)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return pods that free a disk or a claim, new nodes, and new claims."""
@@ -72,8 +80,16 @@ class VolumeRestrictions:
         return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN), trial=trial)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Propose that the pods leave that hold a wanted disk."""
-        return PluginExplanation(repair=Repair(partial(_free_disks, context)))
+        """Name the pods that use a wanted claim; propose that they leave, or the pods that hold a wanted disk."""
+        users = _users_of_claims(context)
+        named = ", ".join(sorted(f"{pod.key} on {node_name}" for pod, node_name in users))
+        removals = tuple(removal(pod, node_name) for pod, node_name in users)
+        may_leave = 0 < len(users) <= MOST_REMOVED and not any(must_stay(pod) for pod, _ in users)
+        return PluginExplanation(
+            where=lambda rows: [f"in use by {named}" if named else ""] * len(rows),
+            repair=Repair(partial(_free_disks, context)),
+            proposals=lambda: [removals] if may_leave else [],
+        )
 
 
 class _SharingTrial:
@@ -119,6 +135,23 @@ def _hint_after_claim_add(
     if new is None or new.namespace != pod.namespace or new.name not in pod.spec.claims:
         return Hint.SKIP
     return Hint.QUEUE
+
+
+def _users_of_claims(context: ExplainContext) -> list[tuple[Pod, str]]:
+    """Return the pods that use one of the pod's ReadWriteOncePod claims, and their nodes."""
+    snapshot, namespace = context.snapshot, context.pod.namespace
+    claims = [snapshot.volumes.claim(f"{namespace}/{name}") for name in context.pod.spec.claims]
+    names = {
+        claim.name: snapshot.volumes.users(claim.key)
+        for claim in claims
+        if claim is not None and READ_WRITE_ONCE_POD in claim.access_modes
+    }
+    return [
+        (pod, node_name)
+        for node_name in sorted(set().union(*names.values()))
+        for pod in context.pods_on(snapshot.nodes.row_by_name[node_name])
+        if pod.namespace == namespace and not names.keys().isdisjoint(pod.spec.claims)
+    ]
 
 
 def _free_disks(context: ExplainContext, row: int) -> list[Changes]:

@@ -6,12 +6,13 @@ Source: plugins/volumezone/volume_zone.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import Pod
@@ -48,6 +49,7 @@ class VolumeZone:
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter")
+    storage_kinds: ClassVar = (StorageKind.CLAIM, StorageKind.VOLUME, StorageKind.CLASS)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return volumes and claims that come or change, classes that wait for pods, and nodes."""
@@ -70,12 +72,24 @@ class VolumeZone:
                 rules += _rules(volume)
         if not rules:
             return SKIP
-        mask = snapshot.alive.copy()
-        for rule in rules:
-            mask &= _within(rule, snapshot)
+        mask = snapshot.alive & _within_all(rules, snapshot)
         # A node without any of the labels is not of a cluster with zones, and lets every volume in.
         mask |= snapshot.alive & ~_labelled(snapshot)
         return RuleFilter(snapshot.n_rows, (mask, OTHER_ZONE))
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Name the volumes and their zones."""
+        snapshot, found = context.snapshot, []
+        for name in context.pod.spec.claims:
+            volume = _volume(context.pod, name, snapshot)
+            if isinstance(volume, PersistentVolume):
+                outside = ~(_within_all(_rules(volume), snapshot) | ~_labelled(snapshot))
+                found.append((outside, f"claim {name}: volume {volume.key} is in {_zones_text(volume)}"))
+        return PluginExplanation(
+            where=lambda rows: [
+                "; ".join(text for outside, text in found if outside[row]) for row in rows.tolist()
+            ]
+        )
 
 
 def _volume(pod: Pod, claim_name: str, snapshot: Snapshot) -> PersistentVolume | Status | None:
@@ -101,6 +115,17 @@ def _rules(volume: PersistentVolume) -> Iterator[_Rule]:
     for key in TOPOLOGY_KEYS:
         if key in volume.labels and (values := zones_of(volume.labels[key])):
             yield key, values
+
+
+def _zones_text(volume: PersistentVolume) -> str:
+    return ", ".join(f"{key}={'|'.join(sorted(values))}" for key, values in _rules(volume))
+
+
+def _within_all(rules: Iterable[_Rule], snapshot: Snapshot) -> Mask:
+    mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+    for rule in rules:
+        mask &= _within(rule, snapshot)
+    return mask
 
 
 def _within(rule: _Rule, snapshot: Snapshot) -> Mask:

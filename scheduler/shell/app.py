@@ -33,15 +33,17 @@ from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.connection import connect
 from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer, required_kinds, workload_kinds
+from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces, uses_default_spreading
+from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
+from scheduler.shell.volume_writer import VolumeWriter
+from scheduler.shell.watched_kinds import kinds_for
 from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -154,9 +156,6 @@ class Scheduler:
         self._has_listed = False
 
     def _new_informers(self) -> list[Informer]:
-        kinds = required_kinds()
-        if any(uses_default_spreading(profile) for profile in self._options.settings.profiles):
-            kinds += workload_kinds()
         return [
             Informer(
                 kind,
@@ -167,7 +166,7 @@ class Scheduler:
                 on_interrupted=self._metrics.on_watch_restart,
                 now_s=self._now_s,
             )
-            for kind in kinds
+            for kind in kinds_for(self._options.settings)
         ]
 
     def stop(self) -> None:
@@ -224,6 +223,7 @@ class Scheduler:
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
+            volumes=VolumeWriter(self._client, pause=binder.pause, may_write=self._leads),
             conditions=conditions,
             recorder=self._recorder,
             inbox=self._inbox,

@@ -147,7 +147,7 @@ class Binder:
                 elif not isinstance(error, (Throttled, Unreachable)):
                     return last
                 if attempt < MAX_POSTS:
-                    await self._pause(attempt, error)
+                    await self.pause(attempt, error)
         return last
 
     async def _settle(self, namespace: str, name: str, uid: str, node_name: str) -> BindOutcome | None:
@@ -165,7 +165,7 @@ class Binder:
                     return _bound_on(shown, node_name)
                 if isinstance(error, (Forbidden, Invalid)) and self._now_s() - since_s > UNREADABLE_S:
                     return None
-                await self._pause(attempt, error)
+                await self.pause(attempt, error)
 
     async def _read(self, namespace: str, name: str, *, is_first: bool) -> PodAssignment | None:
         """Return the pod's node as the server has it, None if the pod is gone. Lists if GET is forbidden."""
@@ -181,7 +181,8 @@ class Binder:
         found = decode_page(answer).items
         return decode_assignment(found[0]) if found else None
 
-    async def _pause(self, attempt: int, error: ApiError) -> None:
+    async def pause(self, attempt: int, error: ApiError) -> None:
+        """Wait before the next attempt after this failed one, as long as the server asks for."""
         doubled_s = min(BACKOFF_S * 2.0 ** min(attempt - 1, 16), BACKOFF_CAP_S)
         if isinstance(error, Throttled):
             self._on_throttled(error.retry_after_s or 0.0)

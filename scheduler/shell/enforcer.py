@@ -41,11 +41,12 @@ from scheduler.shell.enforcement_reports import EnforcementReporter
 from scheduler.shell.evictor import evict
 from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer, WatchedKind, required_kinds
+from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.profiles import exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.signals import on_termination
+from scheduler.shell.watched_kinds import WatchedKind, required_kinds
 
 #: Shortest time between two checks, in seconds and as a multiple of the last check's duration, which leaves 90 % of the
 #: event loop's time to the informers.

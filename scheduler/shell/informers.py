@@ -6,32 +6,16 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
+from scheduler.errors import NotFound
 from scheduler.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.requests import LIVE_PODS, Resource
-from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import term_problem
-from scheduler.model.stimuli import (
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    Stimulus,
-    WorkloadGone,
-    WorkloadSeen,
-)
+from scheduler.model.stimuli import Stimulus
 from scheduler.observe.logs import Logger
 from scheduler.shell.inbox import Inbox
+from scheduler.shell.watched_kinds import WatchedKind
 
 #: Changes delivered before other tasks run; a relist may have any number.
 _CHANGES_PER_STEP: Final = 500
@@ -39,58 +23,6 @@ _CHANGES_PER_STEP: Final = 500
 _MAX_WATCH_DELAY_S: Final = 0.5
 #: Problems remembered per kind; with more malformed objects, some are logged repeatedly.
 _MAX_PROBLEMS: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedKind:
-    """A kind to watch, and the stimuli for its changes. The functions take the objects that `decode` returns."""
-
-    kind: str
-    resource: Resource
-    decode: Callable[[msgspec.Raw], Any]
-    on_upsert: Callable[[Any], Stimulus]
-    on_delete: Callable[[Deleted], Stimulus]
-    #: Returns the problem of a malformed annotation, which is then ignored; None if there is none.
-    find_problem: Callable[[Any], str | None] = lambda _: None
-
-
-def required_kinds() -> tuple[WatchedKind, ...]:
-    """Return nodes, namespaces, and all pods that may still run, whichever scheduler they name."""
-    nodes, namespaces = Resource("/api/v1/nodes"), Resource("/api/v1/namespaces")
-    decode_pod = PodDecoder().decode
-    return (
-        WatchedKind("Node", nodes, decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)),
-        WatchedKind(
-            "Namespace",
-            namespaces,
-            decode_namespace,
-            NamespaceSeen,
-            lambda gone: NamespaceGone(gone.key.name),
-        ),
-        WatchedKind("Pod", LIVE_PODS, decode_pod, PodSeen, lambda gone: PodGone(gone.uid), term_problem),
-    )
-
-
-_WORKLOADS: Final = (
-    ("Service", "/api/v1/services"),
-    ("ReplicationController", "/api/v1/replicationcontrollers"),
-    ("ReplicaSet", "/apis/apps/v1/replicasets"),
-    ("StatefulSet", "/apis/apps/v1/statefulsets"),
-)
-
-
-def workload_kinds() -> tuple[WatchedKind, ...]:
-    """Return the kinds whose selectors default spread constraints use; only profiles with these need them."""
-    return tuple(
-        WatchedKind(
-            kind, Resource(path), partial(decode_workload, kind), WorkloadSeen, partial(_workload_gone, kind)
-        )
-        for kind, path in _WORKLOADS
-    )
-
-
-def _workload_gone(kind: str, deleted: Deleted) -> Stimulus:
-    return WorkloadGone(kind, deleted.key.namespace, deleted.key.name)
 
 
 class Informer:
@@ -118,8 +50,10 @@ class Informer:
         self._delivering = asyncio.Lock()
         #: The last problem of each malformed object, which is logged once and not with every version.
         self._problem_by_key: dict[Key | None, str] = {}
-        #: True once the initial list is in the inbox.
+        #: True once the initial list is in the inbox, or the server has said that it does not have the kind.
         self.synced = False
+        #: True if the server does not have the kind. The reflector goes on asking, since that can change.
+        self._is_missing = False
         self._reflector = Reflector(client, kind.resource, kind.decode, now_s=now_s)
 
     @property
@@ -129,7 +63,7 @@ class Informer:
 
     def silent_s(self) -> float:
         """Return the seconds since the server last sent anything about the kind, which it does about once a minute."""
-        return self._now_s() - self._reflector.last_heard_s
+        return 0.0 if self._is_missing else self._now_s() - self._reflector.last_heard_s
 
     def reopen(self) -> None:
         """Resume the watch on a new connection."""
@@ -185,7 +119,12 @@ class Informer:
                 case Malformed(key=key, error=error):
                     self._note_problem(key, error)
                 case Synced():
+                    synced, self._is_missing = True, False
+                case Interrupted(error=NotFound()) if self._kind.is_optional and (
+                    self._is_missing or not self.synced
+                ):
                     synced = True
+                    self._report_missing()
                 case Interrupted():
                     self._report_interrupted(change)
         await self._inbox.put(stimuli)
@@ -206,6 +145,14 @@ class Informer:
             name = "?" if key is None else str(key)
             self._log.error(
                 "Malformed object or annotation ignored", kind=self.kind, object=name, err=problem
+            )
+
+    def _report_missing(self) -> None:
+        """Log once that pods are placed as if there were no object of the kind."""
+        if not self._is_missing:
+            self._is_missing = True
+            self._log.info(
+                0, "The API server does not have this kind; none is assumed to exist", kind=self.kind
             )
 
     def _report_interrupted(self, interrupted: Interrupted) -> None:

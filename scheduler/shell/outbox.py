@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import assert_never
+from collections.abc import Callable, Coroutine
+from typing import Any, assert_never
 
 from scheduler.kube.event_series import EventKey
-from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition, WriteVolumes
 from scheduler.model.stimuli import BindDone, BindFailed
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.recorder import EventRecorder, pod_reference
+from scheduler.shell.volume_writer import VolumeWriter
 
 
 class ClusterOutbox:
@@ -23,6 +24,7 @@ class ClusterOutbox:
         *,
         binds: asyncio.TaskGroup,
         binder: Binder,
+        volumes: VolumeWriter,
         conditions: ConditionWriter,
         recorder: EventRecorder,
         inbox: Inbox,
@@ -31,19 +33,22 @@ class ClusterOutbox:
     ) -> None:
         self._binds = binds
         self._binder = binder
+        self._volumes = volumes
         self._conditions = conditions
         self._recorder = recorder
         self._inbox = inbox
         self._hostname = hostname
         self._on_attempt = on_attempt
-        #: Binds in flight, and the pod of each.
+        #: Binds and writes of volumes in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
     def execute(self, instruction: Instruction) -> None:
         """Start the instruction; never blocks."""
         match instruction:
             case Bind():
-                self._start_bind(instruction)
+                self._start("bind", self._bind(instruction), instruction.pod.key)
+            case WriteVolumes():
+                self._start("volumes", self._write_volumes(instruction), instruction.pod.key)
             case PatchCondition():
                 self._conditions.write(instruction)
             case EmitEvent():
@@ -54,14 +59,14 @@ class ClusterOutbox:
                 assert_never(instruction)
 
     def abandon_binds(self) -> list[str]:
-        """Cancel the binds in flight and return their pods, whose nodes the next process reads."""
+        """Cancel the writes in flight and return their pods, of which the next process reads what was written."""
         for task in self._in_flight:
             task.cancel()
         return list(self._in_flight.values())
 
-    def _start_bind(self, instruction: Bind) -> None:
-        task = self._binds.create_task(self._bind(instruction), name=f"bind {instruction.pod.key}")
-        self._in_flight[task] = instruction.pod.key
+    def _start(self, what: str, write: Coroutine[Any, Any, None], pod: str) -> None:
+        task = self._binds.create_task(write, name=f"{what} {pod}")
+        self._in_flight[task] = pod
         self._recorder.defer_to_binds()
         task.add_done_callback(self._end_bind)
 
@@ -93,6 +98,9 @@ class ClusterOutbox:
                 self._inbox.put_now(BindFailed(pod.uid, message))
             case _:
                 assert_never(outcome)
+
+    async def _write_volumes(self, instruction: WriteVolumes) -> None:
+        self._inbox.put_now(await self._volumes.write(instruction))
 
     def _emit(self, instruction: EmitEvent) -> None:
         controller = instruction.pod.scheduler_name

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_context import Claims, PluginContext
 from scheduler.framework.profile import Profile
+from scheduler.model.volumes import StorageKind
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
 from scheduler.plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
-from scheduler.plugins.registry import build_profile
+from scheduler.plugins.registry import build_profile, storage_kinds
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.settings.resolved import ProfileSettings, Settings
@@ -19,7 +20,7 @@ from scheduler.state.snapshot import Snapshot
 
 
 def build_profiles(
-    settings: Settings, snapshot: Snapshot, claims: Claims = Claims.REFUSED
+    settings: Settings, snapshot: Snapshot, claims: Claims = Claims.ALL
 ) -> Mapping[str, Profile]:
     """
     Return every profile of the configuration by its schedulerName. Its plugins read selectors and namespaces in
@@ -71,6 +72,12 @@ def uses_default_spreading(profile: ProfileSettings) -> bool:
     args = profile.args_by_plugin.get(SPREAD)
     runs = any(SPREAD in profile.plugins_by_point[point] for point in ("filter", "score"))
     return runs and isinstance(args, PodTopologySpreadArgs) and bool(args.effective_default_constraints)
+
+
+def storage_kinds_read(profiles: Iterable[ProfileSettings]) -> frozenset[StorageKind]:
+    """Return the kinds of which volumes are made that plugins of the profiles read."""
+    names = {name for profile in profiles for point in profile.plugins_by_point.values() for name in point}
+    return storage_kinds(names)
 
 
 def _build_profile(

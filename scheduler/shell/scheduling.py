@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.core.machine import Machine
-from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.instructions import Bind, Instruction, WriteVolumes
 from scheduler.model.stimuli import CycleDue, SweepDue, TimePassed
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.shell.garbage_collection import YoungCollector
@@ -134,10 +134,10 @@ class SchedulingLoop:
         """
         started_s = self._now_s()
         ends_s = min(started_s + _BURST_S, self._iteration_began_s + _ITERATION_S)
-        binds: list[Bind] = []
+        binds: list[Bind | WriteVolumes] = []
         for _ in range(_CYCLES_PER_BURST):
             for instruction in self._machine.handle(CycleDue(), started_s):
-                if isinstance(instruction, Bind):
+                if isinstance(instruction, Bind | WriteVolumes):
                     binds.append(instruction)
                 else:
                     self._execute(instruction)
@@ -154,7 +154,8 @@ class SchedulingLoop:
         now_s = self._now_s()
         wake_s = self._machine.next_wake_s(now_s)
         if wake_s is not None and wake_s <= now_s:
-            self._machine.handle(TimePassed(), now_s)
+            for instruction in self._machine.handle(TimePassed(), now_s):
+                self._execute(instruction)
         if now_s >= self._sweep_at_s:
             self._sweep_at_s = now_s + _SWEEP_PERIOD_S
             self._machine.handle(SweepDue(), now_s)

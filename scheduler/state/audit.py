@@ -119,6 +119,7 @@ def _volumes(state: ClusterState) -> Iterator[str]:
         fresh.add_pod(placed.pod, state.nodes.name_of(placed.row))
     for obj in state.volumes.objects():
         fresh.upsert(obj)
+    yield from state.volumes.assumed.differences(state.volumes.get)
     if state.volumes.attached.counts() != fresh.attached.counts():
         yield f"volumes {state.volumes.attached.counts()} attached, {fresh.attached.counts()} recounted"
     if state.volumes.free.names() != fresh.free.names():

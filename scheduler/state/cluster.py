@@ -23,7 +23,8 @@ from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
-from scheduler.model.volumes import StorageKind, StorageObject
+from scheduler.model.volumes import ClaimReference, StorageKind, StorageObject
+from scheduler.state.assumed_volumes import Assumable
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
@@ -161,6 +162,23 @@ class ClusterState:
             self.nominated.nominate(pod, node_name)
         else:
             self.nominated.remove(pod.uid)
+
+    def assume_storage(self, obj: Assumable, value: ClaimReference | str, holder: str) -> None:
+        """
+        Let the volume refer to the claim, or the claim to the node, before the API server confirms it.
+
+        `settle_storage` and `release_storage` of the `holder`, a pod's UID, end this, or a watch that shows it.
+        Raises InvariantViolation if it is assumed to refer to another one.
+        """
+        self.volumes.assume(obj, value, holder)
+
+    def settle_storage(self, obj: Assumable, version: str) -> None:
+        """Keep the assumption until a watch shows this version of the object, which was written."""
+        self.volumes.settle(obj, version)
+
+    def release_storage(self, obj: Assumable, holder: str) -> Assumable | None:
+        """End the pod's part in an assumption. Return the object as watches show it if it counts so from now on."""
+        return self.volumes.release(obj, holder)
 
     def upsert_pod(self, pod: Pod) -> None:
         """

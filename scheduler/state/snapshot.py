@@ -225,16 +225,18 @@ class Snapshot:
 
     def volume_room(self, driver: str) -> Amounts:
         """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        nodes = self.nodes
-        limits, attached = self.volumes.limits(driver), self.volumes.attached.n_on(driver)
-
-        def room_at(row: int) -> int:
-            # A dead row hears of no change.
-            name = "" if nodes.nodes[row] is None else nodes.name_of(row)
-            limit = limits.get(name)
-            return UNLIMITED if limit is None else limit - attached.get(name, 0)
+        nodes, volumes = self.nodes, self.volumes
 
         def compute(where: RowIndex) -> Amounts | int:
+            # Looked up each time: the maps of a driver come and go with its first and last volume.
+            limits, attached = volumes.limits(driver), volumes.attached.n_on(driver)
+
+            def room_at(row: int) -> int:
+                # A dead row hears of no change.
+                name = "" if nodes.nodes[row] is None else nodes.name_of(row)
+                limit = limits.get(name)
+                return UNLIMITED if limit is None else limit - attached.get(name, 0)
+
             if isinstance(where, int):
                 return room_at(where)
             rows = range(nodes.n_rows)[where] if isinstance(where, slice) else where.tolist()

@@ -24,6 +24,7 @@ from scheduler.model.volumes import (
     StorageObject,
     VolumeAttachment,
 )
+from scheduler.state.assumed_volumes import Assumable, AssumedVolumes
 from scheduler.state.attached_volumes import AttachedVolume, AttachedVolumes
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.free_volumes import FreeVolumes
@@ -65,6 +66,7 @@ class Volumes:
         self._migrated: dict[str, set[str]] = {}
         self.free = FreeVolumes()
         self.attached = AttachedVolumes(self._note)
+        self.assumed = AssumedVolumes()
 
     # What plugins ask.
 
@@ -79,6 +81,10 @@ class Volumes:
     def storage_class(self, name: str) -> StorageClass | None:
         """Return the class, None if it is not known."""
         return self._classes.get(name)
+
+    def classes(self) -> Collection[StorageClass]:
+        """Return all classes."""
+        return self._classes.values()
 
     def tracks_capacity(self, driver: str) -> bool:
         """Return whether the driver publishes capacities."""
@@ -154,6 +160,10 @@ class Volumes:
             case StorageKind.ATTACHMENT:
                 return self._attachments.get(key)
 
+    def seen(self, kind: StorageKind, key: str) -> StorageObject | None:
+        """Return the object as watches show it, whatever is assumed of it; None if it is not known."""
+        return self.assumed.seen(kind, key) or self.get(kind, key)
+
     # What ClusterState tells.
 
     def add_pod(self, pod: Pod, node_name: str) -> None:
@@ -175,12 +185,30 @@ class Volumes:
 
     def upsert(self, obj: StorageObject) -> None:
         """Take over the object. O(1), and O(pods that use it)."""
-        self._set(obj.kind, obj.key, obj)
+        self._set(obj.kind, obj.key, self.assumed.over(obj))
 
     def remove(self, kind: StorageKind, key: str) -> None:
         """Forget the object, if it is known."""
+        self.assumed.drop(kind, key)
         if self.get(kind, key) is not None:
             self._set(kind, key, None)
+
+    def assume(self, obj: Assumable, value: ClaimReference | str, holder: str) -> None:
+        """See `ClusterState.assume_storage`."""
+        self._set_if_changed(self.assumed.assume(obj, value, holder))
+
+    def settle(self, obj: Assumable, version: str) -> None:
+        """See `ClusterState.settle_storage`."""
+        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version))
+
+    def release(self, obj: Assumable, holder: str) -> Assumable | None:
+        """See `ClusterState.release_storage`."""
+        return self._set_if_changed(self.assumed.release(obj.kind, obj.key, holder))
+
+    def _set_if_changed(self, new: Assumable | None) -> Assumable | None:
+        if new is not None:
+            self._set(new.kind, new.key, new)
+        return new
 
     def _set(self, kind: StorageKind, key: str, new: StorageObject | None) -> None:
         match kind:

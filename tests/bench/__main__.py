@@ -16,6 +16,7 @@ from scheduler.errors import SettingsError
 from tests.bench import picture, ratios, report, results
 from tests.bench.results import Results
 from tests.bench.runs import Asked, check_sizes, run
+from tests.bench.servers import beside_servers
 from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape
 
 _BUILD: Final = Path("build/bench")
@@ -75,6 +76,8 @@ def _asked(args: argparse.Namespace) -> Asked:
             raise SettingsError(flag, "", str(number), "a number from 1 up")
     if args.scheduler_binary is not None and not args.scheduler_binary.is_file():
         raise SettingsError("--scheduler-binary", "", str(args.scheduler_binary), "a file")
+    if args.controller_manager_binary is not None and not args.controller_manager_binary.is_file():
+        raise SettingsError("--controller-manager-binary", "", str(args.controller_manager_binary), "a file")
     if args.other_checkout is not None and not (args.other_checkout / "scheduler").is_dir():
         raise SettingsError("--other-checkout", "", str(args.other_checkout), "a checkout of this project")
     return Asked(
@@ -84,6 +87,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         n_pods=args.pods,
         full=args.full,
         scheduler_binary=args.scheduler_binary,
+        controller_manager=args.controller_manager_binary or beside_servers("kube-controller-manager"),
         other_checkout=args.other_checkout,
         n_rounds=args.rounds or (1 if args.full else 3),
     )
@@ -115,6 +119,12 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="PATH",
         help="a kube-scheduler to run on the same real server",
+    )
+    parser.add_argument(
+        "--controller-manager-binary",
+        type=Path,
+        metavar="PATH",
+        help="a kube-controller-manager, which binds claims on a real server (default: KUBEBUILDER_ASSETS)",
     )
     parser.add_argument(
         "--other-checkout",

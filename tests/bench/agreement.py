@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from tests.bench.loaded import SCHEDULER
-from tests.bench.scene import Planned, Scene, Size, build_scene, room_for
+from tests.bench.scene import Scene, Size, build_scene, room_for
 from tests.bench.shapes import Shape
+from tests.bench.templates import Planned
+from tests.bench.volumes import claims_and_volumes
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.conformance.subject import ReferenceSubject
@@ -46,7 +48,8 @@ def disagreements(shape: Shape) -> list[str]:
 
 def _objects(scene: Scene) -> list[Json]:
     pods = (_pod(planned, planned.node) for planned in (*scene.running, *scene.idle))
-    return [*scene.namespaces, *scene.nodes, *scene.services, *pods]
+    storage = (*scene.storage, *claims_and_volumes((*scene.running, *scene.measured)))
+    return [*scene.namespaces, *scene.nodes, *scene.services, *storage, *pods]
 
 
 def _pod(planned: Planned, node: str = "") -> Json:

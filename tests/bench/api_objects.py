@@ -12,10 +12,12 @@ from typing import Final, TypeVar
 import aiohttp
 import msgspec
 
+from scheduler.shell.watched_kinds import storage_kinds
 from tests.bench.measuring import cpu_s
-from tests.bench.scene import Planned, Scene
+from tests.bench.scene import Scene
 from tests.bench.servers import Server
-from tests.bench.templates import as_new
+from tests.bench.templates import Planned, as_new
+from tests.bench.volumes import claim_and_volume
 from tests.support.build import Json
 
 _CONCURRENCY: Final = 32
@@ -23,6 +25,8 @@ _PAGE: Final = 500
 #: How long a watch may bring no new binding.
 STALLED_S: Final = 90.0
 _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
+
+_STORAGE_PATHS: Final = {kind.kind: kind.resource.path for kind in storage_kinds()}
 
 T = TypeVar("T")
 
@@ -71,7 +75,36 @@ class Objects:
             service["spec"] |= {"ports": [{"port": 80}]}
             path = f"/api/v1/namespaces/{service['metadata']['namespace']}/services"
             await self._ask("POST", path, as_new(service))
+        for storage in scene.storage:
+            await self._ask("POST", _STORAGE_PATHS[storage["kind"]], as_new(storage))
+        await self.create_claims(scene.running)
         await self.create_pods(scene.running, scheduler="nobody")
+
+    async def create_claims(self, pods: Iterable[Planned]) -> None:
+        """Create the claims of the pods, and their volumes."""
+
+        async def create(pod: Planned) -> None:
+            claim, _ = claim_and_volume(pod)
+            stored = json.loads(await self._ask("POST", _claims_path(pod), as_new(claim)))
+            _, volume = claim_and_volume(pod, uid=stored["metadata"]["uid"])
+            await self._ask("POST", _STORAGE_PATHS[volume["kind"]], as_new(volume))
+
+        await self._each((pod for pod in pods if pod.template.claim), create)
+
+    async def delete_claims(self, pods: Iterable[Planned]) -> None:
+        """Delete the claims of the pods, and their volumes, whose finalizers nobody else would take away."""
+
+        async def delete(pod: Planned) -> None:
+            claim, volume = claim_and_volume(pod)
+            for path in (
+                f"{_claims_path(pod)}/{claim['metadata']['name']}",
+                f"{_STORAGE_PATHS[volume['kind']]}/{volume['metadata']['name']}",
+            ):
+                free = {"metadata": {"finalizers": None}}
+                await self._ask("PATCH", path, free, headers=_MERGE, accepted={200, 404})
+                await self.delete(path)
+
+        await self._each((pod for pod in pods if pod.template.claim), delete)
 
     async def create_pods(self, pods: Iterable[Planned], *, scheduler: str, suffix: str = "") -> None:
         """Create the pods for this scheduler."""
@@ -234,6 +267,10 @@ async def objects_of(server: Server) -> AsyncIterator[Objects]:
         connector=connector, headers=server.headers, timeout=timeout, read_bufsize=2**22
     ) as session:
         yield Objects(server, session)
+
+
+def _claims_path(pod: Planned) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/persistentvolumeclaims"
 
 
 def _named(name: str) -> Json:

@@ -15,15 +15,17 @@ import msgspec
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Upserted
 from scheduler.kube.client import MAX_LINES_PER_BATCH
 from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
-from scheduler.model.instructions import Bind
+from scheduler.model.instructions import Bind, WriteVolumes
 from scheduler.model.stimuli import BindDone, CycleDue
-from scheduler.shell.informers import WatchedKind, required_kinds, workload_kinds
+from scheduler.shell.watched_kinds import WatchedKind, required_kinds, storage_kinds, workload_kinds
 from scheduler.state.audit import differences
 from tests.bench import templates
 from tests.bench.checks import broken_rules
 from tests.bench.loaded import SCHEDULER, LoadedMachine
-from tests.bench.scene import Planned, Scene
+from tests.bench.scene import Scene
 from tests.bench.served import Served, in_batches
+from tests.bench.templates import Planned
+from tests.bench.volumes import claims_and_volumes
 from tests.support.build import Json
 
 #: Events of each kind that do not come from the measured pods.
@@ -53,7 +55,7 @@ class FedMachine:
     def __init__(self, scene: Scene) -> None:
         self.loaded = LoadedMachine(scene)
         self.served = Served(SCHEDULER)
-        kinds = (*required_kinds(), *workload_kinds())
+        kinds = (*required_kinds(), *workload_kinds(), *storage_kinds())
         self._watched = {watched.kind: watched for watched in kinds}
         self._watching: dict[str, ListWatch[Any]] = {
             kind: ListWatch(watched.resource, watched.decode, jitter=lambda: 0.5)
@@ -89,6 +91,7 @@ class FedMachine:
             ("Namespace", map(served.object, scene.namespaces)),
             ("Service", map(served.object, scene.services)),
             ("Node", (served.object(_reported(node, 0)) for node in scene.nodes)),
+            *((one["kind"], [served.object(one)]) for one in _storage(scene)),
             (
                 "Pod",
                 (
@@ -104,6 +107,11 @@ class FedMachine:
         for kind in self._watching:
             self.feed(kind, [served.bookmark(kind)])
         return total_ns, n_events
+
+
+def _storage(scene: Scene) -> Iterator[Json]:
+    yield from scene.storage
+    yield from claims_and_volumes((*scene.running, *scene.measured))
 
 
 def _stimulus(watched: WatchedKind, change: object) -> Any:
@@ -158,7 +166,9 @@ def _lives(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
     node_by_name: dict[str, str] = {}
     while fed.loaded.machine.has_work():
         for order in fed.loaded.handle(CycleDue()):
-            if isinstance(order, Bind):
+            if isinstance(order, WriteVolumes):
+                fed.loaded.bind_volumes(order)
+            elif isinstance(order, Bind):
                 node_by_name[order.pod.name] = order.node_name
                 line = served.pod(
                     planned_by_name[order.pod.name], "bound", node=order.node_name, change="MODIFIED"

@@ -20,8 +20,9 @@ from scheduler.model.stimuli import CycleDue
 from tests.bench import templates
 from tests.bench.bytes_level import FedMachine
 from tests.bench.measuring import peak_bytes, resident_bytes, spread_us
-from tests.bench.scene import N_APPLICATIONS, Planned, Scene, Size
+from tests.bench.scene import N_APPLICATIONS, Scene, Size
 from tests.bench.shapes import Shape
+from tests.bench.templates import Planned
 from tests.support import build
 
 #: Pods of 2,000 controllers, or the same with a label of its own on every pod.
@@ -99,6 +100,7 @@ def _scene(n_nodes: int, kind: Kind) -> Scene:
         nodes=[templates.node(index, zones=_ZONES) for index in range(n_nodes)],
         namespaces=[build.namespace("apps")],
         services=[],
+        storage=[],
         running=[],
         idle=[],
         measured=[Planned(measured, "apps", f"measured-{index}") for index in range(_N_DECISIONS)],

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.bench.scene import Planned, Scene
-from tests.bench.templates import Template
+from tests.bench.scene import Scene
+from tests.bench.templates import Planned, Template
+from tests.bench.volumes import VOLUMES_PER_NODE
 from tests.reference.selectors import parse
 from tests.support.build import Json
 
@@ -46,7 +47,7 @@ def broken_rules(scene: Scene, node_by_pod: Mapping[Key, str]) -> list[str]:
     groups = _groups(scene, placed)
     labels_by_namespace = {n["metadata"]["name"]: n["metadata"]["labels"] for n in scene.namespaces}
     rules = _Rules(scene, groups, labels_by_namespace)
-    return [*found, *_overfull(scene, placed), *rules.broken()]
+    return [*found, *_overfull(scene, placed), *_overattached(placed), *rules.broken()]
 
 
 def _groups(scene: Scene, placed: Iterable[tuple[Planned, str]]) -> list[_Group]:
@@ -76,6 +77,14 @@ def _overfull(scene: Scene, placed: Iterable[tuple[Planned, str]]) -> Iterator[s
             yield f"{node}: no such node"
         elif used > 4000:
             yield f"{node}: {used}m of 4000m CPU in use"
+
+
+def _overattached(placed: Iterable[tuple[Planned, str]]) -> Iterator[str]:
+    """Yield nodes with more volumes than their driver attaches."""
+    attached = Counter(node for pod, node in placed if node and pod.template.claim == "bound")
+    for node, n in attached.items():
+        if n > VOLUMES_PER_NODE:
+            yield f"{node}: {n} volumes, at most {VOLUMES_PER_NODE} can be attached"
 
 
 class _Rules:

@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.instructions import Bind, Instruction, WriteVolumes
 from scheduler.model.stimuli import BindDone, CycleDue, PodSeen
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
@@ -110,20 +110,27 @@ def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], lis
         orders = loaded.handle(CycleDue())
         ended_ns = clock()
         loaded.now_s += 0.0005
-        for bind in (order for order in orders if isinstance(order, Bind)):
-            decisions.append(stopwatch.elapsed_ns)
-            cycles.append(ended_ns - started_ns)
-            echoes.append(_echoed(loaded, bind))
+        for order in orders:
+            if isinstance(order, Bind | WriteVolumes):
+                decisions.append(stopwatch.elapsed_ns)
+                cycles.append(ended_ns - started_ns)
+                echoes.append(_echoed(loaded, order))
         if churn is not None:
             churn.after(len(decisions))
     return decisions, cycles, echoes
 
 
-def _echoed(loaded: LoadedMachine, bind: Bind) -> int:
-    """The API server accepts the binding and the watch shows it: CPU nanoseconds that the machine takes for both."""
-    seen = PodSeen(loaded.pods.on_node(bind.pod, bind.node_name))
+def _echoed(loaded: LoadedMachine, order: Bind | WriteVolumes) -> int:
+    """
+    Have the volumes and the pod bound, and the watches show it. Returns: CPU nanoseconds that the machine takes for
+    all of this.
+    """
+    seen = PodSeen(loaded.pods.on_node(order.pod, order.node_name))
     started_ns = time.process_time_ns()
-    loaded.handle(BindDone(bind.pod.uid))
+    if isinstance(order, WriteVolumes):
+        loaded.bind_volumes(order)
+        loaded.handle(CycleDue())
+    loaded.handle(BindDone(order.pod.uid))
     loaded.handle(seen)
     return time.process_time_ns() - started_ns
 
@@ -205,5 +212,5 @@ def _transient_kib(loaded: LoadedMachine) -> float:
 
 def _confirm(loaded: LoadedMachine, orders: list[Instruction]) -> None:
     for order in orders:
-        if isinstance(order, Bind):
+        if isinstance(order, Bind | WriteVolumes):
             _echoed(loaded, order)

@@ -11,8 +11,9 @@ import asyncio
 import gc
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -21,10 +22,10 @@ from tests.bench import templates
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.checks import broken_rules
 from tests.bench.measuring import cpu_s, peak_bytes
-from tests.bench.scene import Planned, Scene
-from tests.bench.schedulers import Contender, running
+from tests.bench.scene import Scene
+from tests.bench.schedulers import Contender, claim_binder, running
 from tests.bench.servers import Server, ServerName, started
-from tests.bench.templates import as_new
+from tests.bench.templates import Planned, as_new
 from tests.support import build
 
 _CHURN_PERIOD_S = 1.0
@@ -65,11 +66,21 @@ class HttpResult(msgspec.Struct, frozen=True):
     n_untold: int = 0
 
 
-def measure_http(scene: Scene, server_name: ServerName, contenders: Sequence[Contender]) -> list[HttpResult]:
-    """Measure every contender on one server; raise RuntimeError if a pod stays unbound or a rule is broken."""
+def measure_http(
+    scene: Scene,
+    server_name: ServerName,
+    contenders: Sequence[Contender],
+    controller_manager: Path | None = None,
+) -> list[HttpResult]:
+    """
+    Measure every contender on one server; raise RuntimeError if a pod stays unbound or a rule is broken.
+
+    `controller_manager`: the binary that binds claims on a real server; needed if claims wait.
+    """
+    waits = scene.shape.measured.claim == "waiting"
     try:
-        with started(server_name) as server:
-            return asyncio.run(_in_turn(scene, server, contenders))
+        with started(server_name, binds_claims=waits) as server:
+            return asyncio.run(_in_turn(scene, server, contenders, controller_manager if waits else None))
     finally:
         gc.unfreeze()
 
@@ -79,16 +90,24 @@ def median_run(runs: Sequence[HttpResult]) -> HttpResult:
     return sorted(runs, key=lambda run: run.pods_per_s)[(len(runs) - 1) // 2]
 
 
-async def _in_turn(scene: Scene, server: Server, contenders: Sequence[Contender]) -> list[HttpResult]:
+async def _in_turn(
+    scene: Scene, server: Server, contenders: Sequence[Contender], controller_manager: Path | None
+) -> list[HttpResult]:
     results = []
-    async with objects_of(server) as objects:
+    async with AsyncExitStack() as stack:
+        objects = await stack.enter_async_context(objects_of(server))
         await objects.create_cluster(scene)
+        if controller_manager is not None and server.name == "kube-apiserver":
+            # Not before the volumes of bound claims are there.
+            stack.enter_context(claim_binder(controller_manager, server))
         for contender in contenders:
+            await objects.create_claims(scene.measured)
             waiting = [*scene.idle, *scene.measured]
             await objects.create_pods(scene.idle, scheduler=contender.name)
             await objects.create_pods(scene.measured, scheduler=contender.name)
             results.append(await _run(scene, server, objects, contender))
             await objects.delete_pods(waiting)
+            await objects.delete_claims(scene.measured)
     return results
 
 

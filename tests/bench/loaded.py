@@ -12,17 +12,28 @@ from typing import Final
 from scheduler.core.machine import Machine
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.instructions import Bind, Instruction, WriteVolumes
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import CycleDue, NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
+from scheduler.model.stimuli import (
+    CycleDue,
+    NamespaceSeen,
+    NodeSeen,
+    PodSeen,
+    Stimulus,
+    StorageSeen,
+    VolumesWritten,
+    WorkloadSeen,
+)
+from scheduler.model.volumes import ClaimReference, StorageDecoder, StorageKind
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-from tests.bench.scene import Planned, Scene
-from tests.bench.templates import Template
+from tests.bench.scene import Scene
+from tests.bench.templates import Planned, Template
+from tests.bench.volumes import claims_and_volumes
 from tests.support.build import Json
 
 #: The name of the one profile that runs without a configuration.
@@ -37,13 +48,14 @@ class NewPods:
 
     def __init__(self) -> None:
         self._decoder = PodDecoder()
-        self._first: dict[tuple[Template, str], Pod] = {}
+        self._first: dict[tuple[Template, str, str], Pod] = {}
         self._version = 0
 
     def made(self, planned: Planned) -> Pod:
         """Return the pod as stored by the API server, with a resourceVersion of its own."""
         self._version += 1
-        key = (planned.template, planned.namespace)
+        # The spec of a pod with a claim of its own is its own, too.
+        key = (planned.template, planned.namespace, planned.name if planned.template.claim else "")
         first = self._first.get(key)
         if first is None:
             first = self._first[key] = self.decoded(
@@ -92,7 +104,7 @@ class LoadedMachine:
 
     def load(self) -> None:
         """Load the cluster, and try the pods that never fit."""
-        for stimulus in self.objects():
+        for stimulus in (*self.objects(), *self.storage()):
             self.handle(stimulus)
         for pod in (*self.scene.running, *self.scene.idle):
             self.handle(PodSeen(self.pods.made(pod)))
@@ -107,6 +119,25 @@ class LoadedMachine:
             yield NodeSeen(decode_node(json.dumps(node).encode()))
         for service in self.scene.services:
             yield WorkloadSeen(decode_workload("Service", json.dumps(service).encode()))
+
+    def storage(self) -> Iterable[Stimulus]:
+        """Yield the claims of all pods, their volumes, and what volumes need besides."""
+        pods, decoder = (*self.scene.running, *self.scene.measured), StorageDecoder()
+        for document in (*self.scene.storage, *claims_and_volumes(pods)):
+            document["metadata"]["resourceVersion"] = "1"
+            kind = StorageKind(document["kind"])
+            yield StorageSeen(decoder.decode(kind, json.dumps(document).encode()))
+
+    def bind_volumes(self, order: WriteVolumes) -> None:
+        """The API server makes the writes, and the PV controller binds the claims; the pod can be bound then."""
+        written = tuple(f"{order.pod.uid}/{number}" for number, _ in enumerate(order.static))
+        self.handle(VolumesWritten(order.pod.uid, written))
+        for (claim, volume), version in zip(order.static, written, strict=True):
+            promised = ClaimReference(claim.key, claim.uid)
+            taken = replace(volume, claim=promised, is_available=False, resource_version=version)
+            bound = replace(claim, volume_name=volume.key, is_bind_completed=True, resource_version=version)
+            self.handle(StorageSeen(taken))
+            self.handle(StorageSeen(bound))
 
     def await_measured(self) -> None:
         """Add the measured pods to the queue."""

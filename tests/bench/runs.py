@@ -52,6 +52,8 @@ class Asked:
     n_pods: int | None = None
     full: bool = False
     scheduler_binary: Path | None = None
+    #: Binds claims on a real server; without it, shapes whose claims wait are left out there.
+    controller_manager: Path | None = None
     #: Another checkout of this project to run beside this one.
     other_checkout: Path | None = None
     #: Rounds over HTTP, of all shapes in turn: a machine's minutes differ by more than shapes do.
@@ -149,11 +151,16 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         rounds: dict[tuple[str, str], list[HttpResult]] = {}
         for number in range(1, asked.n_rounds + 1):
             for shape in asked.chosen(_HTTP_SHAPES):
+                waits = shape.measured.claim == "waiting"
+                if waits and server == "kube-apiserver" and asked.controller_manager is None:
+                    say(f"http {server} {shape.name}: left out, it needs --controller-manager-binary")
+                    continue
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
                 scene = asked.scene(shape)
                 # In another order each round: whoever runs first meets a server that has not warmed up.
                 turn = number % len(against)
-                for result in measure_http(scene, server, [*against[turn:], *against[:turn]]):
+                turned = [*against[turn:], *against[:turn]]
+                for result in measure_http(scene, server, turned, asked.controller_manager):
                     rounds.setdefault((result.shape, result.scheduler), []).append(result)
         results.http += [median_run(found) for found in rounds.values()]
     if asked.full and not asked.shapes:

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Final
 
 from scheduler.errors import SettingsError
-from tests.bench import templates
+from tests.bench import templates, volumes
 from tests.bench.shapes import Running, Shape
-from tests.bench.templates import Template
+from tests.bench.templates import Planned
 from tests.support import build
 from tests.support.build import Json
 
@@ -22,16 +22,6 @@ REDUCED_IDLE: Final = 2000
 N_APPLICATIONS: Final = 2000
 
 _TAINT: Final = "foo=bar:NoSchedule"
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A pod to create; `node` is empty if a scheduler is to place it."""
-
-    template: Template
-    namespace: str
-    name: str
-    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +48,8 @@ class Scene:
     nodes: list[Json] = field(repr=False)
     namespaces: list[Json] = field(repr=False)
     services: list[Json] = field(repr=False)
+    #: Classes of claims and limits of nodes.
+    storage: list[Json] = field(repr=False)
     running: list[Planned] = field(repr=False)
     idle: list[Planned] = field(repr=False)
     measured: list[Planned] = field(repr=False)
@@ -76,7 +68,8 @@ def room_for(shape: Shape, n_nodes: int, n_crowd: int = 0) -> int:
         return n_nodes - n_init
     if shape.name == "matching-anti-affinity":
         n_free -= n_init
-    return n_free * PODS_PER_NODE - max(n_init, n_crowd)
+    per_node = volumes.VOLUMES_PER_NODE if shape.measured.claim == "bound" else PODS_PER_NODE
+    return n_free * per_node - max(n_init, n_crowd)
 
 
 def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int = 0, full: bool) -> Size:
@@ -112,6 +105,7 @@ def build_scene(shape: Shape, size: Size) -> Scene:
         nodes=nodes,
         namespaces=list(_namespaces(shape, size)),
         services=[build.service("served", {"app": "served"}, namespace=name) for name in _served(shape)],
+        storage=volumes.of_cluster(nodes, shape.measured.claim),
         running=[*init, *_crowd(shape, size, spots, len(init))],
         idle=[
             Planned(group.template, templates.INIT_NAMESPACE, f"idle-{index}")

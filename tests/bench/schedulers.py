@@ -101,6 +101,31 @@ def running(contender: Contender, server: Server) -> Iterator[subprocess.Popen[b
         _stop(process)
 
 
+@contextmanager
+def claim_binder(binary: Path, server: Server) -> Iterator[None]:
+    """Run a kube-controller-manager for the block that does nothing but bind claims to volumes."""
+    kubeconfig = server.kubeconfig()
+    command = [
+        str(binary),
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--controllers=persistentvolume-binder-controller",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={free_port()}",
+        f"--cert-dir={server.folder / 'controller-manager-certs'}",
+        "--leader-elect=false",
+        f"--kube-api-qps={_QPS}",
+        f"--kube-api-burst={_QPS}",
+    ]
+    with (server.folder / "kube-controller-manager.log").open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        yield
+    finally:
+        _stop(process)
+
+
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     try:

@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
-from tests.bench.scene import Planned
-from tests.bench.templates import Template
+from tests.bench.templates import Planned, Template
 from tests.support.build import Json
 
 #: The events of a pod's life on the watch.
@@ -139,7 +138,7 @@ def _pod(planned: Planned, stage: Stage, scheduler: str) -> Json:
         "ownerReferences": [_owner(planned.template)],
         "managedFields": [_managed("kube-controller-manager", made["spec"])],
     }
-    made["spec"] |= _DEFAULTS
+    made["spec"] |= {**_DEFAULTS, "volumes": [*made["spec"].get("volumes", ()), *_DEFAULTS["volumes"]]}
     made["spec"]["containers"] = [{**container, **_CONTAINER} for container in made["spec"]["containers"]]
     made["status"] = _status(stage)
     return made

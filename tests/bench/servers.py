@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD
@@ -26,6 +26,8 @@ from tests.bench.shapes import SHAPE_BY_NAME
 from tests.bench.templates import as_new
 from tests.support.apiserver import RealApiServer, assets
 from tests.support.cluster import kubeconfig_text
+
+_WITH_CONTROLLERS: Final = "--controllers"
 
 ServerName = Literal["devcluster", "kube-apiserver"]
 
@@ -69,12 +71,23 @@ def available() -> list[ServerName]:
     return ["devcluster", "kube-apiserver"] if assets() else ["devcluster"]
 
 
+def beside_servers(name: str) -> Path | None:
+    """Return the binary of this name beside the real server's, None if there is none."""
+    folder = assets()
+    return folder / name if folder is not None and (folder / name).is_file() else None
+
+
 @contextmanager
-def started(name: ServerName) -> Iterator[Server]:
-    """Run an empty server for the block, and delete its files afterwards."""
+def started(name: ServerName, *, binds_claims: bool = False) -> Iterator[Server]:
+    """
+    Run an empty server for the block, and delete its files afterwards.
+
+    With `binds_claims` the embedded cluster has its controllers; a real one needs `schedulers.claim_binder`.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-") as made:
         folder = Path(made)
-        with _real(folder) if name == "kube-apiserver" else _devcluster(folder) as server:
+        own = [_WITH_CONTROLLERS] if binds_claims else []
+        with _real(folder) if name == "kube-apiserver" else _devcluster(folder, *own) as server:
             yield server
 
 
@@ -125,15 +138,15 @@ def _fill(store: Store, scene: Scene) -> None:
             store.create(POD, pod.namespace, as_new(made))
 
 
-async def _serve(scene: Scene | None) -> None:
-    """Run the embedded cluster without controllers, so that only the scheduler changes pods."""
+async def _serve(scene: Scene | None, *, controllers: bool = False) -> None:
+    """Run the embedded cluster; without controllers, only the scheduler changes pods."""
     # Requests leave no cycles. A collection costs 20 µs per pod: 3 to 7 ms at a time for young objects, and
     # 0.3 s, as long as 1,000 binds, for all objects of 5,000 nodes.
     gc.disable()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    cluster = DevCluster(token="")
+    cluster = DevCluster(token="", controllers=controllers)
     if scene is not None:
         _fill(cluster.store, scene)
     async with cluster:
@@ -143,4 +156,9 @@ async def _serve(scene: Scene | None) -> None:
 
 if __name__ == "__main__":
     named = sys.argv[1:]
-    asyncio.run(_serve(build_scene(SHAPE_BY_NAME[named[0]], Size(*map(int, named[1:]))) if named else None))
+    if named == [_WITH_CONTROLLERS]:
+        asyncio.run(_serve(None, controllers=True))
+    else:
+        asyncio.run(
+            _serve(build_scene(SHAPE_BY_NAME[named[0]], Size(*map(int, named[1:]))) if named else None)
+        )

@@ -200,6 +200,14 @@ def _churn() -> Shape:
     )
 
 
+def _claims(name: str, upstream: str, claim: templates.Claim, *, n_init: int, n: int) -> Shape:
+    """Return a shape whose pods have a claim each; those that run have theirs bound."""
+    running = templates.with_claim("bound")
+    return Shape(
+        name, upstream, templates.with_claim(claim), n, _always(running), init=(Running(running, n_init),)
+    )
+
+
 _NS: Final = templates.across_namespaces
 
 SHAPES: Final[tuple[Shape, ...]] = (
@@ -254,6 +262,8 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ),
     _idle("unschedulable", "Unschedulable/5kNodes/20kInit/10kPods", Running(templates.large(), 20_000)),
     _churn(),
+    _claims("bound-claims", "SchedulingCSIPVs/5000Nodes_2000Pods", "bound", n_init=1000, n=2000),
+    _claims("waiting-claims", "none: claims that wait, free volumes", "waiting", n_init=500, n=1000),
 )
 
 #: The shape with which others are compared.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
@@ -19,6 +19,10 @@ INIT_NAMESPACE: Final = "sched-0"
 MEASURED_NAMESPACE: Final = "sched-1"
 
 _BOTH: Final = (MEASURED_NAMESPACE, INIT_NAMESPACE)
+
+
+#: `bound` to a volume, or `waiting` for its pod's node; empty for pods without a claim.
+Claim = Literal["", "bound", "waiting"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +39,16 @@ class Template:
     priority: int = 0
     #: Whether every pod has a label of its own, as in a StatefulSet or an indexed Job.
     own_labels: bool = False
+    #: What the claim of every pod, which has the pod's name, is to begin with.
+    claim: Claim = ""
 
     def pod(self, namespace: str, name: str, *, node: str = "", scheduler: str) -> Json:
         """Return the pod of this name as a client creates it, on `node` if not empty."""
         spec: Json = {"schedulerName": scheduler}
         if self.gates:
             spec["schedulingGates"] = [{"name": gate} for gate in self.gates]
+        if self.claim:
+            spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
         if self.priority:
             spec["priority"] = self.priority
         return build.pod(
@@ -57,6 +65,16 @@ class Template:
     def labels_of(self, name: str) -> Json:
         """Return the labels of the pod of this name."""
         return {**self.labels, "statefulset.kubernetes.io/pod-name": name} if self.own_labels else self.labels
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A pod to create; `node` is empty if a scheduler is to place it."""
+
+    template: Template
+    namespace: str
+    name: str
+    node: str = ""
 
 
 def plain() -> Template:
@@ -129,6 +147,11 @@ def gated() -> Template:
     return Template(
         "gated", {"app": "scheduler-perf"}, build.affinity(required=[term]), gates=("test.k8s.io/a",)
     )
+
+
+def with_claim(claim: Claim) -> Template:
+    """Return pods of which each has a claim of its own."""
+    return Template(f"{claim}-claim", claim=claim)
 
 
 def large(priority: int = 0) -> Template:

@@ -17,7 +17,7 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.kube.transport import Response
-from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.instructions import Bind, Instruction, WriteVolumes
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
@@ -28,6 +28,7 @@ from scheduler.model.stimuli import (
     PodGone,
     PodSeen,
     Stimulus,
+    VolumesWritten,
 )
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
@@ -44,6 +45,8 @@ ELECTION = ElectionSettings("kube-system", "chaos", 15.0, 10.0, 2.0)
 
 #: Points at which an instance can be killed, all between the pop of a pod and the confirmation of its bind.
 KILL_POINTS = ("decided", "arrived", "written", "answered", "confirmed")
+#: Those between Reserve and Bind of a pod whose volumes are not bound.
+VOLUME_KILL_POINTS = ("reserved", "volumes arrived", "volumes written", "volumes answered")
 
 
 @dataclass
@@ -237,12 +240,16 @@ class Instance:
                     told.gone("Namespace", name)
                 case BindDone():
                     self.reach("answered")
+                case VolumesWritten():
+                    self.reach("volumes answered")
             assumed = {}
             if isinstance(stimulus, CycleDue):
                 placed = machine.state.placed
                 assumed = {uid: one.pod.node_name for uid, one in placed.items() if one.assumed}
             instructions = handle(stimulus, now_s)
             for order in instructions:
+                if isinstance(order, WriteVolumes):
+                    self.reach("reserved")
                 if isinstance(order, Bind):
                     self._journal.decided.append(
                         Decided(

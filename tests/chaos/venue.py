@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import LEASE, POD
+from scheduler.devcluster.kinds import LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
+from scheduler.devcluster.storage.write_log import user_agent
 from scheduler.shell.leader_election import ElectionSettings
 from tests.chaos.instance import ELECTION, Instance
 from tests.chaos.journal import Journal
 from tests.chaos.stage import Embedded, Server
 
 _BINDING = re.compile(r"/pods/[^/]+/binding$")
+_VOLUME = re.compile(r"/persistentvolume(claim)?s/[^/]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,13 @@ class EmbeddedVenue:
                 return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
             def listen(instances: Sequence[Instance]) -> None:
-                _pass_kill_points(cluster, instances, journal)
+                pass_kill_points(cluster, instances, journal)
 
             yield Opened(Embedded(cluster), cluster.port, holder, listen)
 
 
-def _pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal: Journal) -> None:
-    """Report the kill points `arrived` and `written`, which only the server knows."""
+def pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal: Journal) -> None:
+    """Report the kill points that only the server knows: a bind or a volume `arrived` or was `written`."""
     by_name = {one.name: one for one in instances}
 
     def reach(agent: str, point: str) -> None:
@@ -105,11 +107,15 @@ def _pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journa
     def on_arrival(agent: str, method: str, path: str) -> None:
         if method == "POST" and _BINDING.search(path):
             reach(agent, "arrived")
+        elif method == "PATCH" and _VOLUME.search(path):
+            reach(agent, "volumes arrived")
 
     def on_write(kind: object, _: object) -> None:
         last = journal.written[-1]
         if kind is POD and last.bound_node and last.by:
             reach(last.by, "written")
+        elif kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM):
+            reach(user_agent.get(), "volumes written")
 
     cluster.arrivals.append(on_arrival)
     cluster.store.history.listeners.append(on_write)

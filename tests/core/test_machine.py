@@ -269,18 +269,16 @@ def test_a_relabelled_namespace_counts_from_the_next_cycle(cluster: Driver) -> N
 
 
 def test_a_pod_that_needs_an_unsupported_feature_is_never_placed(cluster: Driver) -> None:
-    """A volume claim or a device keeps the pod pending, and its condition names it."""
+    """A device keeps the pod pending, and its condition names it."""
     cluster.node("a")
-    document_volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]
     from tests.support import build
 
     pod = cluster.decoded(
-        build.pod("p", spec={"schedulerName": "affinity-scheduler", "volumes": document_volumes})
+        build.pod("p", spec={"schedulerName": "affinity-scheduler", "resourceClaims": [{"name": "gpu"}]})
     )
     cluster.handle(PodSeen(pod))
     message = condition_of(cluster.cycle()).message
-    assert message.startswith("0/1 nodes are available: pod needs persistentVolumeClaim")
-    assert '"disk"' in message
+    assert message.startswith('0/1 nodes are available: pod needs resourceClaim "gpu"')
 
 
 def test_a_long_message_is_cut_for_the_event_alone(cluster: Driver) -> None:

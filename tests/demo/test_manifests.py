@@ -22,7 +22,7 @@ def test_there_are_manifests_for_every_story() -> None:
 def test_every_object_can_be_created_and_every_pod_asks_for_this_scheduler(name: str) -> None:
     found = documents(name)
     assert all(collection_of(document).startswith("/api") for document in found)
-    specs = [one["spec"]["template"]["spec"] for one in found if one["kind"] == "Deployment"]
+    specs = [one["spec"]["template"]["spec"] for one in found if one["kind"] in ("Deployment", "StatefulSet")]
     assert specs
     for spec in specs:
         assert spec["schedulerName"] == "affinity-scheduler"

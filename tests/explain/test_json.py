@@ -50,7 +50,9 @@ FIELDS = {
     AllowSkew: "topologyKey maxSkew",
     RankedNode: "node total scores",
     DecisionRecord: "v evaluated feasible top rejected",
-    Simulation: ("apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next"),
+    Simulation: (
+        "apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next notes"
+    ),
     ZoneShare: "zone nodes pods",
     NodeShare: "node zone pods",
 }

@@ -223,3 +223,54 @@ def test_an_invalid_manifest_is_reported_with_its_field(document: object, messag
     with pytest.raises(ManifestError) as caught:
         parse(document)
     assert message in str(caught.value)
+
+
+CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def test_a_stateful_set_makes_a_claim_of_each_template_for_each_pod() -> None:
+    """It replaces a volume of its name; the others stay."""
+    document = workload(
+        "StatefulSet",
+        {"selector": {}, "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": CLAIM_SPEC}]},
+    )
+    scratch = {"name": "scratch", "emptyDir": {}}
+    document["spec"]["template"]["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}, scratch]
+    made = parse(document)
+    assert made.pod(1)["spec"]["volumes"] == [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}},
+        scratch,
+    ]
+    (claim,) = made.claims(1)
+    assert claim["metadata"]["name"] == "data-web-1"
+    assert claim["spec"] == CLAIM_SPEC
+
+
+def test_an_ephemeral_volume_makes_a_claim_that_its_pod_owns() -> None:
+    template = {"metadata": {"annotations": {"a": "b"}}, "spec": CLAIM_SPEC}
+    document = workload("Deployment", {"selector": {}})
+    document["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
+    ]
+    made = parse(document)
+    (claim,) = made.claims(0)
+    assert claim["metadata"]["name"] == "web-0-scratch"
+    assert claim["metadata"]["annotations"] == {"a": "b"}
+    assert claim["metadata"]["ownerReferences"] == [
+        {"uid": made.pod(0)["metadata"]["uid"], "controller": True}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("templates", "field"),
+    [
+        ("data", "spec.volumeClaimTemplates"),
+        (["data"], "spec.volumeClaimTemplates[0]"),
+        ([{"spec": {}}], "spec.volumeClaimTemplates[0].metadata.name"),
+        ([{"metadata": {"name": "data"}}], "spec.volumeClaimTemplates[0].spec"),
+    ],
+)
+def test_a_malformed_claim_template_is_named(templates: object, field: str) -> None:
+    with pytest.raises(ManifestError) as raised:
+        parse(workload("StatefulSet", {"selector": {}, "volumeClaimTemplates": templates}))
+    assert raised.value.field == field

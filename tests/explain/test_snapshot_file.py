@@ -10,9 +10,10 @@ import pytest
 
 from scheduler.explain.snapshot_file import SECTIONS, scheduling_fields
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.shell.informers import required_kinds, workload_kinds
+from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
 from tests.explain.random_clusters import random_cluster
-from tests.support import build
+from tests.support import build, storage_objects
 from tests.support.json_cluster import decoded
 
 #: Stands wherever a secret or the name of one could be.
@@ -152,7 +153,7 @@ def test_every_kind_in_the_file_has_a_list_of_fields() -> None:
 
 def test_every_watched_kind_is_in_the_file() -> None:
     """Otherwise a snapshot would give other answers than the cluster."""
-    watched = {one.kind for one in (*required_kinds(), *workload_kinds())}
+    watched = {one.kind for one in (*required_kinds(), *workload_kinds(), *storage_kinds())}
     assert watched == set(SECTIONS)
 
 
@@ -181,6 +182,51 @@ def test_selectors_of_workloads_are_in_the_file() -> None:
         assert decode_workload(kind, _bytes(scheduling_fields(kind, document))) == decode_workload(
             kind, _bytes(document)
         )
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        storage_objects.claim(
+            "c",
+            "s",
+            volume="v",
+            node="a",
+            owner="u",
+            terminating=True,
+            selector={"matchLabels": {"a": "b"}},
+            volumeMode="Block",
+        ),
+        storage_objects.claim("c", phase="Lost"),
+        storage_objects.volume(
+            "v",
+            "s",
+            terms=[build.node_term("x in y")],
+            claimed_by="default/c",
+            claim_uid="u",
+            labels={"a": "b"},
+        ),
+        storage_objects.volume("v", source={"awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}),
+        storage_objects.storage_class("s", topologies=[{"zone": ["a", "b"]}]),
+        storage_objects.csi_node("a", migrated=["kubernetes.io/aws-ebs"], d=3, e=None),
+        storage_objects.csi_driver("d", tracks_capacity=True),
+        storage_objects.capacity("p", "s", topology={}, largest="1Gi"),
+        storage_objects.capacity("p", "s", topology={"matchLabels": {"a": "b"}}),
+        storage_objects.attachment("x", "v", "a"),
+    ],
+    ids=lambda document: document["kind"],
+)
+def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json) -> None:
+    """And the file has nothing else of it."""
+    kind, decoder = StorageKind(document["kind"]), StorageDecoder()
+    secret = copy.deepcopy(document)
+    secret["metadata"]["annotations"] = {**document["metadata"].get("annotations", {}), "a": SECRET}
+    secret["parameters"] = {"secret": SECRET}
+    if "csi" in document.get("spec", {}):
+        secret["spec"]["csi"] |= {"nodeStageSecretRef": {"name": SECRET}, "volumeAttributes": {"a": SECRET}}
+    reduced = scheduling_fields(kind, secret)
+    assert SECRET not in json.dumps(reduced)
+    assert decoder.decode(kind, _bytes(reduced)) == decoder.decode(kind, _bytes(document))
 
 
 def _facts(pod: Any) -> list[Any]:

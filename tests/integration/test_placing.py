@@ -188,37 +188,6 @@ async def test_a_node_that_is_added_or_grows_takes_the_waiting_pod(cluster: Clus
     assert await cluster.node_of("q") == "small"
 
 
-@pytest.mark.parametrize(
-    ("volume", "named"),
-    [
-        pytest.param(
-            {"persistentVolumeClaim": {"claimName": "data"}}, 'persistentVolumeClaim "data"', id="claim"
-        ),
-        pytest.param(
-            {
-                "ephemeral": {
-                    "volumeClaimTemplate": {
-                        "spec": {
-                            "accessModes": ["ReadWriteOnce"],
-                            "resources": {"requests": {"storage": "1Gi"}},
-                        }
-                    }
-                }
-            },
-            'ephemeral volume "v"',
-            id="ephemeral",
-        ),
-    ],
-)
-async def test_a_pod_with_an_unsupported_volume_stays_pending_with_the_reason(
-    cluster: Cluster, volume: build.Json, named: str
-) -> None:
-    await cluster.add_node("a")
-    await cluster.add_pod("p", spec={"volumes": [{"name": "v", **volume}]})
-    text = f"pod needs {named}, which {NAME} does not support yet"
-    await cluster.condition("p", f"0/1 nodes are available: {text}.")
-
-
 async def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster: Cluster) -> None:
     """A pending one gets nothing from us; a running one takes its room."""
     await cluster.add_node("a", allocatable=TIGHT)

@@ -16,7 +16,7 @@ from scheduler.serving import listener
 from scheduler.settings.loading import load_settings
 from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
-from scheduler.shell.informers import required_kinds
+from scheduler.shell.watched_kinds import required_kinds
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import BASE, MANIFESTS, container, kustomization, named, one, resources
 from tests.support.rights import Right, granted

@@ -28,6 +28,8 @@ def test_every_request_builder_is_compared():
     assert {right.resource for right in rights} == {
         *("nodes", "namespaces", "pods", "pods/binding", "pods/status", "events", "leases"),
         *("services", "replicationcontrollers", "replicasets", "statefulsets"),
+        *("persistentvolumes", "persistentvolumeclaims", "storageclasses", "volumeattachments"),
+        *("csinodes", "csidrivers", "csistoragecapacities"),
         *("tokenreviews", "subjectaccessreviews"),
     }
     assert {right.verb for right in rights} == {"list", "watch", "get", "create", "update", "patch"}

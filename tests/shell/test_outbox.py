@@ -16,6 +16,7 @@ from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.volume_writer import VolumeWriter
 from tests.support.api_bodies import body
 from tests.support.driving import NAME, Driver
 from tests.support.scripted_server import FakeSleep, Script, client_of, reply, scripted, silence
@@ -50,6 +51,7 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
+            volumes=VolumeWriter(client, pause=binder.pause),
             conditions=conditions,
             recorder=recorder,
             inbox=inbox,

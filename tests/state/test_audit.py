@@ -13,7 +13,9 @@ from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.syntax.selectors import EVERYTHING, Requirement, Selector
-from tests.support import build
+from tests.conformance.product import ProductSubject
+from tests.support import build, storage_objects
+from tests.support.cases.volume_rows import using
 from tests.support.driving import Driver, bind_of
 
 APP_A = PodMatcher(((NamespaceRule(frozenset(), EVERYTHING), Selector((Requirement("app", "In", ("a",)),))),))
@@ -241,3 +243,21 @@ def test_amounts_that_wrap_are_no_difference() -> None:
     for name in ("p1", "p2", "p3"):
         driver.pod(name, node="n1", containers=[build.container(requests=huge)])
     assert differences(driver.state) == []
+
+
+def test_an_audit_between_two_decisions_leaves_the_room_for_volumes_right() -> None:
+    """A driver's map of volumes appears with its first volume: what was kept before must not be patched from none."""
+    subject = ProductSubject(None)
+    made = (
+        build.node("n"),
+        storage_objects.csi_node("n", d=3),
+        storage_objects.claim("c", volume="v"),
+        storage_objects.volume("v", claimed_by="default/c"),
+    )
+    for one in made:
+        subject.apply(one)
+    snapshot = subject.cluster.snapshot()
+    assert snapshot.volume_room("d").tolist() == [3]
+    subject.apply(using("c", on="n"))
+    assert subject.differences() == []
+    assert snapshot.volume_room("d").tolist() == [2]

@@ -39,9 +39,7 @@ NAME = "affinity-scheduler"
 class Driver:
     """Stimuli from JSON, a clock that moves by hand, and every instruction kept."""
 
-    def __init__(
-        self, seed: int = 1, settings: Settings | None = None, claims: Claims = Claims.REFUSED
-    ) -> None:
+    def __init__(self, seed: int = 1, settings: Settings | None = None, claims: Claims = Claims.ALL) -> None:
         settings = default_settings() if settings is None else settings
         self.state = ClusterState(exempt_namespaces(settings))
         self.profiles = build_profiles(settings, Snapshot(self.state), claims)

@@ -15,6 +15,7 @@ from scheduler.explain.explanation import Explanation
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import StorageDecoder, StorageKind
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
@@ -33,6 +34,8 @@ class Cluster:
     pods: list[build.Json] = field(default_factory=list)
     namespaces: list[build.Json] = field(default_factory=list)
     services: list[build.Json] = field(default_factory=list)
+    #: Claims, volumes and what else volumes are made of.
+    storage: list[build.Json] = field(default_factory=list)
 
     def state(self, state: ClusterState | None = None) -> ClusterState:
         """Return a state with all objects but pending pods, in the empty `state` if one is given."""
@@ -43,6 +46,9 @@ class Cluster:
             state.upsert_node(decode_node(encoded(node)))
         for service in self.services:
             state.upsert_workload(decode_workload("Service", encoded(service)))
+        decoder = StorageDecoder()
+        for obj in self.storage:
+            state.upsert_storage(decoder.decode(StorageKind(obj["kind"]), encoded(obj)))
         for pod in self.pods:
             if pod["spec"].get("nodeName"):
                 state.upsert_pod(decoded(pod))

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from scheduler.explain.manifests import Manifest
+from scheduler.explain.new_claims import default_class, names_no_class, new_claim
 from scheduler.framework.profile import Profile
+from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, WorkloadSeen
+from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, StorageSeen, WorkloadSeen
+from scheduler.model.volumes import PersistentVolumeClaim, StorageDecoder, StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.informers import WatchedKind, required_kinds, workload_kinds
-from scheduler.shell.profiles import build_profiles, exempt_namespaces, uses_default_spreading
+from scheduler.shell.profiles import build_profiles, exempt_namespaces
+from scheduler.shell.watched_kinds import WatchedKind, kinds_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -31,14 +35,17 @@ class LoadedCluster:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.state = self.new_state()
-        self.kinds = watched_kinds(settings)
+        self.kinds = kinds_for(settings)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
         #: Numbers of objects that could not be decoded, by kind.
         self.malformed: Counter[str] = Counter()
         #: Failed pods that a kubelet rejected.
         self._refused: list[Pod] = []
+        #: Sentences about claims that do not exist yet.
+        self.assumptions: dict[str, None] = {}
         self._decoder = PodDecoder()
+        self._storage_decoder = StorageDecoder()
 
     def new_state(self) -> ClusterState:
         """Return an empty state with the same configuration."""
@@ -63,6 +70,8 @@ class LoadedCluster:
                 self.state.upsert_namespace(namespace)
             case WorkloadSeen(workload):
                 self.state.upsert_workload(workload)
+            case StorageSeen(obj):
+                self.state.upsert_storage(obj)
             case PodSeen(pod):
                 self._apply_pod(pod)
             case _:
@@ -83,13 +92,40 @@ class LoadedCluster:
 
     def create_pod(self, manifest: Manifest, number: int) -> Pod:
         """
-        Return a pod of the manifest, and add its controller to the cluster.
+        Return a pod of the manifest, and add its controller and its claims to the cluster.
 
         Raises MalformedObjectError.
         """
         if manifest.owner is not None:
             self.state.upsert_workload(_workload(manifest.owner))
+        for claim in manifest.claims(number):
+            self.create_claim(claim)
         return self._decoder.decode(msgspec.json.encode(manifest.pod(number)))
+
+    def create(self, watched: WatchedKind, document: Json) -> None:
+        """Add an object that does not exist yet; a malformed one is counted."""
+        if watched.kind != StorageKind.CLAIM:
+            self.apply(self.decode(watched, msgspec.Raw(msgspec.json.encode(document))))
+            return
+        try:
+            self.create_claim(document)
+        except MalformedObjectError:
+            self.malformed[watched.kind] += 1
+
+    def create_claim(self, document: Json) -> None:
+        """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""
+        volumes = self.state.volumes
+        claim = self._storage_decoder.decode(StorageKind.CLAIM, msgspec.json.encode(document))
+        if not isinstance(claim, PersistentVolumeClaim) or volumes.claim(claim.key) is not None:
+            return
+        if not claim.class_name and names_no_class(document):
+            claim = replace(claim, class_name=default_class(volumes))
+        made = new_claim(claim, volumes)
+        self.state.upsert_storage(made.claim)
+        if made.volume is not None:
+            self.state.upsert_storage(made.volume)
+        if made.assumption:
+            self.assumptions[made.assumption] = None
 
     def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
         """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
@@ -126,13 +162,6 @@ class LoadedCluster:
             f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
             for kind, count in sorted(self.malformed.items())
         )
-
-
-def watched_kinds(settings: Settings) -> tuple[WatchedKind, ...]:
-    """Return the kinds that the scheduler watches with this configuration."""
-    if any(uses_default_spreading(profile) for profile in settings.profiles):
-        return required_kinds() + workload_kinds()
-    return required_kinds()
 
 
 def _workload(owner: Mapping[str, object]) -> Workload:

@@ -16,7 +16,9 @@ from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.errors import SettingsError
 from scheduler.explain.explanation import API_VERSION
 from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_manifest
+from scheduler.explain.new_claims import created
 from scheduler.explain.snapshot_file import KIND, SECTIONS
+from scheduler.model.volumes import StorageKind
 from scheduler.settings.documents import read_document
 from scheduler.settings.problems import Problems, described
 
@@ -39,13 +41,16 @@ class ManifestFile:
 
     manifests: list[Manifest]
     other_documents: list[Mapping[str, object]]
+    #: Of the documents that name none.
+    namespace: str
 
     def add_other_objects(self, cluster: LoadedCluster) -> None:
         """Add other documents to the cluster if the scheduler watches their kind, as if they were applied first."""
-        for document in self.other_documents:
+        # Claims last: what becomes of them depends on the volumes and classes.
+        for document in sorted(self.other_documents, key=_is_claim):
             for watched in cluster.kinds:
                 if watched.kind == document.get("kind"):
-                    cluster.apply(cluster.decode(watched, msgspec.Raw(msgspec.json.encode(document))))
+                    cluster.create(watched, created(document, self.namespace))
 
 
 def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool]) -> ManifestFile:
@@ -78,7 +83,11 @@ def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool])
         kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for document in other_documents[:5]))
         raise SettingsError(source, "kind", kinds, f"one of {', '.join(KINDS)}")
     _check_unique(manifests, source)
-    return ManifestFile(manifests, other_documents)
+    return ManifestFile(manifests, other_documents, namespace)
+
+
+def _is_claim(document: Mapping[str, object]) -> bool:
+    return document.get("kind") == StorageKind.CLAIM
 
 
 def _creates_no_pods(document: object) -> TypeGuard[Mapping[str, object]]:

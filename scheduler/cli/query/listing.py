@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
 
+from scheduler.cli.query.terminal import ReadProgress
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, read_record
 from scheduler.errors import ApiError, Gone, NotFound, SettingsError
 from scheduler.kube.client import KubeClient
@@ -16,6 +18,7 @@ from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
 from scheduler.kube.pager import list_pages
 from scheduler.kube.requests import Resource, get_pod
 from scheduler.model import nesting
+from scheduler.shell.watched_kinds import WatchedKind
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -48,17 +51,28 @@ async def connect(
             raise SettingsError("API server", server, str(error), "a list of objects") from error
 
 
-async def list_all(
+async def list_kind(
+    client: KubeClient, watched: WatchedKind, decode: Callable[[msgspec.Raw], T], progress: ReadProgress
+) -> list[T]:
+    """
+    Return all objects of a kind, decoded page by page; none if the server does not have the kind. Raises ApiError.
+
+    `decode` must not keep the raw bytes, which are a view of the whole page.
+    """
+    try:
+        return await _list_all(client, watched.resource, decode, partial(progress.update, watched.kind))
+    except NotFound:
+        if watched.is_optional:
+            return []
+        raise
+
+
+async def _list_all(
     client: KubeClient,
     resource: Resource,
     decode: Callable[[msgspec.Raw], T],
     progress: Callable[[int], None],
 ) -> list[T]:
-    """
-    Return all objects of a collection, decoded page by page. Raises ApiError.
-
-    `decode` must not keep the raw bytes, which are a view of the whole page.
-    """
     for _ in range(_RESTARTS):
         found: list[T] = []
         try:

@@ -15,7 +15,7 @@ from scheduler.cli.query.listing import (
     DEFAULT_NAMESPACE,
     connect,
     context_namespace,
-    list_all,
+    list_kind,
     read_pod,
 )
 from scheduler.cli.query.terminal import ReadProgress
@@ -112,13 +112,7 @@ async def _list_all(client: KubeClient, cluster: LoadedCluster) -> None:
     progress = ReadProgress(sys.stderr, os.environ)
     try:
         for watched in cluster.kinds:
-            stimuli = await list_all(
-                client,
-                watched.resource,
-                partial(cluster.decode, watched),
-                partial(progress.update, watched.kind),
-            )
-            for seen in stimuli:
+            for seen in await list_kind(client, watched, partial(cluster.decode, watched), progress):
                 cluster.apply(seen)
     finally:
         progress.clear()

@@ -115,7 +115,14 @@ class InterPodAffinity:
         """Return the terms that refuse a node."""
         pod = context.pod
         rules = affinity_rules(context, self._terms.of(pod), is_exempt=pod.namespace in self._exempt)
-        return PluginExplanation(rules, proposals=partial(namespace_labels_to_add, context))
+        needs_pods = any(rule.required_pods is not None for rule in rules)
+        admitted = (
+            "a pod that it has to be near"
+            if needs_pods
+            else "distance from the pods that it must not be near"
+        )
+        proposals = partial(namespace_labels_to_add, context)
+        return PluginExplanation(rules, proposals=proposals, admitted=admitted)
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         """Skip if no preference of the pod, or of a running pod that selects it, applies to any node."""

@@ -31,6 +31,7 @@ def explain_shortages(context: ExplainContext, request: Request) -> PluginExplan
     return PluginExplanation(
         where=lambda rows: [_shortage_text(context, request, rows)] * len(rows),
         repair=Repair(partial(_make_room, context, request), partial(_effort, context, request)),
+        admitted="room for what it requests",
     )
 
 

@@ -7,11 +7,11 @@ Source: plugins/volumebinding/binder.go, FindPodVolumes (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from scheduler.framework.reserving import PodVolumes
 from scheduler.framework.status import NodeStatuses, Status, unresolvable
 from scheduler.model.volumes import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass
 from scheduler.plugins.volume_binding.claims import PodClaims
@@ -37,19 +37,12 @@ _STATUSES: Final[Sequence[Status]] = [_status(code) for code in range(1, 1 << le
 _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 
 
-@dataclass(frozen=True, slots=True)
-class PodVolumes:
-    """What binding a pod to one node would need: existing volumes for claims, and claims to provision for."""
-
-    static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...]
-    dynamic: tuple[PersistentVolumeClaim, ...]
-
-
 class VolumeFilter:
-    """What every node says to the claims of a pod."""
+    """What every node says to the claims of a pod. `bind_timeout_s`: how long its volumes may take to be bound."""
 
-    def __init__(self, claims: PodClaims, snapshot: Snapshot) -> None:
+    def __init__(self, claims: PodClaims, snapshot: Snapshot, bind_timeout_s: float) -> None:
         self._snapshot = snapshot
+        self._bind_timeout_s = bind_timeout_s
         self._topologies = snapshot.topology_rows()
         self._static = StaticMatching(snapshot)
         n_rows = snapshot.n_rows
@@ -79,16 +72,17 @@ class VolumeFilter:
         del row
 
     def volumes_on(self, row: int) -> PodVolumes:
-        """Return what binding the pod to the row, which is not refused, would need."""
-        static: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
-        dynamic = [claim for claim, _ in self._to_provision]
+        """Return what binding the pod to the row, which is not refused, would need: of each claim once."""
+        static: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
+        dynamic = {claim.key: claim for claim, _ in self._to_provision}
         for (claim, _), chosen in zip(self._to_match, self._static.chosen, strict=True):
             number = chosen.item(row)
             if number == NO_VOLUME:
-                dynamic.append(claim)
+                dynamic[claim.key] = claim
             else:
-                static.append((claim, self._static.found[number]))
-        return PodVolumes(tuple(static), tuple(dynamic))
+                static.setdefault(claim.key, (claim, self._static.found[number]))
+        provisioned = tuple(claim for key, claim in dynamic.items() if key not in static)
+        return PodVolumes(tuple(static.values()), provisioned, self._bind_timeout_s)
 
     def _check_bound(self, bound: Iterable[PersistentVolumeClaim]) -> None:
         """Flag rows by the first claim that fails there."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Status
@@ -23,9 +24,11 @@ from scheduler.model.volumes import (
     CsiStorageCapacity,
     PersistentVolumeClaim,
     StorageClass,
+    StorageKind,
 )
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.plugins.volume_binding.claims import claims_of
+from scheduler.plugins.volume_binding.explaining import explain_claims, explain_rejection
 from scheduler.plugins.volume_binding.filtering import VolumeFilter
 from scheduler.state.snapshot import Snapshot
 
@@ -37,10 +40,18 @@ class VolumeBinding:
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "reserve", "preBind")
+    storage_kinds: ClassVar = (
+        StorageKind.CLAIM,
+        StorageKind.VOLUME,
+        StorageKind.CLASS,
+        StorageKind.CSI_NODE,
+        StorageKind.CSI_DRIVER,
+        StorageKind.CAPACITY,
+    )
     args_type = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs, _context: PluginContext) -> None:
-        self.bind_timeout_s = args.bind_timeout_s
+        self._bind_timeout_s = args.bind_timeout_s
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return everything that volumes are made of, and nodes."""
@@ -60,7 +71,17 @@ class VolumeBinding:
         if not context.pod.spec.claim_volumes:
             return SKIP
         claims = claims_of(context.pod, snapshot.volumes)
-        return claims if isinstance(claims, Status) else VolumeFilter(claims, snapshot)
+        if isinstance(claims, Status):
+            return claims
+        return VolumeFilter(claims, snapshot, self._bind_timeout_s)
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Say which claims keep a node out."""
+        return explain_claims(context)
+
+    def explain_rejection(self, context: ExplainContext) -> str:
+        """Say which claims have no volume."""
+        return explain_rejection(context)
 
     def prescore(self, _context: PodContext, _snapshot: Snapshot, _feasible: FeasibleNodes) -> PreScored:
         """Skip every pod, as upstream does without its gate."""

@@ -1,0 +1,143 @@
+"""
+The claims that a manifest would create, as they are when a scheduler first sees the pod that uses them.
+
+The API server gives a claim without a class the default one. A claim whose class does not wait for a pod is bound
+before: to a volume that exists, or to one that its provisioner makes where the class allows it. A claim whose class
+waits is left as it is.
+
+Source: plugin/pkg/admission/storage/storageclass/setdefault, pkg/controller/volume/persistentvolume (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduler.model.disks import MIGRATIONS
+from scheduler.model.match_label_keys import Json
+from scheduler.model.volumes import (
+    NO_PROVISIONER,
+    ClaimReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageKind,
+    VolumeTopology,
+)
+from scheduler.state.volumes import Volumes
+
+_CLUSTER_SCOPED: Final = (
+    "Node",
+    "Namespace",
+    StorageKind.CLASS,
+    StorageKind.CSI_NODE,
+    StorageKind.CSI_DRIVER,
+    StorageKind.ATTACHMENT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewClaim:
+    """A claim, its volume if it has one, and what was assumed about it; empty if nothing was."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume | None = None
+    assumption: str = ""
+
+
+def created(document: Json, namespace: str) -> Json:
+    """Return the document as the API server and the PV controller would have it: in the namespace, and available."""
+    metadata, kind = document.get("metadata"), document.get("kind")
+    if kind == StorageKind.VOLUME:
+        return {"status": {"phase": "Available"}, **document}
+    if kind in _CLUSTER_SCOPED or not isinstance(metadata, Mapping):
+        return document
+    name = metadata.get("name")
+    return {
+        **document,
+        "metadata": {"namespace": namespace, "uid": f"not-created/{namespace}/{name}", **metadata},
+    }
+
+
+def names_no_class(claim: Json) -> bool:
+    """Return whether the document of a claim leaves its class to the API server; an empty name is one, of no class."""
+    spec = claim.get("spec")
+    return not isinstance(spec, Mapping) or spec.get("storageClassName") is None
+
+
+def default_class(volumes: Volumes) -> str:
+    """Return the class of claims that name none: the newest default one, the first by name; empty without any."""
+    found = sorted(
+        (one for one in volumes.classes() if one.default_since is not None), key=lambda one: one.key
+    )
+    return max(found, key=lambda one: one.default_since or "").key if found else ""
+
+
+def new_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> NewClaim:
+    """Return the claim as its pod finds it."""
+    storage_class = volumes.storage_class(claim.class_name) if claim.class_name else None
+    if claim.volume_name or (storage_class is not None and storage_class.waits):
+        return NewClaim(claim)
+    volume = min(
+        _existing(claim, volumes), key=lambda volume: (volume.capacity_bytes, volume.key), default=None
+    )
+    if volume is not None:
+        return _bound(claim, volume, "")
+    if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
+        return NewClaim(claim)
+    where = "where the class allows it" if storage_class.allowed_topologies else "on any node"
+    assumption = f"class {storage_class.key} makes volumes before pods are placed: assumed {where}"
+    return _bound(claim, _provisioned(claim, storage_class), assumption)
+
+
+def _existing(claim: PersistentVolumeClaim, volumes: Volumes) -> Iterator[PersistentVolume]:
+    """Yield the free volumes that fit, or those that were made for the claim."""
+    promised = [volumes.volume(name) for name in volumes.promised_to(claim.key)]
+    made_for_it = [volume for volume in promised if volume is not None and volume.is_for(claim)]
+    if made_for_it:
+        yield from made_for_it
+        return
+    for entries, start in volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):
+        for _, _, volume in entries[start:]:
+            is_selected = claim.selector is None or claim.selector.matches(volume.labels)
+            if (
+                is_selected
+                and volume.volume_mode == claim.volume_mode
+                and set(claim.access_modes) <= set(volume.access_modes)
+            ):
+                yield volume
+
+
+def _bound(claim: PersistentVolumeClaim, volume: PersistentVolume, assumption: str) -> NewClaim:
+    reference = ClaimReference(claim.key, claim.uid)
+    return NewClaim(
+        replace(claim, volume_name=volume.key, is_bind_completed=True),
+        replace(volume, claim=reference, is_available=False),
+        assumption,
+    )
+
+
+def _provisioned(claim: PersistentVolumeClaim, storage_class: StorageClass) -> PersistentVolume:
+    migration = MIGRATIONS.get(storage_class.provisioner)
+    terms = storage_class.allowed_topologies
+    topology = VolumeTopology(terms) if terms else None
+    name = f"to-be-made-for-{claim.namespace}-{claim.name}"
+    return PersistentVolume(
+        key=name,
+        resource_version="",
+        class_name=storage_class.key,
+        capacity_bytes=claim.requested_bytes or 0,
+        access_modes=claim.access_modes,
+        volume_mode=claim.volume_mode,
+        attributes_class=claim.attributes_class,
+        claim=None,
+        is_available=True,
+        terminating=False,
+        labels={},
+        topology=topology,
+        driver=migration.driver if migration is not None else storage_class.provisioner,
+        handle=name,
+        plugin="",
+        migrated_topology=topology,
+    )

@@ -1,0 +1,126 @@
+"""The kinds that are watched, and the stimuli for their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.kube.changes import Deleted
+from scheduler.kube.requests import LIVE_PODS, Resource
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import term_problem
+from scheduler.model.stimuli import (
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Stimulus,
+    StorageGone,
+    StorageSeen,
+    WorkloadGone,
+    WorkloadSeen,
+)
+from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.settings.resolved import Settings
+from scheduler.shell.profiles import storage_kinds_read, uses_default_spreading
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedKind:
+    """A kind to watch, and the stimuli for its changes. The functions take the objects that `decode` returns."""
+
+    kind: str
+    resource: Resource
+    decode: Callable[[msgspec.Raw], Any]
+    on_upsert: Callable[[Any], Stimulus]
+    on_delete: Callable[[Deleted], Stimulus]
+    #: Returns the problem of a malformed annotation, which is then ignored; None if there is none.
+    find_problem: Callable[[Any], str | None] = lambda _: None
+    #: Whether there are servers without the kind: storage.k8s.io can be switched off.
+    is_optional: bool = False
+
+
+def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
+    """Return the kinds that the scheduler watches with this configuration."""
+    kinds = required_kinds()
+    if any(map(uses_default_spreading, settings.profiles)):
+        kinds += workload_kinds()
+    return kinds + storage_kinds(storage_kinds_read(settings.profiles))
+
+
+def required_kinds() -> tuple[WatchedKind, ...]:
+    """Return nodes, namespaces, and all pods that may still run, whichever scheduler they name."""
+    nodes, namespaces = Resource("/api/v1/nodes"), Resource("/api/v1/namespaces")
+    decode_pod = PodDecoder().decode
+    return (
+        WatchedKind("Node", nodes, decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)),
+        WatchedKind(
+            "Namespace",
+            namespaces,
+            decode_namespace,
+            NamespaceSeen,
+            lambda gone: NamespaceGone(gone.key.name),
+        ),
+        WatchedKind("Pod", LIVE_PODS, decode_pod, PodSeen, lambda gone: PodGone(gone.uid), term_problem),
+    )
+
+
+_WORKLOADS: Final = (
+    ("Service", "/api/v1/services"),
+    ("ReplicationController", "/api/v1/replicationcontrollers"),
+    ("ReplicaSet", "/apis/apps/v1/replicasets"),
+    ("StatefulSet", "/apis/apps/v1/statefulsets"),
+)
+
+
+def workload_kinds() -> tuple[WatchedKind, ...]:
+    """Return the kinds whose selectors default spread constraints use; only profiles with these need them."""
+    return tuple(
+        WatchedKind(
+            kind, Resource(path), partial(decode_workload, kind), WorkloadSeen, partial(_workload_gone, kind)
+        )
+        for kind, path in _WORKLOADS
+    )
+
+
+def _workload_gone(kind: str, deleted: Deleted) -> Stimulus:
+    return WorkloadGone(kind, deleted.key.namespace, deleted.key.name)
+
+
+_STORAGE: Final = {
+    StorageKind.CLASS: "/apis/storage.k8s.io/v1/storageclasses",
+    StorageKind.VOLUME: "/api/v1/persistentvolumes",
+    StorageKind.CLAIM: "/api/v1/persistentvolumeclaims",
+    StorageKind.CSI_NODE: "/apis/storage.k8s.io/v1/csinodes",
+    StorageKind.CSI_DRIVER: "/apis/storage.k8s.io/v1/csidrivers",
+    StorageKind.CAPACITY: "/apis/storage.k8s.io/v1/csistoragecapacities",
+    StorageKind.ATTACHMENT: "/apis/storage.k8s.io/v1/volumeattachments",
+}
+
+
+def storage_kinds(read: Collection[StorageKind] = tuple(StorageKind)) -> tuple[WatchedKind, ...]:
+    """Return the kinds of which volumes are made, as far as they are read."""
+    decode = StorageDecoder().decode
+    return tuple(
+        WatchedKind(
+            kind.value,
+            Resource(path),
+            partial(decode, kind),
+            StorageSeen,
+            partial(_storage_gone, kind),
+            is_optional=path.startswith("/apis/"),
+        )
+        for kind, path in _STORAGE.items()
+        if kind in read
+    )
+
+
+def _storage_gone(kind: StorageKind, deleted: Deleted) -> Stimulus:
+    return StorageGone(kind, str(deleted.key))

@@ -1,0 +1,231 @@
+"""Pods with claims while provisioners fail and stall, answers are lost, watches are late and instances die."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from scheduler.devcluster.http.faults import Action, Fault
+from scheduler.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
+from scheduler.devcluster.status import StatusError
+from tests.chaos.instance import KILL_POINTS, VOLUME_KILL_POINTS
+from tests.chaos.journal import node_of
+from tests.chaos.run import repeatable
+from tests.chaos.virtual import VirtualLoop, run_virtually
+from tests.chaos.volume_stage import LOCAL, SPACE, VolumeStage, volume_stage
+
+_VOLUME_PATHS = r"/persistentvolume(claim)?s/[^/]+$"
+_WATCHED = ("persistentvolumes", "persistentvolumeclaims", "pods")
+
+
+def _play(seed: int, story: Coroutine[Any, Any, None]) -> None:
+    with repeatable(seed):
+        run_virtually(story)
+
+
+def _two_pods(stage: VolumeStage) -> None:
+    """Each takes one of two volumes, and has another one made."""
+    for name in ("v1", "v2"):
+        stage.add_volume(name)
+    for name in ("p", "q"):
+        stage.add_claim(f"{name}-local", LOCAL)
+        stage.add_claim(f"{name}-made")
+        stage.add_pod(name, f"{name}-local", f"{name}-made")
+
+
+def _is_right(stage: VolumeStage, n_binds: int) -> None:
+    assert stage.wrongs == []
+    assert stage.n_binds == n_binds
+
+
+@pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
+@pytest.mark.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize("point", VOLUME_KILL_POINTS)
+def test_the_next_life_binds_volumes_and_pods(point: str, after: int, *, elected: bool) -> None:
+    async def story() -> None:
+        async with volume_stage(elected=elected) as stage:
+            await asyncio.sleep(20.0)
+            for instance in stage.instances:
+                instance.doom = (point, after)
+            _two_pods(stage)
+            await asyncio.sleep(40.0)
+            await stage.settled(10.0)
+            if after < 2:
+                assert sum(one.n_lives for one in stage.instances) > len(stage.instances)
+            _is_right(stage, 2)
+
+    _play(1, story())
+
+
+def test_there_is_no_moment_between_reserve_and_bind_at_which_it_must_not_die() -> None:
+    """It is killed between any two turns of the event loop, from the creation of two pods to their end."""
+
+    async def story(turn: int) -> bool:
+        """Returns whether it died."""
+        left = turn
+        async with volume_stage() as stage:
+            await asyncio.sleep(5.0)
+            stage.provisioner(after_s=0.5)
+            _two_pods(stage)
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+
+            def count() -> None:
+                nonlocal left
+                left -= 1
+                if left == 0 and not all(map(node_of, stage.pods())):
+                    stage.instances[0].kill()
+
+            loop.between_turns = count
+            await asyncio.sleep(3.0)
+            loop.between_turns = None
+            await stage.settled(30.0)
+            _is_right(stage, 2)
+            return stage.instances[0].n_lives > 1
+
+    turns = iter(range(1, 1000, 3))
+    n_deaths = 0
+    while True:
+        with repeatable(1):
+            if not run_virtually(story(next(turns))):
+                break
+        n_deaths += 1
+    assert n_deaths > 10
+
+
+@pytest.mark.parametrize("lost", [Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP, Action.RESPOND])
+def test_writes_without_a_clear_answer_are_settled(lost: Action) -> None:
+    async def story() -> None:
+        async with volume_stage() as stage:
+            await asyncio.sleep(5.0)
+            stage.cluster.faults.add(Fault(action=lost, verb="patch", path=_VOLUME_PATHS, code=503, times=3))
+            _two_pods(stage)
+            await stage.settled(30.0)
+            _is_right(stage, 2)
+
+    _play(1, story())
+
+
+def test_a_provisioner_that_fails_does_not_keep_the_pod_for_ever() -> None:
+    async def story() -> None:
+        async with volume_stage() as stage:
+            stage.provisioner(fails=True)
+            await asyncio.sleep(5.0)
+            stage.add_claim("c")
+            stage.add_pod("p", "c")
+            await asyncio.sleep(20.0)
+            (pod,) = stage.pods()
+            (condition,) = pod["status"]["conditions"]
+            assert condition["reason"] == "SchedulerError"
+            assert condition["message"] == (
+                'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "c"'
+            )
+            stage.provisioner()
+            await stage.settled(15.0)
+            _is_right(stage, 1)
+
+    _play(1, story())
+
+
+def test_pods_that_wait_for_a_slow_provisioner_hold_nobody_up() -> None:
+    async def story() -> None:
+        async with volume_stage() as stage:
+            await asyncio.sleep(5.0)
+            stage.provisioner(after_s=60.0)
+            for number in range(100):
+                stage.add_claim(f"c{number}")
+                stage.add_pod(f"slow-{number}", f"c{number}")
+            await asyncio.sleep(10.0)
+            assert stage.n_binds == 0
+            for number in range(20):
+                stage.add_pod(f"quick-{number}")
+            await asyncio.sleep(2.0)
+            assert stage.n_binds == 20
+            await stage.settled(90.0)
+            _is_right(stage, 120)
+
+    _play(1, story())
+
+
+def _fault(chance: random.Random) -> Fault:
+    if chance.random() < 0.4:
+        actions = (Action.STALL_STREAM, Action.CUT_STREAM, Action.EXPIRE_STREAM, Action.END_STREAM)
+        action = chance.choice(actions)
+        delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Action.STALL_STREAM else 0.0
+        return Fault(action=action, kind=chance.choice(_WATCHED), delay_s=delay_s)
+    action = chance.choice(
+        (Action.RESPOND, Action.DELAY, Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP)
+    )
+    delay_s = chance.choice((0.05, 1.0, 12.0)) if action in (Action.DELAY, Action.LOSE_ANSWER) else 0.0
+    verb = chance.choice(("patch", "patch", "get"))
+    times = chance.choice((1, 2, 8))
+    return Fault(action=action, verb=verb, path=_VOLUME_PATHS, code=503, delay_s=delay_s, times=times)
+
+
+async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
+    """Forty seconds in which anything happens."""
+    loop = asyncio.get_running_loop()
+    until_s, n_pods, n_volumes = loop.time() + 40.0, 0, 0
+    while loop.time() < until_s:
+        await asyncio.sleep(chance.expovariate(3.0))
+        what = chance.random()
+        try:
+            if what < 0.35:
+                n_pods += 1
+                claims = [f"c{n_pods}-{number}" for number in range(chance.choice((1, 1, 2)))]
+                for name in claims:
+                    storage_class = chance.choice((LOCAL, "standard", "standard"))
+                    stage.add_claim(name, storage_class)
+                    if storage_class == LOCAL:
+                        n_volumes += 1
+                        node = chance.choice((None, "node-0001", "node-0002"))
+                        stage.add_volume(f"v{n_volumes}", node if len(claims) == 1 else None)
+                stage.add_pod(f"p{n_pods}", *claims)
+            elif what < 0.42:
+                stage.provisioner(fails=chance.random() < 0.4, after_s=chance.choice((0.0, 0.0, 1.0, 15.0)))
+            elif what < 0.5:
+                _remove(stage, chance)
+            elif what < 0.65:
+                points = (*VOLUME_KILL_POINTS, *VOLUME_KILL_POINTS, *KILL_POINTS)
+                instance = chance.choice(stage.instances)
+                instance.restart_after_s = chance.choice((0.1, 1.0, 8.0))
+                instance.doom = (chance.choice(points), chance.randrange(3))
+            else:
+                stage.cluster.faults.add(_fault(chance))
+        except StatusError:
+            continue  # refused: what it is about is gone
+
+
+def _remove(stage: VolumeStage, chance: random.Random) -> None:
+    kind = chance.choice((POD, POD, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME))
+    found = [one for one in stage.store.list(kind)[0] if kind is not POD or not node_of(one)]
+    if found:
+        name = chance.choice(found)["metadata"]["name"]
+        stage.store.delete(kind, SPACE if kind.namespaced else "", name)
+
+
+@pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_volume_is_promised_twice_and_no_pod_lost(seed: int, *, elected: bool) -> None:
+    async def story() -> None:
+        chance = random.Random(f"volumes {seed}")
+        async with volume_stage(elected=elected) as stage:
+            await asyncio.sleep(20.0)
+            await _trouble(stage, chance)
+            stage.cluster.faults.clear()
+            stage.provisioner()
+            for instance in stage.instances:
+                instance.doom = None
+                instance.restart_after_s = 1.0
+            # For claims whose volume was deleted, or is out of their pod's reach.
+            for number in range(40):
+                stage.add_volume(f"spare-{number}")
+            await stage.settled(150.0)
+            assert stage.wrongs == []
+            assert stage.n_binds > 5
+
+    _play(seed, story())

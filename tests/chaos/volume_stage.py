@@ -1,0 +1,211 @@
+"""
+A cluster with a PV controller and a provisioner, pods with claims, and the promises that every write has to keep:
+
+- A volume that is one claim's becomes no other's.
+- A pod is bound only while all its claims are, to a node that reaches their volumes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+from types import SimpleNamespace
+from unittest import mock
+
+from scheduler.devcluster.bootstrap import DEFAULT_CLASS
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.controllers import loop as controller_loop
+from scheduler.devcluster.controllers import planning
+from scheduler.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE
+from scheduler.devcluster.kinds import (
+    LEASE,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STORAGE_CLASS,
+    JsonObject,
+    Kind,
+)
+from scheduler.devcluster.storage.history import Change
+from scheduler.devcluster.storage.store import Store
+from scheduler.model.volumes import StorageKind
+from scheduler.state.audit import differences
+from tests.chaos.instance import ELECTION, Instance
+from tests.chaos.journal import Journal, node_of
+from tests.chaos.run import OURS
+from tests.chaos.venue import pass_kill_points
+from tests.reference.node_selection import any_term_matches
+from tests.support import build, storage_objects
+
+SPACE = "default"
+LOCAL = "local"
+_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+
+
+@dataclass
+class VolumeStage:
+    """The cluster and its instances."""
+
+    store: Store
+    cluster: DevCluster
+    instances: list[Instance]
+    #: The broken promises.
+    wrongs: list[str] = field(default_factory=list)
+    n_binds: int = 0
+
+    def add_claim(self, name: str, storage_class: str = DEFAULT_CLASS) -> None:
+        made = storage_objects.claim(name, storage_class)
+        self._create(PERSISTENT_VOLUME_CLAIM, made)
+
+    def add_volume(self, name: str, node: str | None = None) -> None:
+        terms = None if node is None else [build.node_term(f"{build.HOSTNAME} in {node}")]
+        self._create(PERSISTENT_VOLUME, storage_objects.volume(name, LOCAL, capacity="2Gi", terms=terms))
+
+    def add_pod(self, name: str, *claims: str) -> None:
+        volumes = [
+            {"name": f"v{number}", "persistentVolumeClaim": {"claimName": one}}
+            for number, one in enumerate(claims)
+        ]
+        self._create(POD, build.pod(name, spec={"schedulerName": OURS, "volumes": volumes}))
+
+    def _create(self, kind: Kind, obj: JsonObject) -> None:
+        obj["metadata"].pop("uid", None)
+        obj.pop("status", None)
+        self.store.create(kind, SPACE if kind.namespaced else "", obj)
+
+    def provisioner(self, *, fails: bool = False, after_s: float = 0.0) -> None:
+        """Let the default class fail, or be slow."""
+        annotations = {
+            PROVISION_FAILURE: "the shelf is on fire" if fails else None,
+            PROVISION_AFTER_S: str(after_s) if after_s else None,
+        }
+        self.store.patch(STORAGE_CLASS, "", DEFAULT_CLASS, {"metadata": {"annotations": annotations}})
+
+    def pods(self) -> list[JsonObject]:
+        return self.store.list(POD)[0]
+
+    async def settled(self, within_s: float) -> None:
+        """Wait until every pod with its claims is bound and every cache current; tell the rest after the time."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        for _ in takewhile(lambda _: self._unsettled() and loop.time() < until_s, count()):
+            await asyncio.sleep(1.0)
+        self.wrongs += self._unsettled()
+
+    def _unsettled(self) -> list[str]:
+        return self._left() or [
+            f"{instance.name}: {text}" for instance in self.instances for text in self._caches(instance)
+        ]
+
+    def _left(self) -> list[str]:
+        """Return our pods that are not bound although their claims are there."""
+        claims = {one["metadata"]["name"]: one for one in self.store.list(PERSISTENT_VOLUME_CLAIM)[0]}
+        return [
+            f"{pod['metadata']['name']} is left over: {(pod.get('status') or {}).get('conditions')}"
+            for pod in self.pods()
+            if not node_of(pod)
+            and not pod["metadata"].get("deletionTimestamp")
+            and all(
+                name in claims and not claims[name]["metadata"].get("deletionTimestamp")
+                for name in _claim_names(pod)
+            )
+        ]
+
+    def _caches(self, instance: Instance) -> list[str]:
+        machine = instance.machine
+        if machine is None:
+            return ["is not alive"]
+        found = [*instance.crashes, *differences(machine.state)]
+        if machine.n_binding or len(machine._volumes) or len(machine.state.volumes.assumed):
+            found.append("still assumes or writes volumes")
+        for kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM):
+            for obj in self.store.list(kind)[0]:
+                meta = obj["metadata"]
+                key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+                known = machine.state.volumes.get(StorageKind(kind.kind), key)
+                if known is None or known.resource_version != meta["resourceVersion"]:
+                    found.append(f"{kind.kind} {key} is not as the server has it")
+        return found
+
+    def watch(self, kind: Kind, change: Change) -> None:
+        """Judge one write of the server."""
+        obj, before = change.revision.obj, change.previous.obj if change.previous else None
+        if change.type == "DELETED" or before is None:
+            return
+        if kind is PERSISTENT_VOLUME:
+            old, new = (((one["spec"].get("claimRef")) or {}).get("uid") for one in (before, obj))
+            if old and new and old != new:
+                self.wrongs.append(f"{obj['metadata']['name']} of claim {old} was given to {new}")
+        elif kind is POD and node_of(obj) and not node_of(before):
+            self.n_binds += 1
+            self.wrongs += [
+                f"{obj['metadata']['name']} was bound although {why}" for why in self._unbound(obj)
+            ]
+
+    def _unbound(self, pod: JsonObject) -> list[str]:
+        found: list[str] = []
+        node = self.store.find(NODE, "", node_of(pod))
+        for name in _claim_names(pod):
+            claim = self.store.find(PERSISTENT_VOLUME_CLAIM, SPACE, name)
+            if claim is None:
+                continue  # deleted before the watch could show it
+            volume_name = claim["spec"].get("volumeName") or ""
+            if not volume_name or _BIND_COMPLETED not in (claim["metadata"].get("annotations") or {}):
+                found.append(f"claim {name} was not")
+                continue
+            volume = self.store.find(PERSISTENT_VOLUME, "", volume_name)
+            required = ((volume or {}).get("spec", {}).get("nodeAffinity") or {}).get("required")
+            if node is not None and required and not any_term_matches(required, node):
+                found.append(f"its node does not reach {volume_name}")
+        return found
+
+
+def _claim_names(pod: JsonObject) -> list[str]:
+    return [one["persistentVolumeClaim"]["claimName"] for one in pod["spec"].get("volumes") or ()]
+
+
+@asynccontextmanager
+async def volume_stage(*, elected: bool = False, nodes: int = 3) -> AsyncIterator[VolumeStage]:
+    """Yield a cluster whose instances have begun to live."""
+    now_s = asyncio.get_running_loop().time
+    journal, clock = Journal(now_s), SimpleNamespace(monotonic=now_s)
+    async with AsyncExitStack() as stack:
+        # Controllers wait by the clock of the run.
+        for module in (controller_loop, planning):
+            stack.enter_context(mock.patch.object(module, "time", clock))
+        made = DevCluster(nodes=nodes, zones=nodes, controllers=True)
+        cluster = await stack.enter_async_context(made)
+        journal.follow(cluster.store)
+        cluster.store.create(
+            STORAGE_CLASS, "", storage_objects.storage_class(LOCAL, "kubernetes.io/no-provisioner")
+        )
+
+        def holder() -> str:
+            lease = cluster.store.find(LEASE, ELECTION.namespace, ELECTION.name) or {}
+            return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+        instances = [
+            Instance(
+                name,
+                scheduler_name=OURS,
+                elected=elected,
+                server_port=cluster.port,
+                journal=journal,
+                chance=random.Random(name),
+                holder=holder,
+            )
+            for name in (("first", "second") if elected else ("one",))
+        ]
+        pass_kill_points(cluster, instances, journal)
+        stage = VolumeStage(cluster.store, cluster, instances)
+        cluster.store.history.listeners.append(stage.watch)
+        lives = [asyncio.create_task(one.live()) for one in instances]
+        yield stage
+        for life in lives:
+            life.cancel()
+        await asyncio.gather(*lives, return_exceptions=True)

@@ -1,0 +1,74 @@
+"""Pods with claims on both servers: they wait for their claims, and run where the volumes are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import build, storage_objects
+from tests.support.build import ZONE, Json
+from tests.support.cluster import Cluster
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_CLAIMS = "persistentvolumeclaims"
+_VOLUMES = "/api/v1/persistentvolumes"
+
+
+async def _create(cluster: Cluster, path: str, obj: Json) -> Json:
+    obj["metadata"].pop("uid", None)
+    obj.pop("status", None)
+    stored: Json = (await cluster.api.post(path, obj)).ok
+    return stored
+
+
+async def add_claim(cluster: Cluster, name: str, *args: Any, **settings: Any) -> Json:
+    """Create the claim of `storage_objects.claim` in the cluster's namespace."""
+    made = storage_objects.claim(name, *args, namespace=cluster.api.namespace, **settings)
+    return await _create(cluster, cluster.api.in_namespace(_CLAIMS), made)
+
+
+async def bind_claim(cluster: Cluster, claim: Json, zone: str) -> None:
+    """Create a volume in the zone for the claim and bind them, as a PV controller would if there is none."""
+    meta = claim["metadata"]
+    name = f"{meta['namespace']}-{meta['name']}"
+    terms = [build.node_term(f"{ZONE} in {zone}")]
+    reference = f"{meta['namespace']}/{meta['name']}"
+    await _create(
+        cluster,
+        _VOLUMES,
+        storage_objects.volume(name, terms=terms, claimed_by=reference, claim_uid=meta["uid"]),
+    )
+    bound = {
+        "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": name},
+    }
+    (await cluster.api.patch(cluster.api.in_namespace(_CLAIMS, meta["name"]), bound)).ok  # noqa: B018
+
+
+def using(claim: str) -> Json:
+    """Return the part of a pod's spec that uses the claim."""
+    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}
+
+
+async def test_a_pod_runs_where_its_claims_volume_is(cluster: Cluster) -> None:
+    await cluster.add_node("a", labels={ZONE: "za"})
+    await cluster.add_node("b", labels={ZONE: "zb"})
+    await cluster.add_pod("p", spec=using("data"))
+    await cluster.condition("p", '0/2 nodes are available: persistentvolumeclaim "data" not found.')
+    claim = await add_claim(cluster, "data", "")
+    await cluster.condition("p", "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
+    await bind_claim(cluster, claim, "zb")
+    assert await cluster.node_of("p") == "b"
+
+
+async def test_a_volume_out_of_reach_keeps_the_pod_pending_until_a_node_reaches_it(cluster: Cluster) -> None:
+    await cluster.add_node("a", labels={ZONE: "za"})
+    await bind_claim(cluster, await add_claim(cluster, "data", ""), "zc")
+    await cluster.add_pod("p", spec=using("data"))
+    await cluster.condition(
+        "p", "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."
+    )
+    await cluster.add_node("c", labels={ZONE: "zc"})
+    assert await cluster.node_of("p") == "c"

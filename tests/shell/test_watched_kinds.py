@@ -1,0 +1,54 @@
+"""The kinds that a configuration has watched."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.framework.events import STORAGE_RESOURCES
+from scheduler.framework.plugin_context import PluginContext
+from scheduler.model.volumes import StorageKind
+from scheduler.plugins.registry import IN_TREE, args_type
+from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.settings.loading import default_settings, load_settings
+from scheduler.shell.watched_kinds import kinds_for, storage_kinds
+from tests.support.daemon import profiles
+
+NAME = "affinity-scheduler"
+CLAIMS_AND_VOLUMES = {"PersistentVolumeClaim", "PersistentVolume", "StorageClass"}
+
+
+def storage_watched(tmp_path, *disabled):
+    file = tmp_path / "config.yaml"
+    off = {"multiPoint": {"disabled": [{"name": name} for name in disabled]}}
+    file.write_text(profiles({"schedulerName": NAME, "plugins": off}))
+    watched = {each.kind for each in kinds_for(load_settings(str(file), DEFAULT_FEATURE_GATES))}
+    return watched & {each.kind for each in storage_kinds()}
+
+
+def test_all_kinds_are_watched_by_default():
+    assert {each.kind for each in storage_kinds()} <= {each.kind for each in kinds_for(default_settings())}
+    assert {each.kind for each in storage_kinds()} == set(StorageKind)
+
+
+@pytest.mark.parametrize(
+    ("disabled", "left"),
+    [
+        (("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"), set()),
+        (("NodeVolumeLimits", "VolumeBinding", "VolumeZone"), {"PersistentVolumeClaim"}),
+        (("NodeVolumeLimits", "VolumeBinding"), CLAIMS_AND_VOLUMES),
+        (("NodeVolumeLimits",), CLAIMS_AND_VOLUMES | {"CSINode", "CSIDriver", "CSIStorageCapacity"}),
+        (("VolumeBinding",), CLAIMS_AND_VOLUMES | {"CSINode", "VolumeAttachment"}),
+    ],
+)
+def test_a_kind_that_no_plugin_reads_is_not_watched(tmp_path, disabled, left):
+    assert storage_watched(tmp_path, *disabled) == left
+
+
+@pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)
+def test_a_plugin_reads_every_kind_that_wakes_its_pods(plugin):
+    arguments = args_type(plugin)
+    made = plugin() if arguments is None else plugin(arguments(), PluginContext())
+    events = made.events_to_register() if hasattr(made, "events_to_register") else ()
+    kind_of = {resource: kind for kind, resource in STORAGE_RESOURCES.items()}
+    waking = {kind_of[each.resource] for each in events if each.resource in kind_of}
+    assert waking <= set(getattr(plugin, "storage_kinds", ()))

@@ -1,0 +1,127 @@
+"""
+Claims and volumes as an API server, a PV controller and a provisioner keep them: plain, by hand, one step at a time.
+
+What it stores is in `events`, in order, for whoever watches.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from scheduler.model.instructions import WriteVolumes
+from scheduler.model.stimuli import StorageGone, StorageSeen, VolumesWritten
+from scheduler.model.volumes import (
+    ClaimReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageDecoder,
+    StorageKind,
+    StorageObject,
+)
+from tests.support.build import Json
+
+_DECODER = StorageDecoder()
+CONFLICT = "the object has been modified"
+
+
+class VolumeServer:
+    """The server, and who writes to it beside a scheduler."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[StorageKind, str], StorageObject] = {}
+        self.events: list[StorageSeen | StorageGone] = []
+        self._version = 8
+
+    def apply(self, document: Json) -> StorageObject:
+        """Stores an object of JSON."""
+        kind = StorageKind(document["kind"])
+        return self._store(_DECODER.decode(kind, json.dumps(document).encode()))
+
+    def delete(self, kind: StorageKind, key: str) -> None:
+        if self.objects.pop((kind, key), None) is not None:
+            self._version += 1
+            self.events.append(StorageGone(kind, key))
+
+    def claim(self, key: str) -> PersistentVolumeClaim | None:
+        found = self.objects.get((StorageKind.CLAIM, key))
+        return found if isinstance(found, PersistentVolumeClaim) else None
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        found = self.objects.get((StorageKind.VOLUME, name))
+        return found if isinstance(found, PersistentVolume) else None
+
+    def claims(self) -> list[PersistentVolumeClaim]:
+        return [one for one in self.objects.values() if isinstance(one, PersistentVolumeClaim)]
+
+    def volumes(self) -> list[PersistentVolume]:
+        return [one for one in self.objects.values() if isinstance(one, PersistentVolume)]
+
+    def write(self, instruction: WriteVolumes, n_most: int = 99) -> VolumesWritten:
+        """Carries the instruction out, of which at most so many writes get through."""
+        versions: list[str] = []
+        wanted: list[tuple[PersistentVolume | PersistentVolumeClaim, ClaimReference | str]] = [
+            *((volume, ClaimReference(claim.key, claim.uid)) for claim, volume in instruction.static),
+            *((claim, instruction.node_name) for claim in instruction.dynamic),
+        ]
+        for known, value in wanted:
+            stored = self.objects.get((known.kind, known.key))
+            if len(versions) == n_most:
+                return VolumesWritten(instruction.pod.uid, tuple(versions), "no answer")
+            if stored is None or stored.resource_version != known.resource_version:
+                return VolumesWritten(instruction.pod.uid, tuple(versions), CONFLICT)
+            if isinstance(stored, PersistentVolume):
+                assert isinstance(value, ClaimReference)
+                if stored.claim not in (value, ClaimReference(value.key, ""), None):
+                    raise AssertionError(f"{stored.key} of {stored.claim} is promised to {value}")
+                changed: StorageObject = replace(stored, claim=value)
+            else:
+                assert isinstance(stored, PersistentVolumeClaim) and isinstance(value, str)
+                changed = replace(stored, selected_node=value)
+            if changed != stored:
+                changed = self._store(changed)
+            versions.append(changed.resource_version)
+        return VolumesWritten(instruction.pod.uid, tuple(versions))
+
+    def touch(self, obj: StorageObject) -> None:
+        """Changes nothing that anybody reads."""
+        self._store(obj)
+
+    def control(self) -> None:
+        """The PV controller: promised volumes become their claims'; those of claims that are gone are released."""
+        for volume in self.volumes():
+            claim = None if volume.claim is None else self.claim(volume.claim.key)
+            if claim is None or volume.claim is None or volume.claim.uid not in ("", claim.uid):
+                if volume.claim is not None and volume.claim.uid and volume.is_available:
+                    self._store(replace(volume, is_available=False))
+            elif not claim.is_bound and claim.volume_name in ("", volume.key):
+                self._store(replace(volume, claim=ClaimReference(claim.key, claim.uid), is_available=False))
+                self._store(replace(claim, volume_name=volume.key, is_bind_completed=True))
+
+    def provision(self, key: str, *, fails: bool = False) -> None:
+        """The provisioner makes the claim's volume, or gives its node back."""
+        claim = self.claim(key)
+        if claim is None or claim.selected_node is None or claim.volume_name:
+            return
+        if fails:
+            self._store(replace(claim, selected_node=None))
+            return
+        document = {
+            "metadata": {"name": f"pvc-{claim.uid}"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": list(claim.access_modes),
+                "storageClassName": claim.class_name,
+                "claimRef": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
+            },
+            "status": {"phase": "Bound"},
+        }
+        self.apply({"kind": "PersistentVolume", **document})
+        self._store(replace(claim, volume_name=f"pvc-{claim.uid}", is_bind_completed=True))
+
+    def _store(self, obj: StorageObject) -> StorageObject:
+        self._version += 1
+        stored = replace(obj, resource_version=str(self._version))
+        self.objects[stored.kind, stored.key] = stored
+        self.events.append(StorageSeen(stored))
+        return stored
