@@ -18,6 +18,7 @@ from scheduler.framework.post_filter import PostFilterPlugin
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.volumes import StorageKind
+from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.plugins.kubelet_refusal import KubeletRefusal
@@ -63,6 +64,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
+        DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,

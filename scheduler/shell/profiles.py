@@ -8,6 +8,7 @@ from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_context import Claims, PluginContext
 from scheduler.framework.profile import Profile
 from scheduler.model.volumes import StorageKind
+from scheduler.plugins.default_preemption.plugin import NAME as PREEMPTION
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
 from scheduler.plugins.pod_topology_spread.args import PodTopologySpreadArgs
@@ -27,7 +28,9 @@ def build_profiles(
     `snapshot`, and place the pods with `claims`.
     """
     gates = _feature_gates(settings.feature_gates)
-    context = PluginContext(gates, snapshot.default_selector, snapshot.namespace_labels, claims)
+    context = PluginContext(
+        gates, snapshot.default_selector, snapshot.namespace_labels, claims, snapshot.is_preempting
+    )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles
     }
@@ -65,6 +68,11 @@ def exempt_namespaces_of(profile: ProfileSettings) -> frozenset[str]:
     """Return the namespaces that are invisible to the profile's required anti-affinity."""
     args = profile.args_by_plugin.get(AFFINITY)
     return frozenset(args.exempt_namespaces) if isinstance(args, InterPodAffinityArgs) else frozenset()
+
+
+def preempts(profile: ProfileSettings) -> bool:
+    """Return True if pods of the profile may preempt others, for which PodDisruptionBudgets are watched."""
+    return PREEMPTION in profile.plugins_by_point["postFilter"]
 
 
 def uses_default_spreading(profile: ProfileSettings) -> bool:

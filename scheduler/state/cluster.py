@@ -86,6 +86,8 @@ class ClusterState:
         self.volumes = Volumes(self.nodes, self.log)
         self.budgets = DisruptionBudgets()
         self.nominated = NominatedPods()
+        #: Pods whose victims are being evicted, by UID; they are not tried meanwhile.
+        self.preempting: set[str] = set()
         #: Every placed or assumed pod by UID.
         self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
         #: The same pods by row, then UID; a row without pods has no entry.

@@ -183,6 +183,10 @@ class Snapshot:
         nominated = self._state.nominated
         return _above(pod, nominated.on(self._state.nodes.name_of(row))) if nominated else ()
 
+    def is_preempting(self, pod: Pod) -> bool:
+        """Return whether pods are being evicted for the pod."""
+        return pod.uid in self._state.preempting
+
     def budgets_of(self, label_set: LabelSet) -> Sequence[DisruptionBudget]:
         """
         Return the budgets that select pods of the label set.

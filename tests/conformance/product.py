@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -12,7 +11,7 @@ from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.observer import Unobserved
-from scheduler.framework.plugin_context import Claims, PluginContext
+from scheduler.framework.plugin_context import Claims
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Skip, Status
@@ -21,10 +20,8 @@ from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageDecoder, StorageKind
-from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.plugins.default_preemption.eligibility import ineligibility
-from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask
@@ -103,8 +100,7 @@ class ProductSubject:
         settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
         self.cluster = LiveCluster(exempt_namespaces(settings))
         profiles = build_profiles(settings, self.cluster.snapshot(), claims)
-        preemption = DefaultPreemption(DefaultPreemptionArgs(), PluginContext())
-        self.profile = replace(profiles[settings.profiles[0].scheduler_name], post_filters=(preemption,))
+        self.profile = profiles[settings.profiles[0].scheduler_name]
 
     def apply(self, obj: Json) -> None:
         """Create or replace."""

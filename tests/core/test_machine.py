@@ -60,7 +60,11 @@ def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Dri
     assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition"]
     assert (event_of(told).note, event_of(told).type) == (text, "Warning")
     condition = condition_of(told)
-    assert (condition.reason, condition.message, condition.clear_nomination) == ("Unschedulable", text, False)
+    assert (condition.reason, condition.message, condition.nominated_node_name) == (
+        "Unschedulable",
+        text,
+        None,
+    )
     assert not cluster.machine.has_work()
 
 
@@ -78,7 +82,7 @@ def test_a_stale_nomination_is_cleared_with_the_condition(cluster: Driver) -> No
     cluster.node("a", allocatable={"cpu": "1"})
     asked = [container(requests={"cpu": "2"})]
     cluster.pod("p", containers=asked, status={"nominatedNodeName": "a"})
-    assert condition_of(cluster.cycle()).clear_nomination
+    assert condition_of(cluster.cycle()).nominated_node_name == ""
 
 
 def test_without_nodes_the_pod_retries_by_backoff(cluster: Driver) -> None:

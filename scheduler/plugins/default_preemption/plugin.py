@@ -9,13 +9,16 @@ Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/pr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from scheduler.framework.diagnosis import PostFiltered, fit_message
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.interface import Rng
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.status import SUCCESS, failed, unschedulable
+from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.default_preemption.candidates import Search, find_candidates
 from scheduler.plugins.default_preemption.choice import best_of
@@ -31,11 +34,25 @@ class DefaultPreemption:
     """Nominates a pod to a node, and names the pods that have to leave it."""
 
     name = NAME
-    extension_points: ClassVar = ("postFilter",)
+    extension_points: ClassVar = ("preEnqueue", "postFilter")
     args_type: ClassVar = DefaultPreemptionArgs
 
-    def __init__(self, args: DefaultPreemptionArgs, _context: PluginContext) -> None:
+    def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
         self.args = args
+        self._is_preempting = context.is_preempting
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """
+        Return deleted pods, with a hint that never helps.
+
+        A pod that is held up hears of no event that its plugin did not register; the plugins that rejected it tell
+        whether the event helps (isPodSchedulableAfterAssignedPodDeletion, kubernetes 1.36).
+        """
+        return (ClusterEventWithHint(Resource.ASSIGNED_POD, Action.DELETE, _never_helps, never),)
+
+    def admits(self, pod: Pod) -> bool:
+        """Return whether no pod is being evicted for the pod."""
+        return not self._is_preempting(pod)
 
     def postfilter(self, unfit: UnfitPod, snapshot: Snapshot, rng: Rng) -> PostFiltered:
         """Return the nomination and its victims, or why preemption does not help. O(nodes) at most."""
@@ -49,6 +66,10 @@ class DefaultPreemption:
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
         return PostFiltered(unschedulable(f"preemption: {_message(search, snapshot)}"), "")
+
+
+def _never_helps(_pod: Pod, _old: object, _new: object) -> Hint:
+    return Hint.SKIP
 
 
 def _message(search: Search, snapshot: Snapshot) -> str:
