@@ -86,6 +86,17 @@ class NodeVolumeLimits:
             mask &= _fits(driver, volumes, snapshot)
         return RuleFilter(snapshot.n_rows, (mask, TOO_MANY), trial=partial(_RoomTrial, wanted, snapshot))
 
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Say which driver attaches too few volumes; propose that pods with such volumes leave."""
+        wanted = _wanted(context.pod, context.snapshot)
+        if isinstance(wanted, Status):
+            return PluginExplanation()
+        return PluginExplanation(
+            where=lambda rows: [_shortage_text(context.snapshot, wanted, rows)] * len(rows),
+            repair=Repair(partial(_detach, context, wanted)),
+            admitted="room for its volumes",
+        )
+
 
 class _RoomTrial:
     """The volumes of one node while pods come and go there."""
@@ -120,17 +131,6 @@ class _RoomTrial:
     def _users(self, volume: AttachedVolume) -> int:
         n = self._n_users.get(volume)
         return self._attached.users(volume).get(self._node_name, 0) if n is None else n
-
-    def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Say which driver attaches too few volumes; propose that pods with such volumes leave."""
-        wanted = _wanted(context.pod, context.snapshot)
-        if isinstance(wanted, Status):
-            return PluginExplanation()
-        return PluginExplanation(
-            where=lambda rows: [_shortage_text(context.snapshot, wanted, rows)] * len(rows),
-            repair=Repair(partial(_detach, context, wanted)),
-            admitted="room for its volumes",
-        )
 
 
 def _may_count(spec: PodSpec) -> bool:

@@ -8,6 +8,7 @@ order without knowing how multiPoint expands.
 import json
 
 from scheduler.errors import InvariantViolation
+from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import (
@@ -115,6 +116,11 @@ def _profile(profile: ProfileSettings) -> _Fields:
 
 def _args(args: object) -> _Fields:
     match args:
+        case DefaultPreemptionArgs():
+            return {
+                "minCandidateNodesPercentage": args.min_candidate_nodes_percentage,
+                "minCandidateNodesAbsolute": args.min_candidate_nodes_absolute,
+            }
         case InterPodAffinityArgs():
             exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
             return {

@@ -53,6 +53,9 @@ async def test_a_pod_that_fits_nowhere_has_the_reason(cluster: Cluster) -> None:
         "1 node(s) were unschedulable."
     )
     condition = await cluster.condition("p", text)
+    whole = f"{text} preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, "
+    whole += "2 Preemption is not helpful for scheduling."
+    assert condition["message"] == whole
     assert condition["reason"] == "Unschedulable"
     assert condition["observedGeneration"] == stored["metadata"]["generation"]
     assert condition["lastTransitionTime"]
@@ -60,7 +63,7 @@ async def test_a_pod_that_fits_nowhere_has_the_reason(cluster: Cluster) -> None:
     async def notes() -> list[str]:
         return [event["note"] for event in await cluster.events("p", "FailedScheduling")]
 
-    await until(notes, lambda found: text in found, what="the event")
+    await until(notes, lambda found: whole in found, what="the event")
     event = (await cluster.events("p", "FailedScheduling"))[-1]
     assert (event["type"], event["action"], event["reportingController"]) == ("Warning", "Scheduling", NAME)
 

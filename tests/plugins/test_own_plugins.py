@@ -9,6 +9,7 @@ from scheduler.plugins.scheduling_gates import SchedulingGates
 from tests.conformance.product import LiveCluster, ProductSubject
 from tests.support.build import Json, affinity, configuration, node, node_term, pod
 from tests.support.cases.row import UR
+from tests.support.messages import not_helpful
 from tests.support.storage_objects import claim, storage_class, volume
 
 NOT_YET = "which affinity-scheduler does not support yet"
@@ -46,7 +47,7 @@ def test_an_unsupported_feature_is_named_in_the_message(incoming: Json, needs: s
     decision = subject.evaluate(incoming)
     reason = f"pod needs {needs}, {NOT_YET}"
     assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
-    assert decision["message"] == f"0/1 nodes are available: {reason}. {_not_helpful(1)}"
+    assert decision["message"] == f"0/1 nodes are available: {reason}. {not_helpful(1)}"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_without_a_binding_cycle_only_bound_claims_are_placed(
     else:
         plugin, reason = refused
         assert decision["prefilter"][plugin]["reasons"] == [reason]
-        assert decision["message"] == f"0/1 nodes are available: {reason}. {_not_helpful(1)}"
+        assert decision["message"] == f"0/1 nodes are available: {reason}. {not_helpful(1)}"
 
 
 RESTARTS_ALL: Json = {"name": "c", "image": "x", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
@@ -155,13 +156,7 @@ def test_a_plugin_disabled_at_filter_still_names_nodes_and_rejects_at_prefilter(
     assert subject.evaluate(pod(affinity=affinity(node_required=[named])))["feasible"] == ["b"]
     contradiction = node_term(named=["in a", "in b"])
     refused = subject.evaluate(pod(affinity=affinity(node_required=[contradiction])))
-    assert refused["message"] == f"0/2 nodes are available: pod affinity terms conflict. {_not_helpful(2)}"
+    assert refused["message"] == f"0/2 nodes are available: pod affinity terms conflict. {not_helpful(2)}"
     nowhere = subject.evaluate(pod(affinity=affinity(node_required=[node_term(named=["in c"])])))
     why = "2 node(s) didn't satisfy plugin(s) [NodeAffinity]"
-    assert nowhere["message"] == f"0/2 nodes are available: {why}. {_not_helpful(2)}"
-
-
-def _not_helpful(n_nodes: int) -> str:
-    """The part of the message on preemption, where no eviction would help."""
-    why = f"{n_nodes} Preemption is not helpful for scheduling"
-    return f"preemption: 0/{n_nodes} nodes are available: {why}."
+    assert nowhere["message"] == f"0/2 nodes are available: {why}. {not_helpful(2)}"
