@@ -36,7 +36,9 @@ RUN python -m pip uninstall --yes --quiet --root-user-action ignore pip \
 ENV PATH=/opt/affinity-scheduler/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
+ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="affinity-scheduler" \
+      org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.description="A second Kubernetes scheduler for workloads that care which pods run beside which." \
       org.opencontainers.image.licenses="Apache-2.0"
 WORKDIR /

@@ -28,7 +28,7 @@ from scheduler.cli.query.sources import (
     read_manifest_file,
     settings_of,
 )
-from scheduler.cli.query.terminal import Style
+from scheduler.cli.query.terminal import ReadProgress, Style
 from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-f",
         "--filename",
         metavar="FILE",
-        help='explain the pods that a manifest would create ("-": standard input)',
+        help='explain the pods that a manifest, or a folder of them, would create ("-": standard input)',
     )
     add_source_arguments(parser)
 
@@ -104,23 +104,27 @@ def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
 def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None) -> Explanation:
     """Return the explanation of a pod that is in the cluster or would be created in it."""
     profile, notes = cluster.profile_for(pod)
-    return explain(
-        ExplainRequest(
-            pod=pod,
-            state=cluster.state,
-            new_profile=lambda snapshot: cluster.build_profile(profile, snapshot),
-            rng=random.Random(_SEED),
-            new_state=cluster.new_state,
-            pending_pods=cluster.pending_pods(),
-            recorded=recorded,
-            notes=(
-                *notes,
-                *cluster.assumptions,
-                *cluster.kubelet_refusal_notes(pod),
-                *cluster.malformed_notes(),
-            ),
-        )
+    progress = ReadProgress(sys.stderr, os.environ)
+    request = ExplainRequest(
+        pod=pod,
+        state=cluster.state,
+        new_profile=lambda snapshot: cluster.build_profile(profile, snapshot),
+        rng=random.Random(_SEED),
+        new_state=cluster.new_state,
+        pending_pods=cluster.pending_pods(),
+        recorded=recorded,
+        notes=(
+            *notes,
+            *cluster.assumptions,
+            *cluster.kubelet_refusal_notes(pod),
+            *cluster.malformed_notes(),
+        ),
+        on_step=lambda step: progress.show(f"{pod.key}: {step}"),
     )
+    try:
+        return explain(request)
+    finally:
+        progress.clear()
 
 
 def _bare(name: str) -> str:

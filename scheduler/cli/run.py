@@ -7,14 +7,15 @@ import asyncio
 import importlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from scheduler.cli import server_flags, serving_flags
+from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, serving_flags
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
-from scheduler.settings.resolved import LeaderElection
+from scheduler.settings.resolved import ClientConnection, LeaderElection, Settings
 from scheduler.shell.app import Options, serve
 from scheduler.shell.leader_election import ElectionSettings
 
@@ -31,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     server_flags.add_server(parser)
     parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,B=false", help="feature gates to switch on or off"
+        "--feature-gates",
+        action="append",
+        default=[],
+        metavar="A=true,B=false",
+        help="feature gates to switch on or off; may be repeated",
     )
     parser.add_argument(
         "--pod-max-in-unschedulable-pods-duration",
@@ -47,12 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seed for the choice between nodes with equal scores",
     )
     server_flags.add_logging(parser)
-    parser.add_argument(
-        "--leader-elect",
-        choices=("true", "false"),
-        default=None,
-        help="overrides leaderElection.leaderElect of the configuration (default true)",
-    )
+    election_flags.add_arguments(parser)
+    _add_rate_limit(parser)
     parser.add_argument(
         "--event-loop",
         choices=("auto", "asyncio", "uvloop"),
@@ -66,22 +67,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="record each decision in an annotation of the bound pod (default %(default)s)",
     )
     serving_flags.add_arguments(parser, port=_PORT)
+    kube_scheduler_flags.add_arguments(parser)
+
+
+def _add_rate_limit(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "rate limit of requests; without effect beside --config, as in kube-scheduler"
+    )
+    group.add_argument(
+        "--kube-api-qps", type=float, metavar="N", help="requests per second (default: unlimited)"
+    )
+    group.add_argument(
+        "--kube-api-burst", type=int, metavar="N", help="requests at once above --kube-api-qps (default 100)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Schedule until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
-    gates = parse_feature_gates(args.feature_gates)
-    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    settings = settings_of(args)
+    serving = serving_flags.listening(args)
+    flags = {
+        **kube_scheduler_flags.flag_values(args),
+        **election_flags.values(settings.leader_election),
+        "secure-port": str(serving.port),
+    }
     options = Options(
-        settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
-        election=_election(settings.leader_election, args.leader_elect),
+        settings=settings,
+        election=_election(settings.leader_election),
         master=args.master,
-        serving=serving_flags.listening(args),
+        serving=serving,
         max_in_unschedulable_s=_duration_s(args.pod_max_in_unschedulable_pods_duration),
         seed=args.seed,
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
         decision_annotations=args.decision_annotations == "true",
+        flags=flags,
     )
     with asyncio.Runner(loop_factory=_loop_factory(args.event_loop)) as runner:
         return runner.run(serve(options, os.environ))
@@ -103,9 +123,36 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
     return factory
 
 
-def _election(settings: LeaderElection, flag: str | None) -> ElectionSettings | None:
-    """Return the Lease for leader election, or None. The flag overrides the file, as in kube-scheduler."""
-    if flag == "false" or (flag is None and not settings.leader_elect):
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Return the configuration with the flags that override it. Raises SettingsError."""
+    # Upstream has components in front of gates, and every gate here is kube's.
+    gates = parse_feature_gates(",".join(args.feature_gates).replace("kube:", ""))
+    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    settings = server_flags.with_kubeconfig(settings, args.kubeconfig)
+    if not args.config:
+        settings = _with_rate_limit(settings, args)
+    return replace(
+        settings,
+        leader_election=election_flags.overridden(settings.leader_election, args),
+        notes=(*settings.notes, *kube_scheduler_flags.notes(args)),
+    )
+
+
+def _with_rate_limit(settings: Settings, args: argparse.Namespace) -> Settings:
+    """Return the settings with --kube-api-qps and --kube-api-burst. Raises SettingsError."""
+    client = settings.client_connection
+    if args.kube_api_qps is not None:
+        client = replace(client, qps=args.kube_api_qps or ClientConnection().qps)
+    if args.kube_api_burst is not None:
+        if args.kube_api_burst < 0:
+            raise SettingsError("--kube-api-burst", "", str(args.kube_api_burst), "0 or more")
+        client = replace(client, burst=args.kube_api_burst or ClientConnection().burst)
+    return replace(settings, client_connection=client)
+
+
+def _election(settings: LeaderElection) -> ElectionSettings | None:
+    """Return the Lease for leader election, or None."""
+    if not settings.leader_elect:
         return None
     return server_flags.election(settings, namespace=settings.resource_namespace, name=settings.resource_name)
 

@@ -43,7 +43,11 @@ def add_logging(parser: argparse.ArgumentParser, *, note: str = "") -> None:
         help=f"log verbosity, 0 to 10{note} (default %(default)s)",
     )
     parser.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="log format (default %(default)s)"
+        "--log-format",
+        "--logging-format",
+        choices=("text", "json"),
+        default="text",
+        help="log format (default %(default)s)",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from scheduler.errors import SettingsError
 from scheduler.serving.delegated_auth import ALWAYS_ALLOWED
 from scheduler.serving.status_server import ServingOptions
+from scheduler.serving.tls import ALWAYS_ON, CIPHER_SUITES, VERSIONS, TlsLimits
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -25,25 +26,26 @@ def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate
     )
     group.add_argument(
         "--port",
-        "--secure-port",
-        dest="port",
         type=int,
-        default=port,
+        default=None,
         metavar="N",
-        help="port to serve on, 0 for none (default %(default)s)",
+        help=f"port to serve on, 0 for none (default {port})",
     )
-    if has_certificate:
-        group.add_argument(
-            "--tls-cert-file",
-            metavar="FILE",
-            help="certificate for HTTPS, reloaded when it changes (default: self-signed)",
-        )
-        group.add_argument("--tls-private-key-file", metavar="FILE", help="key of that certificate")
     group.add_argument(
-        "--authentication-kubeconfig",
-        metavar="FILE",
-        help="kubeconfig for TokenReviews and SubjectAccessReviews (default: that of all other requests)",
+        "--secure-port",
+        type=int,
+        default=None,
+        metavar="N",
+        help="the same with HTTPS on loopback too, as kube-scheduler",
     )
+    parser.set_defaults(default_port=port)
+    _add_tls_arguments(group, has_certificate=has_certificate)
+    for which, review in (("authentication", "TokenReviews"), ("authorization", "SubjectAccessReviews")):
+        group.add_argument(
+            f"--{which}-kubeconfig",
+            metavar="FILE",
+            help=f"kubeconfig for {review}, with HTTPS on loopback too (default: that of all other requests)",
+        )
     group.add_argument(
         "--authorization-always-allow-paths",
         default=",".join(ALWAYS_ALLOWED),
@@ -58,27 +60,75 @@ def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate
     )
 
 
+def _add_tls_arguments(group: argparse._ArgumentGroup, *, has_certificate: bool) -> None:
+    if has_certificate:
+        group.add_argument(
+            "--tls-cert-file",
+            metavar="FILE",
+            help="certificate for HTTPS, reloaded when it changes (default: self-signed)",
+        )
+        group.add_argument("--tls-private-key-file", metavar="FILE", help="key of that certificate")
+    group.add_argument(
+        "--tls-min-version",
+        choices=tuple(VERSIONS),
+        default="VersionTLS12",
+        help="lowest version of TLS (default %(default)s)",
+    )
+    group.add_argument(
+        "--tls-cipher-suites",
+        default="",
+        metavar="A,B",
+        help="cipher suites of TLS 1.2, by kube-scheduler's names (default: those of OpenSSL)",
+    )
+
+
 def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> ServingOptions:
     """Return the values of the flags. Raises SettingsError if they contradict each other."""
-    if not 0 <= args.port <= 65535:
-        raise SettingsError("--port", "", str(args.port), "a port from 0 to 65535")
+    if args.port is not None and args.secure_port is not None:
+        raise SettingsError("--port", "", "--secure-port as well", "one of them")
+    port_flag = "--port" if args.secure_port is None else "--secure-port"
+    port = next((p for p in (args.secure_port, args.port) if p is not None), args.default_port)
+    if not 0 <= port <= 65535:
+        raise SettingsError(port_flag, "", str(port), "a port from 0 to 65535")
     paths = tuple(path for path in args.authorization_always_allow_paths.split(",") if path)
     for path in paths:
         if not path.startswith("/") or "*" in path[:-1]:
             expected = "paths that begin with a slash, with * at the end only"
             raise SettingsError("--authorization-always-allow-paths", "", path, expected)
     cert_file, key_file = certificate(args) if has_certificate else (None, None)
-    if cert_file is not None and args.insecure_http:
-        raise SettingsError("--insecure-http", "", "--tls-cert-file as well", "one of them")
+    asked_by = _flags_that_ask_for_https(args)
+    if args.insecure_http and (cert_file is not None or asked_by):
+        other = "--tls-cert-file" if cert_file is not None else asked_by[0]
+        raise SettingsError("--insecure-http", "", f"{other} as well", "one of them")
     return ServingOptions(
         args.bind_address,
-        args.port,
+        port,
         cert_file=cert_file,
         key_file=key_file,
         insecure_http=args.insecure_http,
         always_allowed=paths,
         authentication_kubeconfig=args.authentication_kubeconfig,
+        authorization_kubeconfig=args.authorization_kubeconfig,
+        asks_for_https=bool(asked_by),
+        tls=TlsLimits(VERSIONS[args.tls_min_version], _cipher_suites(args.tls_cipher_suites)),
+        port_flag=port_flag,
     )
+
+
+def _flags_that_ask_for_https(args: argparse.Namespace) -> list[str]:
+    """Return the given flags that mean kube-scheduler's port, which is never plain HTTP."""
+    names = ("secure_port", "authentication_kubeconfig", "authorization_kubeconfig")
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None]
+
+
+def _cipher_suites(text: str) -> tuple[str, ...]:
+    """Return OpenSSL's names of the suites of TLS 1.2. Raises SettingsError for a weak or unknown one."""
+    names = [name for name in text.split(",") if name]
+    for name in names:
+        if name not in CIPHER_SUITES and name not in ALWAYS_ON:
+            expected = f"some of {', '.join((*ALWAYS_ON, *CIPHER_SUITES))}"
+            raise SettingsError("--tls-cipher-suites", "", name, expected)
+    return tuple(CIPHER_SUITES[name] for name in names if name in CIPHER_SUITES)
 
 
 def certificate(args: argparse.Namespace) -> tuple[Path, Path] | tuple[None, None]:

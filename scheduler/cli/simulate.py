@@ -29,6 +29,7 @@ from scheduler.explain.simulation import Simulation, node_shares, place_replicas
 from scheduler.framework.interface import Rng
 from scheduler.model.wire import MalformedObjectError
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.plurals import counted
 
 #: About half a minute at 5,000 nodes.
 _MAX_REPLICAS: Final = 100_000
@@ -39,10 +40,17 @@ _NODES: Final = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument(
-        "-f", "--filename", metavar="FILE", required=True, help='the manifest ("-": standard input)'
+        "-f",
+        "--filename",
+        metavar="FILE",
+        required=True,
+        help='the manifest, or a folder of manifests ("-": standard input)',
     )
     parser.add_argument(
-        "--replicas", type=int, metavar="N", help="number of replicas; default: the manifest's"
+        "--replicas",
+        type=int,
+        metavar="N",
+        help="number of new replicas, beside those that run; default: the manifest's",
     )
     parser.add_argument(
         "--seed",
@@ -78,14 +86,17 @@ def run(args: argparse.Namespace) -> int:
 def simulate_manifest(
     cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None, rng: Rng
 ) -> Simulation:
-    """Place the manifest's replicas in the cluster until one does not fit. Raises SettingsError."""
+    """Place the manifest's replicas in the cluster until one does not fit; all of a DaemonSet. Raises SettingsError."""
+    if n_replicas is not None and manifest.is_daemon_set:
+        expected = "a workload with a number of replicas: a DaemonSet has a pod for each node"
+        raise SettingsError("--replicas", "", f"DaemonSet {manifest.name}", expected)
     n_replicas = manifest.n_replicas if n_replicas is None else n_replicas
     if n_replicas > _MAX_REPLICAS:
         raise SettingsError(
             f"{manifest.kind} {manifest.name}", "", f"{n_replicas} replicas", f"at most {_MAX_REPLICAS}"
         )
     try:
-        pods = [cluster.create_pod(manifest, number) for number in range(n_replicas)]
+        pods = cluster.create_pods(manifest, n_replicas)
     except MalformedObjectError as error:
         raise SettingsError(
             f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
@@ -95,7 +106,11 @@ def simulate_manifest(
     if pods:
         profile, _ = cluster.profile_for(pods[0])
         placed = place_replicas(
-            pods, cluster.state, cluster.build_profile(profile, Snapshot(cluster.state)), rng
+            pods,
+            cluster.state,
+            cluster.build_profile(profile, Snapshot(cluster.state)),
+            rng,
+            go_on=manifest.is_daemon_set,
         )
         node_names, first_unplaced = [node_name for _, node_name in placed.pods], placed.first_unplaced
     shares, n_more = node_shares(cluster.state, node_names)
@@ -103,7 +118,7 @@ def simulate_manifest(
         manifest_kind=manifest.kind,
         namespace=manifest.namespace,
         name=manifest.name,
-        n_replicas=n_replicas,
+        n_replicas=len(pods),
         n_placed=len(node_names),
         zones=zone_shares(cluster.state, node_names),
         nodes=shares,
@@ -114,7 +129,8 @@ def simulate_manifest(
 
 
 def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
-    count = f"{simulation.n_placed} of {simulation.n_replicas} replicas fit"
+    replicas = counted(simulation.n_replicas, "replica")
+    count = f"{simulation.n_placed} of {replicas} {'fits' if simulation.n_replicas == 1 else 'fit'}"
     fits = simulation.n_placed == simulation.n_replicas
     subject = f"{simulation.manifest_kind} {simulation.namespace}/{simulation.name}"
     lines = [style.heading(f"{subject}: {style.good(count) if fits else style.bad(count)}")]

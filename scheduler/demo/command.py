@@ -35,6 +35,7 @@ from scheduler.demo.stories import (
 )
 from scheduler.demo.webhook_process import webhook
 from scheduler.errors import SchedulerError, SettingsError
+from scheduler.syntax.plurals import counted
 
 STORIES: Final[Sequence[Story]] = (
     blue_green.STORY,
@@ -228,7 +229,8 @@ def _watched(cluster: Child, scheduler: Child, watch: PodWatch) -> list[tuple[st
 
 def summary(n_stories: int, n_placed: int, n_broken: int) -> str:
     """Return the last line of a demo that played to its end."""
-    return f"demo: {n_stories} stories, {n_placed} pods placed, {n_broken} rules broken"
+    stories = counted(n_stories, "story", "stories")
+    return f"demo: {stories}, {counted(n_placed, 'pod')} placed, {counted(n_broken, 'rule')} broken"
 
 
 def _flattened(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -20,6 +20,7 @@ from scheduler.demo.examples import documents
 from scheduler.demo.objects import Deployment, Event, JsonObject, Namespace, Node, Pod
 from scheduler.demo.pod_watch import PODS, PodWatch, StoryFailed
 from scheduler.demo.rule_check import broken_rules
+from scheduler.syntax.plurals import counted
 
 _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
@@ -268,7 +269,7 @@ class Stage:
         self.broken += found
         n_placed = sum(bool(pod.spec.node_name) for pod in pods)
         if found:
-            self.show.bad(f"{len(found)} rules broken: {'; '.join(found[:3])}")
+            self.show.bad(f"{counted(len(found), 'rule')} broken: {'; '.join(found[:3])}")
         else:
             self.show.good(f"checked all {n_placed} placed pods: no rule is broken")
         return [pod for pod in pods if pod.metadata.namespace in self.namespaces and pod.is_counted]

@@ -1,5 +1,6 @@
 """The content of a new cluster: nodes over zones, the namespaces that every cluster has, a default storage class."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from scheduler.devcluster.admission.volumes import IS_DEFAULT_CLASS
@@ -98,9 +99,13 @@ def add_storage(store: Store) -> None:
         store.create(CSI_NODE, "", csi_node(one["metadata"]["name"]))
 
 
-def populate(store: Store, *, nodes: int, zones: int) -> None:
+def populate(
+    store: Store, *, nodes: int, zones: int, labels: Mapping[str, Sequence[str]] | None = None
+) -> None:
     """
     Create the usual namespaces with their default service accounts, and `nodes` nodes spread over zones.
+
+    `labels` are further labels of the nodes; of several values, each node has the one after that of the node before.
 
     Raises: ValueError if zones < 1 or nodes < 0.
     """
@@ -110,4 +115,8 @@ def populate(store: Store, *, nodes: int, zones: int) -> None:
         store.create(NAMESPACE, "", {"metadata": {"name": name}})
         store.create(SERVICE_ACCOUNT, name, {"metadata": {"name": "default"}})
     for index in range(nodes):
-        store.create(NODE, "", node(f"node-{index + 1:04d}", zone_name(index % zones), store.now()))
+        made = node(f"node-{index + 1:04d}", zone_name(index % zones), store.now())
+        made["metadata"]["labels"] |= {
+            key: values[index % len(values)] for key, values in (labels or {}).items()
+        }
+        store.create(NODE, "", made)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,7 @@ class DevCluster:
         history_capacity: int = HISTORY_CAPACITY,
         write_log: bool = False,
         controllers: bool = False,
+        node_labels: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """
         Create a cluster with its nodes and namespaces; `start` lets it listen.
@@ -62,6 +64,7 @@ class DevCluster:
             write_log: record every accepted write in `writes`.
             controllers: run the controllers and the kubelet stand-in while the server listens, with a default storage
                 class.
+            node_labels: further labels of the nodes, each with the values that they get in turn.
         """
         self.store: Final = Store(capacity=history_capacity)
         self.faults: Final = Faults()
@@ -79,7 +82,7 @@ class DevCluster:
         self._runner: web.ServerRunner | None = None
         self._listener: asyncio.Server | None = None
         self._controllers: asyncio.Task[None] | None = None
-        populate(self.store, nodes=nodes, zones=zones)
+        populate(self.store, nodes=nodes, zones=zones, labels=node_labels)
         if controllers:
             add_storage(self.store)
 

@@ -13,6 +13,8 @@ from typing import Final
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.errors import SettingsError
+from scheduler.syntax.names import label_key_faults, label_value_faults
+from scheduler.syntax.plurals import counted
 
 _KUBECONFIG: Final = "devcluster.kubeconfig"
 _NOT_SERVED: Final = (
@@ -28,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--zones", type=int, default=3, metavar="Z", help="number of zones (default %(default)s)"
+    )
+    parser.add_argument(
+        "--node-label",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE[,VALUE...]",
+        help="a label of every node; of several values, each node gets the next one; may be repeated",
     )
     parser.add_argument(
         "--port",
@@ -53,23 +62,37 @@ def run(args: argparse.Namespace) -> int:
     ):
         if not least <= found <= most:
             raise SettingsError(flag, "", str(found), f"a number from {least} to {most}")
-    return asyncio.run(_serve(args.nodes, args.zones, args.port, Path(args.kubeconfig).resolve()))
+    labels = dict(map(node_label, args.node_label))
+    # No token: kubectl sends none over plain HTTP, and the listener is on the loopback interface alone.
+    cluster = DevCluster(
+        nodes=args.nodes, zones=args.zones, port=args.port, controllers=True, node_labels=labels
+    )
+    size = f"{counted(args.nodes, 'node')} in {counted(args.zones, 'zone')}"
+    return asyncio.run(_serve(cluster, size, Path(args.kubeconfig).resolve()))
 
 
-async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int:
+def node_label(text: str) -> tuple[str, list[str]]:
+    """Return the key and the values of a `--node-label`. Raises: SettingsError."""
+    key, equals, values = text.partition("=")
+    faults = label_key_faults(key) + [
+        fault for value in values.split(",") for fault in label_value_faults(value)
+    ]
+    if not equals or faults:
+        raise SettingsError("--node-label", "", repr(text), "; ".join(faults) or "KEY=VALUE")
+    return key, values.split(",")
+
+
+async def _serve(cluster: DevCluster, size: str, kubeconfig: Path) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    # No token: kubectl sends none over plain HTTP, and the listener is on the loopback interface alone.
-    cluster = DevCluster(nodes=n_nodes, zones=n_zones, port=port, controllers=True)
     try:
         await cluster.start()
     except OSError as error:
-        raise SettingsError("--port", "", f"{port} in use", "a free port") from error
+        raise SettingsError("--port", "", f"{cluster.port} in use", "a free port") from error
     try:
         with _written(cluster, kubeconfig):
-            size = f"{_counted(n_nodes, 'node')} in {_counted(n_zones, 'zone')}"
             print(f"{size} at {cluster.url}. Ctrl-C ends it and everything in it.")
             print(_NOT_SERVED)
             print()
@@ -82,10 +105,6 @@ async def _serve(n_nodes: int, n_zones: int, port: int, kubeconfig: Path) -> int
     finally:
         await cluster.stop()
     return 0
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @contextlib.contextmanager

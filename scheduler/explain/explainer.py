@@ -27,10 +27,12 @@ from scheduler.framework.explaining import ExplainContext, RejectionExplainer
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
+from scheduler.framework.reserving import volumes_needed
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.plurals import counted
 
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10
@@ -53,6 +55,7 @@ class ExplainRequest:
         recorded: the decision that the pod's annotation records.
         notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
+        on_step: told in a few words what is done next. The steps of one pod may take seconds.
     """
 
     pod: Pod
@@ -64,6 +67,7 @@ class ExplainRequest:
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     try_changes: bool = True
+    on_step: Callable[[str], None] = lambda _: None
 
 
 def explain(request: ExplainRequest) -> Explanation:
@@ -88,10 +92,15 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
     match decision:
         case ScheduleResult():
             n_feasible = decision.n_feasible
-            message = f"fits on {n_feasible} of {state.nodes.n_live} nodes; {decision.node_name} would be chosen now"
+            where = f"{n_feasible} of {counted(state.nodes.n_live, 'node')}"
+            message = f"fits on {where}; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
+            notes = (*request.notes, *_volume_notes(decision))
             explanation = with_parts(
-                _explanation(request, "schedulable", message), scores=scores, n_feasible=n_feasible
+                _explanation(request, "schedulable", message),
+                scores=scores,
+                n_feasible=n_feasible,
+                notes=notes,
             )
         case FitError():
             explanation = _explain_unschedulable(request, decision)
@@ -100,6 +109,18 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
         case _:
             assert_never(decision)
     return _with_gates(explanation, pod)
+
+
+def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
+    """Return which claims wait for a volume that is being made: until they have it, the pod is not bound."""
+    needed = volumes_needed(decision.scores.filtered.filters, decision.scores.chosen)
+    if needed is None:
+        return ()
+    return tuple(
+        f"claim {claim.name} waits for its volume on node {claim.selected_node}"
+        for claim in needed.dynamic
+        if claim.selected_node is not None
+    )
 
 
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
@@ -115,15 +136,20 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
     explanation = _explanation(request, "unschedulable", error.message())
     profile = request.new_profile(Snapshot(request.state))
+    request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
         return with_parts(explanation, groups=_prefilter_group(request, profile, error))
+    request.on_step("finding the rules that refuse nodes")
     groups, n_more_groups = node_groups(inspection, error)
     rules = sorted(inspection.rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))
     shown = rules[:_SHOWN_RULES]
+    request.on_step(f"looking at {counted(len(rules), 'rule')}")
     if request.try_changes:
         what_if = WhatIf(request.pod, request.state, request.new_state, request.new_profile, request.rng)
-        explanation = with_parts(explanation, suggestions=find_suggestions(inspection, what_if))
+        explanation = with_parts(
+            explanation, suggestions=find_suggestions(inspection, what_if, request.on_step)
+        )
     return with_parts(
         explanation,
         notes=(*explanation.notes, *contradictions(inspection)),

@@ -4,7 +4,8 @@ Makes the pods that a manifest would create, as the API server and the controlle
 Label keys are merged, limits become requests, host ports and tolerations are filled in, and a Deployment's pods belong
 to a new revision. Limit ranges, priority classes and runtime classes are not applied: they need more than the manifest.
 
-Source: pkg/apis/core/v1/defaults.go, DefaultTolerationSeconds, pkg/controller/{deployment,statefulset,job} (1.36).
+Source: pkg/apis/core/v1/defaults.go, DefaultTolerationSeconds, pkg/controller/{deployment,statefulset,daemon,job}
+(1.36).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ KINDS: Final = {
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
     "StatefulSet": "apps/v1",
+    "DaemonSet": "apps/v1",
     "Job": "batch/v1",
     "CronJob": "batch/v1",
 }
@@ -30,6 +32,17 @@ NEW_REVISION: Final = "new-revision"
 _HASH_LABEL: Final = "pod-template-hash"
 _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EVICTION_AFTER_S: Final = 300
+#: Taints that the DaemonSet controller lets its pods tolerate, and their effects.
+_DAEMONS_TOLERATE: Final = {
+    "node.kubernetes.io/not-ready": "NoExecute",
+    "node.kubernetes.io/unreachable": "NoExecute",
+    "node.kubernetes.io/disk-pressure": "NoSchedule",
+    "node.kubernetes.io/memory-pressure": "NoSchedule",
+    "node.kubernetes.io/pid-pressure": "NoSchedule",
+    "node.kubernetes.io/unschedulable": "NoSchedule",
+}
+_ON_HOST_NETWORK: Final = {"node.kubernetes.io/network-unavailable": "NoSchedule"}
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class ManifestError(ValueError):
@@ -54,7 +67,8 @@ class Manifest:
     """
     One document that creates pods.
 
-    `owner`: the pods' controller as JSON, whose selector default spreading uses; None for a bare Pod.
+    `owner`: the pods' controller as JSON, whose selector default spreading uses; None for a bare Pod. `n_replicas` of a
+    DaemonSet is 1: it has a pod for each node that takes one.
     """
 
     kind: str
@@ -70,8 +84,17 @@ class Manifest:
     claim_templates: tuple[ClaimTemplate, ...] = ()
     ephemeral_claims: tuple[ClaimTemplate, ...] = ()
 
-    def pod(self, number: int) -> Json:
-        """Return the pod with this ordinal, from 0, as JSON that the API server could have stored."""
+    @property
+    def is_daemon_set(self) -> bool:
+        """Whether there is a pod for each node, rather than a number of replicas."""
+        return self.kind == "DaemonSet"
+
+    def pod(self, number: int, node_name: str = "") -> Json:
+        """
+        Return the pod with this ordinal, from 0, as JSON that the API server could have stored.
+
+        With a node's name it is the pod that a DaemonSet makes for that node.
+        """
         name = self._pod_name(number)
         labels = {**self.labels, **self._ordinal_labels(name, number)}
         metadata: dict[str, object] = {
@@ -87,7 +110,10 @@ class Manifest:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": metadata,
-            "spec": {**_stored_spec(self.spec, labels, self.gates), "volumes": self._volumes(name)},
+            "spec": {
+                **_stored_spec(self._spec_for(node_name), labels, self.gates),
+                "volumes": self._volumes(name),
+            },
             "status": {"phase": "Pending"},
         }
 
@@ -141,6 +167,24 @@ class Manifest:
     def _pod_uid(self, name: str) -> str:
         return f"not-created/{self.kind}/{self.namespace}/{name}"
 
+    def _spec_for(self, node_name: str) -> Json:
+        """Return the template's spec; a DaemonSet adds tolerations, and its pod's affinity names the node alone."""
+        tolerations = self.spec.get("tolerations") or []
+        if not self.is_daemon_set or not isinstance(tolerations, list):
+            return self.spec
+        taints = {**_DAEMONS_TOLERATE, **(_ON_HOST_NETWORK if self.spec.get("hostNetwork") is True else {})}
+        more = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints.items()]
+        spec = {**self.spec, "tolerations": [*tolerations, *more]}
+        if node_name:
+            named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
+            affinity = spec.get("affinity")
+            others = affinity if isinstance(affinity, Mapping) else {}
+            on_nodes = others.get("nodeAffinity")
+            preferred = on_nodes if isinstance(on_nodes, Mapping) else {}
+            required = {_REQUIRED: {"nodeSelectorTerms": [named]}}
+            spec["affinity"] = {**others, "nodeAffinity": {**preferred, **required}}
+        return spec
+
     def _ordinal_labels(self, name: str, number: int) -> dict[str, str]:
         """Return the labels that a StatefulSet gives each pod."""
         if self.kind != "StatefulSet":
@@ -187,7 +231,7 @@ def parse_manifest(document: object, *, namespace: str, gates: Mapping[str, bool
         kind=kind,
         namespace=namespace,
         name=name,
-        n_replicas=1 if is_pod else _replicas(spec, "parallelism" if kind == "Job" else "replicas"),
+        n_replicas=_replicas(kind, spec),
         labels={**labels, **_controller_labels(kind, name)},
         annotations=_mapping(own.get("annotations") or {}, f"{path}metadata.annotations"),
         spec=pod_spec,
@@ -233,8 +277,20 @@ def _controller_labels(kind: str, name: str) -> dict[str, str]:
     return {"batch.kubernetes.io/job-name": name, "job-name": name} if kind == "Job" else {}
 
 
-def _replicas(spec: Json, field: str) -> int:
-    found = spec.get(field, 1)
+def _replicas(kind: str, spec: Json) -> int:
+    """Return the number of pods that run at once; a Job makes no more than it has completions left."""
+    if kind in ("Pod", "DaemonSet"):
+        return 1
+    if kind != "Job":
+        return _number(spec, "replicas", 1)
+    parallelism = _number(spec, "parallelism", 1)
+    return min(parallelism, _number(spec, "completions", parallelism))
+
+
+def _number(spec: Json, field: str, default: int) -> int:
+    found = spec.get(field)
+    if found is None:
+        return default
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise ManifestError(f"spec.{field}", _shown(found), "a number of pods")
     return found

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from scheduler.model.disks import MIGRATIONS
 from scheduler.model.match_label_keys import Json
@@ -27,15 +26,6 @@ from scheduler.model.volumes import (
 )
 from scheduler.state.volumes import Volumes
 
-_CLUSTER_SCOPED: Final = (
-    "Node",
-    "Namespace",
-    StorageKind.CLASS,
-    StorageKind.CSI_NODE,
-    StorageKind.CSI_DRIVER,
-    StorageKind.ATTACHMENT,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
@@ -46,18 +36,15 @@ class NewClaim:
     assumption: str = ""
 
 
-def created(document: Json, namespace: str) -> Json:
-    """Return the document as the API server and the PV controller would have it: in the namespace, and available."""
+def created(document: Json) -> Json:
+    """Return the document as the API server and the PV controller would have it: with a UID, or available."""
     metadata, kind = document.get("metadata"), document.get("kind")
     if kind == StorageKind.VOLUME:
         return {"status": {"phase": "Available"}, **document}
-    if kind in _CLUSTER_SCOPED or not isinstance(metadata, Mapping):
+    if kind != StorageKind.CLAIM or not isinstance(metadata, Mapping):
         return document
-    name = metadata.get("name")
-    return {
-        **document,
-        "metadata": {"namespace": namespace, "uid": f"not-created/{namespace}/{name}", **metadata},
-    }
+    uid = f"not-created/{metadata.get('namespace')}/{metadata.get('name')}"
+    return {**document, "metadata": {"uid": uid, **metadata}}
 
 
 def names_no_class(claim: Json) -> bool:

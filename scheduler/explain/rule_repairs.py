@@ -44,17 +44,22 @@ def _satisfy(context: ExplainContext, rules: Sequence[BlockingRule], row: int) -
     Return changes that satisfy all rules that refuse the row.
 
     A rule may be satisfied in two ways. All rules are then satisfied in the first way, or all that have one in the
-    second.
+    second. Of thousands of rules only as many are looked at as one proposal has room for.
     """
-    ways = [_ways(context, rule, row) for rule in rules if rule.refused[row]]
-    found = []
-    for number in range(max(map(len, ways), default=0)):
-        chosen = [way[number] if number < len(way) else way[0] for way in ways]
-        if None not in chosen:
-            changes = tuple(dict.fromkeys(change for part in chosen for change in part or ()))
-            if 0 < len(changes) <= MOST_REMOVED:
-                found.append(changes)
-    return found
+    all_changes: list[dict[Change, None] | None] = [{}, {}]
+    for rule in rules:
+        if not rule.refused[row]:
+            continue
+        ways = _ways(context, rule, row)
+        for number, changes in enumerate(all_changes):
+            if changes is not None:
+                way = ways[number] if number < len(ways) else ways[0]
+                changes.update(dict.fromkeys(way or ()))
+                if way is None or len(changes) > MOST_REMOVED:
+                    all_changes[number] = None
+        if all_changes == [None, None]:
+            return []
+    return list(dict.fromkeys(tuple(changes) for changes in all_changes if changes))
 
 
 def _ways(context: ExplainContext, rule: BlockingRule, row: int) -> list[Changes | None]:

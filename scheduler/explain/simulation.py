@@ -70,21 +70,27 @@ class PlacedReplicas:
     first_unplaced: Pod | None
 
 
-def place_replicas(pods: Iterable[Pod], state: ClusterState, profile: Profile, rng: Rng) -> PlacedReplicas:
+def place_replicas(
+    pods: Iterable[Pod], state: ClusterState, profile: Profile, rng: Rng, *, go_on: bool = False
+) -> PlacedReplicas:
     """
-    Decide and assume pod after pod, until one does not fit.
+    Decide and assume pod after pod, until one does not fit; with `go_on` also the pods after it, which may differ.
 
     Afterwards the state contains the placed pods. Cost: one decision per pod, 0.3 ms at 5,000 nodes.
     """
     snapshot = Snapshot(state)
     placed: list[tuple[Pod, str]] = []
+    first_unplaced: Pod | None = None
     for pod in pods:
         decision = decide(pod, snapshot, profile, rng, Unobserved())
         if not isinstance(decision, ScheduleResult):
-            return PlacedReplicas(placed, pod)
+            first_unplaced = first_unplaced or pod
+            if go_on:
+                continue
+            break
         _reserve(pod, decision, state)
         placed.append((pod, decision.node_name))
-    return PlacedReplicas(placed, None)
+    return PlacedReplicas(placed, first_unplaced)
 
 
 def _reserve(pod: Pod, result: ScheduleResult, state: ClusterState) -> None:

@@ -9,7 +9,7 @@ decision does not confirm is not an error: repairs look at one plugin at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import Final
 
@@ -21,12 +21,14 @@ from scheduler.explain.rule_repairs import rule_repair
 from scheduler.explain.what_if import WhatIf
 from scheduler.framework.explaining import Repair
 from scheduler.model.changes import (
+    AddMatchLabelKey,
     AddRoom,
     AllowSkew,
     Change,
     Changes,
     LabelNamespace,
     LabelNode,
+    RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
@@ -55,17 +57,26 @@ _RANK: Final[dict[type[Change], int]] = {
     LabelNode: 4,
     RunPod: 5,
     RemovePod: 6,
-    AllowSkew: 7,
-    AddRoom: 8,
+    AddMatchLabelKey: 7,
+    AllowSkew: 8,
+    AddRoom: 9,
+    RecreateWithMatchLabelKey: 10,
 }
 
 
-def find_suggestions(inspection: Inspection, what_if: WhatIf) -> tuple[Suggestion, ...]:
+def find_suggestions(
+    inspection: Inspection, what_if: WhatIf, on_step: Callable[[str], None]
+) -> tuple[Suggestion, ...]:
     """Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first."""
+    on_step("looking for changes that would help")
     confirmed: list[Suggestion] = []
     n_confirmed = Counter[frozenset[type[Change]]]()
-    proposals = {*_for_all_nodes(inspection), *_for_nodes(inspection)}
-    for changes in islice(sorted(proposals, key=_size), _MAX_TRIALS):
+    # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
+    for_all = sorted(set(_for_all_nodes(inspection)), key=_size)
+    for_nodes = sorted(set(_for_nodes(inspection)), key=_size)
+    proposals = (*for_all, *for_nodes)[:_MAX_TRIALS]
+    for number, changes in enumerate(proposals, 1):
+        on_step(f"trying change {number} of {len(proposals)} on a copy of the cluster")
         shape = frozenset(map(type, changes))
         known = [frozenset(suggestion.changes) for suggestion in confirmed]
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
@@ -153,7 +164,10 @@ def _rows(inspection: Inspection, effort: Fractions) -> Iterator[int]:
     """Yield rows by effort, few that have the same reasons, taints and domains."""
     n_alike: Counter[tuple[int, ...]] = Counter()
     taint_set = inspection.context.snapshot.nodes.taint_set
-    columns = [rule.column for rule in inspection.rules if not rule.column.is_unique]
+    # Thousands of rules share a few columns.
+    columns = {
+        id(rule.column): rule.column for rule in inspection.rules if not rule.column.is_unique
+    }.values()
     n_found = 0
     for row in np.argsort(effort, kind="stable").tolist():
         if n_found >= _MAX_NODES or effort[row] == np.inf:

@@ -19,11 +19,13 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.changes import (
+    AddMatchLabelKey,
     AddRoom,
     AllowSkew,
     Change,
     LabelNamespace,
     LabelNode,
+    RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
@@ -33,7 +35,13 @@ from scheduler.model.changes import (
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.terms import CORDON_TAINT_KEY, Taint, Toleration
+from scheduler.model.revisions import (
+    anti_affinity_across_revisions,
+    declares_any,
+    keyed_anti_affinity,
+    keyed_spread,
+)
+from scheduler.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -87,16 +95,22 @@ class WhatIf:
         with ExitStack() as undo_stack:
             for change in changes:
                 match change:
-                    case TolerateTaint() | AllowSkew():
+                    case TolerateTaint() | AllowSkew() | AddMatchLabelKey():
                         pod = changed_pod(pod, change)
+                    case RecreateWithMatchLabelKey():
+                        undo_stack.callback(recreate_replicas(self._copy, self.pod, change))
                     case _:
                         undo_stack.callback(apply_change(self._copy, change))
             return decide(pod, Snapshot(self._copy), self._profile, self.rng, Unobserved())
 
 
-def changed_pod(pod: Pod, change: TolerateTaint | AllowSkew) -> Pod:
-    """Return the pod with one more toleration, or with a larger maxSkew."""
+def changed_pod(pod: Pod, change: TolerateTaint | AllowSkew | AddMatchLabelKey) -> Pod:
+    """Return the pod with one more toleration, with a larger maxSkew, or with one more of its matchLabelKeys."""
     spec = pod.spec
+    if isinstance(change, AddMatchLabelKey):
+        if change.field == "topologySpreadConstraints":
+            return keyed_spread(pod, change.topology_key)
+        return keyed_anti_affinity(pod, _by_key(pod, change.topology_key))
     if isinstance(change, TolerateTaint):
         toleration = Toleration(change.key, "Equal", change.value, change.effect)
         return replace(pod, spec=replace(spec, tolerations=(*spec.tolerations, toleration)))
@@ -107,6 +121,25 @@ def changed_pod(pod: Pod, change: TolerateTaint | AllowSkew) -> Pod:
         for one in spec.spread
     )
     return replace(pod, spec=replace(spec, spread=spread))
+
+
+def recreate_replicas(
+    state: ClusterState, pod: Pod, change: RecreateWithMatchLabelKey
+) -> Callable[[], object]:
+    """
+    Narrow the terms of running pods that equal the pod's own to their revisions; return a function that takes it back.
+
+    O(placed pods).
+    """
+    terms = _by_key(pod, change.topology_key)
+    before = [placed.pod for placed in state.placed.values() if declares_any(placed.pod, terms)]
+    for running in before:
+        state.upsert_pod(keyed_anti_affinity(running, terms))
+    return partial(_put_back, state, before)
+
+
+def _by_key(pod: Pod, topology_key: str) -> list[AffinityTerm]:
+    return [term for term in anti_affinity_across_revisions(pod) if term.topology_key == topology_key]
 
 
 def apply_change(
@@ -174,6 +207,11 @@ def _restore_namespace(state: ClusterState, name: str, labels: Mapping[str, str]
         state.remove_namespace(name)
     else:
         state.upsert_namespace(Namespace(name, "", labels))
+
+
+def _put_back(state: ClusterState, pods: Iterable[Pod]) -> None:
+    for pod in pods:
+        state.upsert_pod(pod)
 
 
 def _do_nothing() -> None:

@@ -46,6 +46,10 @@ class ExplainContext:
         """The labels of every known namespace."""
         return self._state.label_sets.namespace_labels
 
+    def placed_pods(self) -> Iterator[Pod]:
+        """Return the placed pods."""
+        return (placed.pod for placed in self._state.placed.values())
+
     def pods_on(self, row: int) -> Iterable[Pod]:
         """Return the pods on the row."""
         return [placed.pod for placed in self._state.placed_on(row)]

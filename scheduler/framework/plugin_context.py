@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.model.pods import Pod
@@ -23,14 +22,8 @@ def _no_labels(_namespace: str) -> Mapping[str, str] | None:
     return None
 
 
-class Claims(Enum):
-    """The pods with PersistentVolumeClaims that are placed."""
-
-    #: None: volumes are not watched.
-    REFUSED = "refused"
-    #: Pods whose claims are all bound: the scheduler does not write unbound claims yet.
-    BOUND = "bound"
-    ALL = "all"
+def _kept_apart_by_none(_pod: Pod, _keys: Collection[str]) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +33,12 @@ class PluginContext:
 
     `default_selector`: returns the selector of a pod's default spread constraints, None if no workload selects it.
     `namespace_labels`: returns the labels of a namespace, None if it is not known.
-    `claims`: the pods with claims that are placed.
+    `is_kept_apart`: returns whether a running pod's required anti-affinity by one of these topology keys selects a pod.
     `is_preempting`: returns whether pods are being evicted for a pod.
     """
 
     gates: FeatureGates = field(default_factory=FeatureGates)
     default_selector: Callable[[Pod], Selector | None] = _no_selector
     namespace_labels: Callable[[str], Mapping[str, str] | None] = _no_labels
-    claims: Claims = Claims.REFUSED
+    is_kept_apart: Callable[[Pod, Collection[str]], bool] = _kept_apart_by_none
     is_preempting: Callable[[Pod], bool] = _never

@@ -14,6 +14,7 @@ import base64
 import contextlib
 import importlib
 import logging
+import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -314,6 +315,11 @@ async def _in_cluster(
 
 async def _import_library() -> None:
     """Import kubernetes-asyncio in a thread; a second call does nothing."""
+    try:
+        Path.home()
+    except RuntimeError:
+        # The library asks for it at its import, although we always name the file.
+        os.environ["HOME"] = "/"
     await asyncio.to_thread(importlib.import_module, "kubernetes_asyncio")
 
 

@@ -110,7 +110,10 @@ def kubeconfig_paths(given: str | None, environ: Mapping[str, str]) -> tuple[Pat
         SettingsError: if the given file is missing.
     """
     if given:
-        path = Path(given).expanduser()
+        try:
+            path = Path(given).expanduser()
+        except RuntimeError as error:  # no HOME, and no such user
+            raise SettingsError(given, "", "no home directory", "a path without ~") from error
         if not path.exists():
             raise SettingsError(str(path), "", "no such file", "a kubeconfig file")
         return (path,)
@@ -206,7 +209,7 @@ def _yaml_position(error: Exception) -> str:
 
 
 def _yaml_problem(error: Exception) -> str:
-    return str(getattr(error, "problem", None) or error).split("\n")[0]
+    return str(getattr(error, "problem", None) or error).split("\n")[0].removeprefix("found ")
 
 
 def _mismatch(path: Path, complaint: str) -> SettingsError:

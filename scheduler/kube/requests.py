@@ -49,6 +49,11 @@ class Resource:
     path: str
     field_selector: str = ""
 
+    @property
+    def api_version(self) -> str:
+        """Return the `apiVersion` of the collection's objects: `v1`, `apps/v1`."""
+        return self.path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
+
     def query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
         """Return the selector, then `more`; parameters without a value are left out."""
         return tuple(

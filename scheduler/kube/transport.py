@@ -27,6 +27,8 @@ CONNECT_TIMEOUT_S: Final = 10.0
 BODY_LIMIT_BYTES: Final = 64 << 20
 #: Reason of the error for a longer body.
 BODY_TOO_LONG: Final = "BodyTooLong"
+#: Reason of a handshake that failed: the wrong certificate, or no TLS at all.
+TLS_FAILURE: Final = "TLS"
 #: After this idle time the server may be closing the connection, so a new one is opened.
 IDLE_S: Final = 15.0
 #: Methods that are sent again if the connection turns out to be closed.
@@ -296,8 +298,10 @@ class _Connection(asyncio.Protocol):
 
 def _error_reason(error: OSError) -> str:
     match error:
+        case ssl.SSLEOFError():  # closed during the handshake, as by a server that starts or stops
+            return "ConnectionLost"
         case ssl.SSLError():
-            return "TLS"
+            return TLS_FAILURE
         case ConnectionRefusedError():
             return "ConnectionRefused"
     return "ConnectionLost"

@@ -6,6 +6,8 @@ They are part of an explanation's JSON (`scheduler.explain.explanation`), which 
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -94,6 +96,22 @@ class AllowSkew(_Change, frozen=True):
     max_skew: int
 
 
+class AddMatchLabelKey(_Change, frozen=True):
+    """The pod's required terms of the field that have the topology key get the label key in their matchLabelKeys."""
+
+    field: Literal["podAntiAffinity", "topologySpreadConstraints"]
+    topology_key: str
+    label_key: str
+
+
+class RecreateWithMatchLabelKey(_Change, frozen=True):
+    """The running pods with the pod's anti-affinity terms by the topology key are created anew, with the key too."""
+
+    topology_key: str
+    label_key: str
+    pods: int
+
+
 Change = (
     RemovePod
     | RunPod
@@ -104,6 +122,8 @@ Change = (
     | LabelNode
     | LabelNamespace
     | AllowSkew
+    | AddMatchLabelKey
+    | RecreateWithMatchLabelKey
 )
 #: Changes that are made together.
 Changes = tuple[Change, ...]

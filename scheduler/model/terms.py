@@ -192,5 +192,11 @@ class RequiredNodeAffinity:
         """Return whether every node satisfies it."""
         return not self.node_selector and self.terms is None
 
+    def label_keys(self) -> set[str]:
+        """Return the keys of the node labels that it reads."""
+        pairs = self.node_selector or ()
+        expressions = (each for term in self.terms or () for each in term.expressions)
+        return {*(key for key, _ in pairs), *(each.key for each in expressions)}
+
 
 ANY_NODE: Final = RequiredNodeAffinity(node_selector=None, terms=None)

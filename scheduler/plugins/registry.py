@@ -124,7 +124,7 @@ def build_profile(
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
-            ALWAYS_FIRST(context),
+            ALWAYS_FIRST(),
             *(PreFilterOnly(_filter_plugin(name, built[name])) for name in prefilter_only),
             *(_filter_plugin(name, built[name]) for name in filters),
             ALWAYS_LAST(),

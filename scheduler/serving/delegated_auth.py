@@ -97,6 +97,7 @@ class DelegatedAuth:
 
     Args:
         client: sends only TokenReviews and SubjectAccessReviews, which therefore never wait for a connection.
+        rights: sends the SubjectAccessReviews instead, where they need other credentials.
         always_allowed: paths that need no right; a trailing `*` matches every path with that prefix.
         log: logs failed reviews.
         now_s: a monotonic clock.
@@ -105,12 +106,13 @@ class DelegatedAuth:
     def __init__(
         self,
         client: KubeClient,
+        rights: KubeClient | None = None,
         *,
         always_allowed: Iterable[str] = ALWAYS_ALLOWED,
         log: Logger,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
+        self._tokens, self._rights = client, rights or client
         self._log = log
         self._now_s = now_s
         patterns = tuple(always_allowed)
@@ -170,7 +172,7 @@ class DelegatedAuth:
 
         async def ask() -> UserInfo | Rejection:
             try:
-                found = decode_user(await self._review(review_token(token)))
+                found = decode_user(await self._review(self._tokens, review_token(token)))
             except ApiError as error:
                 self._log_failure("Unable to authenticate the request", error)
                 return _UNAUTHORIZED
@@ -195,7 +197,8 @@ class DelegatedAuth:
 
         async def ask() -> Rejection | None:
             try:
-                allowed = decode_allowed(await self._review(review_access(user, path, verb)))
+                answer = await self._review(self._rights, review_access(user, path, verb))
+                allowed = decode_allowed(answer)
             except ApiError as error:
                 self._log_failure("Unable to authorize the request", error)
                 return Rejection(
@@ -207,14 +210,14 @@ class DelegatedAuth:
 
         return await self._share(key, ask, known=self._granted.has_seen(key))
 
-    async def _review(self, request: Request) -> bytes:
+    async def _review(self, client: KubeClient, request: Request) -> bytes:
         """Send a review and return the response. It is retried once, which is safe because reviews change nothing."""
         deadline_s = self._now_s() + REVIEW_TIMEOUT_S
         try:
-            return await self._client.request(request, timeout_s=REVIEW_TIMEOUT_S / 2)
+            return await client.request(request, timeout_s=REVIEW_TIMEOUT_S / 2)
         except (Unreachable, ServerFault, Throttled):
             await asyncio.sleep(_RETRY_AFTER_S)
-        return await self._client.request(request, timeout_s=max(0.1, deadline_s - self._now_s()))
+        return await client.request(request, timeout_s=max(0.1, deadline_s - self._now_s()))
 
     async def _share(self, key: Hashable, ask: Callable[[], Awaitable[V]], *, known: bool) -> V | Rejection:
         """Return the result of `ask`. Concurrent calls with an equal key share one."""

@@ -1,7 +1,9 @@
 """
-The HTTP endpoints /metrics, /healthz, /livez, /readyz and /configz as kube-scheduler's, and /debug/explain.
+The HTTP endpoints /metrics, /healthz, /livez, /readyz, /configz, /statusz and /flagz as kube-scheduler's, and
+/debug/explain.
 
-Plain HTTP on loopback, elsewhere HTTPS with authentication. Every response is computed from memory in a few ms.
+Plain HTTP on loopback, unless a flag asks for HTTPS; elsewhere HTTPS with authentication. Every response is computed
+from memory in a few ms.
 
 Source: apiserver/pkg/server/healthz/healthz.go, cmd/kube-scheduler/app/server.go (kubernetes 1.36). Difference:
 /metrics takes no DELETE.
@@ -14,8 +16,8 @@ import errno
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +33,8 @@ from scheduler.serving.debug_explain import PATH, DebugExplain, Explain, is_loop
 from scheduler.serving.delegated_auth import ALWAYS_ALLOWED, MAX_CONCURRENT, DelegatedAuth
 from scheduler.serving.listener import Listener
 from scheduler.serving.serving_certificate import FileCertificate, SelfSignedCertificate
-from scheduler.serving.tls import KeyPair, load_pair, server_context
+from scheduler.serving.tls import KeyPair, TlsLimits, load_pair, server_context
+from scheduler.serving.zpages import ZPages
 
 #: Returns True if the check passes; called at every request.
 Check = Callable[[], bool]
@@ -62,15 +65,21 @@ class ServingOptions:
     insecure_http: bool = False
     #: Paths that need no authentication.
     always_allowed: tuple[str, ...] = ALWAYS_ALLOWED
-    #: Credentials for TokenReviews and SubjectAccessReviews; None for the process's own.
+    #: Credentials for TokenReviews and for SubjectAccessReviews; None for the process's own.
     authentication_kubeconfig: str | None = None
+    authorization_kubeconfig: str | None = None
+    #: True for HTTPS on loopback too.
+    asks_for_https: bool = False
+    tls: TlsLimits = field(default_factory=TlsLimits)
+    #: The flag that sets the port, for messages.
+    port_flag: str = "--port"
 
     @property
     def is_secure(self) -> bool:
-        """True for HTTPS with authentication: on every address that other machines may reach."""
+        """True for HTTPS with authentication: always on an address that other machines may reach."""
         if self.insecure_http or not self.port:
             return False
-        return self.cert_file is not None or not is_loopback(self.address)
+        return self.asks_for_https or self.cert_file is not None or not is_loopback(self.address)
 
 
 @asynccontextmanager
@@ -93,12 +102,16 @@ async def open_auth(
     if not options.is_secure:
         yield None
         return
-    if credentials is None or options.authentication_kubeconfig is not None:
-        credentials = await load_credentials(
-            kubeconfig=options.authentication_kubeconfig, master=None, environ=environ
-        )
-    async with KubeClient(credentials, max_connections=2 * MAX_CONCURRENT, on_request=on_request) as client:
-        yield DelegatedAuth(client, always_allowed=options.always_allowed, log=log)
+    clients: list[KubeClient] = []
+    async with AsyncExitStack() as stack:
+        for kubeconfig in (options.authentication_kubeconfig, options.authorization_kubeconfig):
+            found = credentials
+            if found is None or kubeconfig is not None:
+                found = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ)
+            client = KubeClient(found, max_connections=2 * MAX_CONCURRENT, on_request=on_request)
+            clients.append(await stack.enter_async_context(client))
+        tokens, rights = clients
+        yield DelegatedAuth(tokens, rights, always_allowed=options.always_allowed, log=log)
 
 
 class StatusServer:
@@ -115,6 +128,7 @@ class StatusServer:
         live: the checks of /livez and /healthz besides `ping`.
         explain: answers /debug/explain; served only with it, and on plain HTTP only on loopback.
         is_synced: returns True once /debug/explain can be answered.
+        zpages: answers /statusz and /flagz, which are served only with it.
     """
 
     def __init__(
@@ -129,6 +143,7 @@ class StatusServer:
         live: Mapping[str, Check] = _NO_CHECKS,
         explain: Explain | None = None,
         is_synced: Check = lambda: True,
+        zpages: ZPages | None = None,
     ) -> None:
         if options.is_secure and auth is None:
             raise ValueError("a port that is reachable from outside needs authentication")
@@ -140,7 +155,10 @@ class StatusServer:
                 explain, is_plain_http=not options.is_secure, now_s=time.monotonic, is_synced=is_synced
             )
             app.router.add_get(PATH, debug_explain.handle)
-        self._tls = server_context() if options.is_secure else None
+        if zpages is not None:
+            app.router.add_get("/statusz", zpages.statusz)
+            app.router.add_get("/flagz", zpages.flagz)
+        self._tls = server_context(options.tls) if options.is_secure else None
         if options.is_secure and auth is not None:
             app.middlewares.insert(0, auth.middleware())
         self._listener = Listener(app, tls=self._tls)
@@ -199,9 +217,11 @@ class StatusServer:
             return SettingsError("--bind-address", "", address, "an address of this machine")
         match error.errno:
             case errno.EADDRINUSE:
-                return SettingsError("--port", "", f"{port} in use", "a free port")
+                return SettingsError(self._options.port_flag, "", f"{port} in use", "a free port")
             case errno.EACCES | errno.EPERM:
-                return SettingsError("--port", "", f"{port} forbidden", "a port this user may open")
+                return SettingsError(
+                    self._options.port_flag, "", f"{port} forbidden", "a port this user may open"
+                )
         found = f"{address} port {port}: {error.strerror or error}"
         return SettingsError("--bind-address", "", found, "an address and port to listen on")
 
@@ -219,7 +239,7 @@ def new_application(
         return web.Response(body=render(), headers={"Content-Type": CONTENT_TYPE})
 
     async def configuration(_: web.Request) -> web.Response:
-        return web.Response(text=configz(), content_type="application/json")
+        return web.Response(body=configz().encode(), content_type="application/json")
 
     app = web.Application(middlewares=[_not_found_as_go])
     app.on_response_prepare.append(_without_server_header)

@@ -120,7 +120,8 @@ def _untabbed(text: str) -> str:
 def _problem_text(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         where = error.problem_mark
-        return f'"{error.problem}" in line {where.line + 1}, column {where.column + 1}'
+        problem = (error.problem or "").removeprefix("found ")
+        return f'"{problem}" in line {where.line + 1}, column {where.column + 1}'
     if isinstance(error, yaml.reader.ReaderError):
         return f"a character that YAML does not allow at position {error.position}"
     return str(error)

@@ -20,7 +20,7 @@ DEFAULT_FEATURE_GATES: Final[Mapping[str, bool]] = MappingProxyType(
     }
 )
 #: The values that Go's strconv.ParseBool reads.
-_BOOLEANS: Final = {
+BOOLEANS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
@@ -44,9 +44,9 @@ def parse_feature_gates(text: str) -> Mapping[str, bool]:
             problems.found(shown(name), "an unrecognized feature gate", f"one of {', '.join(gates)}")
         elif not equals:
             problems.found(shown(name), "no value", f"{name}=true or {name}=false")
-        elif value not in _BOOLEANS:
+        elif value not in BOOLEANS:
             problems.found(shown(name), shown(value), "true or false")
         else:
-            gates[name] = _BOOLEANS[value]
+            gates[name] = BOOLEANS[value]
     problems.raise_if_any()
     return MappingProxyType(gates)

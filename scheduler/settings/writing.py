@@ -39,8 +39,14 @@ def resolved_yaml(settings: Settings) -> str:
 
 
 def as_json(settings: Settings) -> str:
-    """Return the body of /configz: upstream's `componentconfig`, and our additions under our own name."""
+    """
+    Return the body of /configz: upstream's `componentconfig`, and our additions under our own name.
+
+    Both have a kind, since programs decode the body as a map of objects.
+    """
     own = {
+        "apiVersion": "affinity-scheduler.io/v1",
+        "kind": "AffinitySchedulerStatus",
         "notBuilt": {profile.scheduler_name: list(profile.not_built) for profile in settings.profiles},
         "featureGates": dict(settings.feature_gates),
         "notes": list(settings.notes),

@@ -1,7 +1,7 @@
 """
 Builds the scheduler, owns its TaskGroup, and orders its start and stop.
 
-    start   settings -> credentials -> one request as a check -> HTTP port -> informers -> scheduling loop
+    start   settings -> credentials -> one request as a check -> port -> informers -> scheduling loop
     stop    no new cycles -> wait for binds in flight (bounded) -> write events (bounded) -> cancel the rest
 """
 
@@ -12,7 +12,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.core.machine import Machine
@@ -24,6 +24,7 @@ from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.status_server import ServingOptions, StatusServer
+from scheduler.serving.zpages import ZPages
 from scheduler.settings.resolved import Settings
 from scheduler.settings.writing import as_json
 from scheduler.shell import cache_comparison
@@ -76,6 +77,8 @@ class Options:
     verbosity: int
     log_format: str
     decision_annotations: bool = True
+    #: The value of every flag by its name, for /flagz.
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
@@ -193,6 +196,7 @@ class Scheduler:
             },
             explain=self._explainer.answer,
             is_synced=self._is_synced,
+            zpages=ZPages(self._options.flags, product_version()),
         )
         await server.start()
         # Logged after everything that can raise SettingsError, which is then the only line.

@@ -9,11 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.errors import ApiError, SettingsError
+from scheduler.errors import ApiError, ServerFault, SettingsError, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import LIVE_PODS, list_page
 from scheduler.kube.responses import decode_page
+from scheduler.kube.transport import TLS_FAILURE
 from scheduler.observe.logs import Logger
 from scheduler.observe.process import ControllerMetrics
 from scheduler.serving.delegated_auth import DelegatedAuth
@@ -46,11 +47,15 @@ async def connect(
     log: Logger,
     is_rate_limited: bool = False,
     max_connections: int = 100,
+    waits: bool = True,
 ) -> AsyncIterator[Connection]:
     """
     Open the connections of a command and close them at the end. `is_rate_limited` applies the qps of `settings`.
 
-    Raises SettingsError if there are no usable credentials, or the server does not answer a list of pods.
+    With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does.
+
+    Raises SettingsError if there are no usable credentials, or the server refuses a list of pods; without `waits` also
+    if it does not answer.
     """
     credentials = await load_credentials(
         kubeconfig=settings.kubeconfig or None, master=master, environ=environ
@@ -71,7 +76,7 @@ async def connect(
                 on_request=hook,
             )
         )
-        await _check_reachable(client, credentials.endpoint.server)
+        await _check_answer(client, credentials.endpoint.server, waits=waits, log=log)
         elector = None
         if election is not None:
             # A client of its own: no other request, however slow, delays a renewal of the Lease.
@@ -83,9 +88,30 @@ async def connect(
         yield Connection(client, auth, elector)
 
 
-async def _check_reachable(client: KubeClient, server: str) -> None:
-    """List one pod. A wrong address or a missing right then ends the start with one clear line."""
+async def _check_answer(client: KubeClient, server: str, *, waits: bool, log: Logger) -> None:
+    """Raise SettingsError if the server does not list pods; with `waits`, log it if that may pass."""
+    error = await _first_request(client)
+    if error is None:
+        return
+    if not (waits and _may_pass(error)):
+        raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error
+    log.error("The API server does not answer yet; trying again", server=server, err=str(error))
+
+
+async def _first_request(client: KubeClient) -> ApiError | None:
+    """List one pod and return the failure, so that a wrong address or a missing right is told at the start."""
     try:
         decode_page(await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S))
     except ApiError as error:
-        raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error
+        return error
+    return None
+
+
+def _may_pass(error: ApiError) -> bool:
+    """Return whether the server may be starting: not after a refusal, a foreign certificate or a foreign answer."""
+    match error:
+        case Unreachable():
+            return error.reason != TLS_FAILURE
+        case ServerFault():
+            return error.status >= 500
+    return isinstance(error, Throttled)

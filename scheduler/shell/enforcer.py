@@ -131,6 +131,7 @@ async def check_once(options: Options, environ: Mapping[str, str]) -> list[Broke
         election=None,
         metrics=metrics,
         log=log,
+        waits=False,
     ) as connection:
         return await _Daemon(options, connection.client, metrics, log).check_once()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from scheduler.framework.feature_gates import FeatureGates
-from scheduler.framework.plugin_context import Claims, PluginContext
+from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import NAME as PREEMPTION
@@ -20,16 +20,18 @@ from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.state.snapshot import Snapshot
 
 
-def build_profiles(
-    settings: Settings, snapshot: Snapshot, claims: Claims = Claims.ALL
-) -> Mapping[str, Profile]:
+def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profile]:
     """
-    Return every profile of the configuration by its schedulerName. Its plugins read selectors and namespaces in
-    `snapshot`, and place the pods with `claims`.
+    Return every profile of the configuration by its schedulerName. Its plugins read selectors, namespaces and
+    terms in `snapshot`.
     """
     gates = _feature_gates(settings.feature_gates)
     context = PluginContext(
-        gates, snapshot.default_selector, snapshot.namespace_labels, claims, snapshot.is_preempting
+        gates,
+        snapshot.default_selector,
+        snapshot.namespace_labels,
+        snapshot.is_kept_apart,
+        snapshot.is_preempting,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles

@@ -296,7 +296,7 @@ class ClusterState:
         label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
         for one, delta in ((placed.label_set, -1), (label_set, 1)):
             one.n_pods += delta
-            self.log.append(Change(placed.row, delta, one, live))
+            self.log.append(Change(placed.row, delta, one, live, changes_amounts=False))
         self.pods.relabel(placed.slot, label_set.number)
         placed.label_set = label_set
 

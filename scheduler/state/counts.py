@@ -82,7 +82,7 @@ class PodCounts:
     ) -> None:
         """Apply the changes up to the version. O(changes * cached domains), 0.2 µs each."""
         by_row, selects = self.by_row, self._selects
-        for row, delta, label_set, is_live, _ in changes:
+        for row, delta, label_set, is_live, *_ in changes:
             if label_set is None or (live_only and not is_live):
                 continue
             selected = selects.get(label_set)
@@ -218,7 +218,7 @@ class PodCounter:
 
         def patch(found: TermSums, changes: Sequence[Change]) -> None:
             weights = found.weights
-            for row, delta, _, _, terms in changes:
+            for row, delta, _, _, terms, _ in changes:
                 for term in terms:
                     weight = weights.get(term)
                     if weight is None:

@@ -143,6 +143,10 @@ class Snapshot:
         """Yield the affinity terms of placed pods that select pods of the label set."""
         return self._state.terms.selecting(label_set)
 
+    def is_kept_apart(self, pod: Pod, keys: Collection[str]) -> bool:
+        """Return whether anti-affinity of a running pod by one of these keys may select the pod. At most 2 ms."""
+        return self._state.terms.keeps_apart(self.label_set(pod), keys)
+
     @property
     def has_limits(self) -> bool:
         """Whether a placed pod declares anti-affinity with maxPodsPerDomain above 1."""
@@ -280,7 +284,8 @@ class Snapshot:
             return np.array(np.broadcast_to(compute(slice(0, self.n_rows)), self.n_rows), dtype=dtype)
 
         def patch(array: npt.NDArray[_Scalar], changes: Sequence[Change]) -> None:
-            rows = {change.row for change in changes}
+            # The API server labels every pod that it binds with its node's zone: most changes leave the amounts alone.
+            rows = {change.row for change in changes if change.changes_amounts}
             # Python integers do not wrap as Go's do; arrays do.
             if len(rows) > _ONE_BY_ONE or self.nodes.may_wrap:
                 several = np.array(list(rows), dtype=np.intp)

@@ -114,9 +114,9 @@ def parse_quantity(value: str | int | float) -> Quantity:
     if isinstance(value, str):
         return _parse_text(value) if len(value) <= MAX_TEXT else _parse_text(value.strip(_BLANKS))
     if isinstance(value, bool):
-        raise QuantityError(f"found {str(value).lower()}, expected a quantity")
+        raise QuantityError(f"{str(value).lower()} is not a quantity")
     if isinstance(value, int) and value.bit_length() > 3 * MAX_TEXT:
-        raise QuantityError(f"found a number of {value.bit_length()} bits, expected a quantity")
+        raise QuantityError(f"a number of {value.bit_length()} bits is not a quantity")
     return _parse_text(repr(value))
 
 
@@ -129,14 +129,14 @@ def non_negative_quantity(value: str | int | float | None) -> Quantity:
     """
     quantity = parse_quantity(0 if value is None else value)
     if quantity.nano < 0:
-        raise QuantityError(f"found {str(value)[:64]!r}, expected an amount of at least 0")
+        raise QuantityError(f"{str(value)[:64]!r} is not an amount of at least 0")
     return quantity
 
 
 @lru_cache(maxsize=4096)
 def _parse_text(text: str) -> Quantity:
     if len(text) > MAX_TEXT:
-        raise QuantityError(f"found a quantity of {len(text)} characters, expected at most {MAX_TEXT}")
+        raise QuantityError(f"a quantity of {len(text)} characters, more than {MAX_TEXT}")
     trimmed = text.strip(_BLANKS)
     shape = _SHAPE.fullmatch(trimmed)
     if not trimmed or shape is None:

@@ -371,3 +371,23 @@ def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, 
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     command.add_arguments(parser)
     assert parser.parse_known_args(arguments)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("webhook", "merges", "refuses", "excepts"),
+    [
+        pytest.param({}, True, True, "kube-system, mine, nor while", id="defaults"),
+        pytest.param({"failurePolicy": "Fail"}, True, True, "kube-system, mine.", id="no pod without it"),
+        pytest.param({"validating": False}, True, False, "nor while", id="without validation"),
+        pytest.param({"mutating": False}, False, True, "nor while", id="without merging"),
+        pytest.param({"refuseAntiAffinity": "off"}, True, False, "nor while", id="refuses nothing"),
+        pytest.param({"enabled": False}, False, False, "", id="no webhook"),
+    ],
+)
+def test_the_notes_claim_what_the_values_do(chart, webhook, merges, refuses, excepts):
+    files = chart.render({"webhook": webhook}, name="affinity-scheduler", namespace="mine")
+    (notes,) = (text for path, text in files.items() if path.endswith("NOTES.txt"))
+    assert ("have their label keys merged" in notes) is merges
+    assert ("Required anti-affinity over all namespaces is refused" in notes) is refuses
+    assert excepts in notes
+    assert ("This does not hold" in notes) is bool(excepts)

@@ -77,6 +77,12 @@ def test_an_invalid_snapshot_is_one_line(
             "Pod default/p: found a malformed pod: ",
             id="a quantity that is none",
         ),
+        pytest.param(
+            "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"
+            "---\nkind: Service\napiVersion: v1\nmetadata: {name: s}\nspec: {selector: {app: 3}}\n",
+            "m.yaml: document 2: found a malformed Service: ",
+            id="a Service whose selector is no text",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["explain", "simulate"])
@@ -113,15 +119,24 @@ def test_an_invalid_manifest_is_one_line(
             ["simulate", "-f", "x", "--replicas", "-1"],
             "--replicas: found -1, expected a number from 0 to 100000",
         ),
+        (
+            ["simulate", "-f", "."],
+            ".: found a folder without manifests, expected files that end with .json, .yaml",
+        ),
         (["snapshot", "--kubeconfig", "absent"], "absent: found no such file, expected a kubeconfig file"),
         (["explain", "p", "--config", "absent.yaml"], "absent.yaml: found no such file"),
         (["explain", "p", "-o", "yaml"], "invalid choice: 'yaml'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The line names found and expected."""
+    monkeypatch.chdir(tmp_path)
     try:
         code = main(arguments)
     except SystemExit as ended:
@@ -188,4 +203,6 @@ def test_only_terminals_get_colours_and_progress(
     line = ReadProgress(out, environ)
     line.update("Pod", 500)
     assert ("reading Pod: 500" in out.getvalue()) == progress
+    line.show("shop/\x1b[31mp: trying change 1 of 2")
+    assert ("\\x1b[31mp: trying change 1 of 2" in out.getvalue()) == progress
     line.clear()

@@ -245,6 +245,67 @@ async def test_a_bare_pod_in_an_application_file_may_have_replicas(
     assert "Pod default/bare-3 cannot be scheduled" in out
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("command", ["explain", "simulate"])
+async def test_a_folder_is_read_as_kubectl_reads_it(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Service without a namespace counts: by its selector the default constraints spread the pods of a bare Pod."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "1-pod.yaml").write_text(json.dumps(build.pod("bare", labels={"app": "a"}, namespace="team")))
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "a"}},
+    }
+    foreign = {**service, "apiVersion": "serving.knative.dev/v1", "spec": 3}
+    (folder / "2-service.yml").write_text("\n---\n".join(map(json.dumps, (service, foreign))))
+    (folder / "README.md").write_text("no manifest")
+    # Definitions are larger than any other manifest, and not parsed.
+    (folder / "crd.yaml").write_text(f"kind: CustomResourceDefinition\nspec: [{'y' * (1 << 20)}")
+    async with DevCluster(nodes=6, zones=3) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        base = (command, "-f", str(folder), "-n", "team", "--kubeconfig", str(tmp_path / "kubeconfig"))
+        code, out, err = await called(capsys, *base, "-o", "json")
+    assert (code, err) == (0, "")
+    (answer,) = json.loads(out)
+    if command == "explain":
+        assert all("PodTopologySpread" in node["scores"] for node in answer["scores"])
+
+
+@pytest.mark.asyncio
+async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node without room does not stop the nodes after it; `--replicas` makes no sense."""
+    template = build.pod("x", containers=[build.container(requests={"cpu": "3"})], labels={"app": "a"})
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template},
+    }
+    manifest = tmp_path / "agent.json"
+    manifest.write_text(json.dumps(document))
+    async with DevCluster(nodes=6, zones=3) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        full = build.pod("full", node="node-0002", containers=[build.container(requests={"cpu": "3"})])
+        cluster.store.create(POD, "default", full)
+        base = ("simulate", "-f", str(manifest), "--kubeconfig", str(tmp_path / "kubeconfig"))
+        code, out, _ = await called(capsys, *base)
+        refused = await called(capsys, *base, "--replicas", "2")
+    assert code == 1
+    assert out.startswith("DaemonSet default/agent: 5 of 6 replicas fit\n")
+    assert (
+        "0/6 nodes are available: 1 Insufficient cpu, 5 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+        in out
+    )
+    assert (refused[0], refused[2].count("\n")) == (2, 1)
+    assert "--replicas: found DaemonSet agent, expected a workload with a number of replicas" in refused[2]
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> None:
     """Twenty replicas get the same nodes, and the same one does not fit."""

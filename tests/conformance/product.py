@@ -11,7 +11,6 @@ from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.observer import Unobserved
-from scheduler.framework.plugin_context import Claims
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Skip, Status
@@ -94,12 +93,12 @@ class LiveCluster:
 
 
 class ProductSubject:
-    """The product's state, plugins and decision; pods with claims are placed as if something wrote the claims."""
+    """The product's state, plugins and decision."""
 
-    def __init__(self, config: Json | None, claims: Claims = Claims.ALL) -> None:
+    def __init__(self, config: Json | None) -> None:
         settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
         self.cluster = LiveCluster(exempt_namespaces(settings))
-        profiles = build_profiles(settings, self.cluster.snapshot(), claims)
+        profiles = build_profiles(settings, self.cluster.snapshot())
         self.profile = profiles[settings.profiles[0].scheduler_name]
 
     def apply(self, obj: Json) -> None:

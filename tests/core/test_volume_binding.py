@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.framework.plugin_context import Claims
 from scheduler.model.instructions import Attempted, Bind, Instruction, WriteVolumes
 from scheduler.model.nodes import decode_node
 from scheduler.model.pods import Pod
@@ -37,7 +36,7 @@ class Cluster(Driver):
     """A machine that watches a server of volumes."""
 
     def __init__(self, server: VolumeServer | None = None) -> None:
-        super().__init__(claims=Claims.ALL)
+        super().__init__()
         self.server = VolumeServer() if server is None else server
         self._n_watched = 0
         for name in ("a", "b"):

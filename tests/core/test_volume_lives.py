@@ -15,7 +15,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scheduler.framework.plugin_context import Claims
 from scheduler.model.instructions import Attempted, Bind, Instruction, WriteVolumes
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
@@ -63,7 +62,7 @@ class VolumeLives(RuleBasedStateMachine):
 
     def boot(self) -> None:
         """A new machine, which lists everything."""
-        self.driver = Driver(seed=self.n_started, claims=Claims.ALL)
+        self.driver = Driver(seed=self.n_started)
         self.n_started += 1
         self.driver._version = 1000 * self.n_started
         #: Instructions whose answers are open, and the pods whose volumes are reserved.

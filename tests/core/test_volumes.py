@@ -2,7 +2,6 @@
 
 import json
 
-from scheduler.framework.plugin_context import Claims
 from scheduler.model.stimuli import PodSeen, StorageGone, StorageSeen
 from scheduler.model.volumes import StorageDecoder, StorageKind
 from tests.support.build import Json
@@ -24,7 +23,7 @@ def _see_pod(driver: Driver, document: Json) -> None:
 
 
 def test_a_pod_waits_until_its_claim_is_bound() -> None:
-    driver = Driver(claims=Claims.BOUND)
+    driver = Driver()
     driver.node("a")
     _see(driver, storage_class("s", mode="Immediate"))
     _see(driver, claim("c", "s"))
@@ -41,7 +40,7 @@ def test_a_pod_waits_until_its_claim_is_bound() -> None:
 
 
 def test_a_claim_that_is_gone_is_not_there() -> None:
-    driver = Driver(claims=Claims.BOUND)
+    driver = Driver()
     driver.node("a")
     _see(driver, volume("v", claimed_by="default/c"))
     _see(driver, claim("c", volume="v"))

@@ -18,7 +18,7 @@ from scheduler.demo.command import STORIES, playable, summary
 from scheduler.errors import SettingsError
 
 COMMAND = (sys.executable, "-m", "scheduler", "demo")
-LAST_LINE = re.compile(r"demo: (\d+) stories, (\d+) pods placed, 0 rules broken")
+LAST_LINE = re.compile(r"demo: (\d+) stor(?:y|ies), (\d+) pods placed, 0 rules broken")
 #: What each story must have placed at least; updates that end evenly by chance are repeated and add to it.
 LEAST_PLACED = {1: 9, 2: 72, 3: 16, 4: 10, 5: 1000, 6: 7, 7: 7, 8: 6, 9: 5}
 
@@ -152,4 +152,5 @@ def test_a_story_without_its_package_is_left_out_and_said_to_be(
 
 
 def test_the_last_line_counts_stories_pods_and_broken_rules() -> None:
+    assert summary(1, 1, 1) == "demo: 1 story, 1 pod placed, 1 rule broken"
     assert summary(5, 1107, 0) == "demo: 5 stories, 1107 pods placed, 0 rules broken"

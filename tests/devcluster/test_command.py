@@ -1,12 +1,17 @@
 """`affinity-scheduler devcluster`: what it says, and the kubeconfig that it writes."""
 
 import asyncio
+import re
 import shlex
 import signal
 import sys
 from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import ClientSession
+
+from scheduler.devcluster.command import node_label
+from scheduler.errors import SettingsError
 
 pytestmark = pytest.mark.asyncio
 
@@ -70,6 +75,28 @@ async def test_it_says_how_to_use_and_how_to_end_it(tmp_path):
         assert f"  export KUBECONFIG={path}" in lines
         assert (tmp_path / "devcluster.kubeconfig").stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / "devcluster.kubeconfig").exists()
+
+
+async def test_nodes_get_the_values_of_a_label_in_turn(tmp_path):
+    labels = ("--nodes", "3", "--node-label", "example.com/rack=r1,r2", "--node-label", "pool=")
+    async with running(tmp_path, *labels) as lines, ClientSession(server_of(lines)) as client:
+        nodes = await (await client.get("/api/v1/nodes")).json()
+    found = [each["metadata"]["labels"] for each in nodes["items"]]
+    assert [(each["example.com/rack"], each["pool"]) for each in found] == [
+        ("r1", ""),
+        ("r2", ""),
+        ("r1", ""),
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["rack", "=r1", "a b=c", "a=b c", "a=b,c d"])
+async def test_a_label_that_no_node_may_have_is_refused(wrong):
+    with pytest.raises(SettingsError, match=re.escape(f"--node-label: found {wrong!r}, expected ")):
+        node_label(wrong)
+
+
+def server_of(lines):
+    return lines[0].split(" at ")[1].split(". ")[0]
 
 
 async def test_it_neither_overwrites_nor_deletes_a_file_that_it_did_not_write(tmp_path):

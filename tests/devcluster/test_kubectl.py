@@ -237,6 +237,12 @@ async def test_create_makes_objects_of_every_kind_it_can_make_up(tmp_path):
             "create priorityclass high --value=1000",
             "create job once --image=one:1",
             "create cronjob nightly --image=one:1 --schedule=@daily",
+            "create secret generic key --from-literal=a=b",
+            "create role reader --verb=get --resource=pods",
+            "create rolebinding reads --role=reader --serviceaccount=default:bot",
+            "create clusterrole scraper --verb=get --non-resource-url=/metrics",
+            "create clusterrolebinding scrapes --clusterrole=scraper --user=me --group=us",
+            "create ingress way --rule=a.test/b*=s:http,tls=key --default-backend=n:80",
             "run one --image=one:1",
             "expose deployment other --port=80 --name=front",
         ):
@@ -246,6 +252,19 @@ async def test_create_makes_objects_of_every_kind_it_can_make_up(tmp_path):
         assert await kubectl("get pdb b -o jsonpath={.spec.maxUnavailable}") == "50%"
         assert await kubectl("get svc s -o jsonpath={.spec.ports[0].targetPort}") == "8080"
         assert await kubectl("get pc high -o jsonpath={.value}") == "1000"
+        assert await kubectl("get secret key -o jsonpath={.data.a}") == "Yg=="
+        assert await kubectl("get clusterrole scraper -o jsonpath={.rules}") == (
+            '[{"nonResourceURLs":["/metrics"],"verbs":["get"]}]'
+        )
+        assert await kubectl("get clusterrolebinding scrapes -o jsonpath={.subjects[*].name}") == "me us"
+        assert await kubectl("get ingress way -o jsonpath={.spec.rules[0].http.paths[0].backend}") == (
+            '{"service":{"name":"s","port":{"name":"http"}}}'
+        )
+        await kubectl("autoscale deployment other --max=3 --cpu=50%")
+        assert await kubectl("get hpa other -o jsonpath={.spec.metrics[0].resource.target}") == (
+            '{"averageUtilization":50,"type":"Utilization"}'
+        )
+        assert await kubectl("create token bot --duration=1h")
         dry = await kubectl("create deployment dry --image=i --dry-run=server -o name")
         assert dry == "deployment.apps/dry\n"
         code, out = await kubectl.attempt("get deployment dry")
@@ -550,7 +569,6 @@ async def test_small_commands_answer(tmp_path):
         ),
         ("label pod nope a=b", 'pods "nope" not found'),
         ("top pods", "Metrics API not available"),
-        ("create ingress i --rule=a.test/=b:80", "unknown format"),
     ],
 )
 @pytest.mark.asyncio

@@ -58,10 +58,11 @@ def _pod(chance: random.Random, name: str, node: str | None, *, hard: bool = Fal
         more["spread"] = _spread(chance)
     ports = ["80"] if chance.random() < 0.2 else []
     cpu = chance.choice(("100m", "500m", "1", "1500m") if node else ("500m", "1", "2", "3"))
+    revision = {"pod-template-hash": chance.choice("12")} if chance.random() < 0.7 else {}
     return build.pod(
         name,
         namespace=chance.choice(NAMESPACES),
-        labels={"app": chance.choice(APPS)},
+        labels={"app": chance.choice(APPS), **revision},
         node=node,
         terminating=node is not None and chance.random() < 0.1,
         owner=build.owned_by("DaemonSet", "agent") if node and chance.random() < 0.1 else None,

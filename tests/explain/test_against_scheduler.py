@@ -69,6 +69,30 @@ def test_every_suggestion_makes_the_pod_schedulable(block: int) -> None:
     assert n_suggested >= n_refused
 
 
+def test_steps_are_told_also_where_thousands_of_rules_refuse_a_node() -> None:
+    """The 51st pod that would have to leave ends the search on a node; every rule is on one topology key."""
+    labels = {"app": "web"}
+    alone = [build.term(build.ZONE, build.selector("app=web", f"!absent-{number}")) for number in range(60)]
+    pods = [
+        build.pod(f"p{number}", node="n", affinity=build.affinity(anti_required=[term]))
+        for number, term in enumerate(alone)
+    ]
+    steps: list[str] = []
+    cluster = Cluster([build.node("n", labels={build.ZONE: "a"})], pods)
+    answer = cluster.explain(build.pod("subject", labels=labels), on_step=steps.append)
+    assert (len(answer.rules), answer.n_more_rules, answer.suggestions) == (10, 50, ())
+    assert steps == [
+        "running every filter on every node",
+        "finding the rules that refuse nodes",
+        "looking at 60 rules",
+        "looking for changes that would help",
+    ]
+    few = Cluster(cluster.nodes, pods[:50])
+    (suggestion,) = few.explain(build.pod("subject", labels=labels), on_step=steps.append).suggestions
+    assert len(suggestion.changes) == 50
+    assert steps[-1] == "trying change 1 of 1 on a copy of the cluster"
+
+
 def test_a_change_that_only_another_change_needs_is_left_out_with_it() -> None:
     """
     A full node would need a disk, a zone, and its pod to go. Where the pod stays, it counts in the new zone, and the

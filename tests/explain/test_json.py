@@ -12,10 +12,12 @@ from scheduler.explain import explanation
 from scheduler.explain.simulation import NodeShare, Simulation, ZoneShare
 from scheduler.framework.explaining import Skew
 from scheduler.model.changes import (
+    AddMatchLabelKey,
     AddRoom,
     AllowSkew,
     LabelNamespace,
     LabelNode,
+    RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
@@ -49,6 +51,8 @@ FIELDS = {
     LabelNode: "node key value",
     LabelNamespace: "namespace key value",
     AllowSkew: "topologyKey maxSkew",
+    AddMatchLabelKey: "field topologyKey labelKey",
+    RecreateWithMatchLabelKey: "topologyKey labelKey pods",
     RankedNode: "node total scores",
     DecisionRecord: "v evaluated feasible top rejected",
     Simulation: (

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import POD
+from scheduler.devcluster.controllers.actions import Create
+from scheduler.devcluster.controllers.daemonsets import plan, target_node
+from scheduler.devcluster.kinds import DAEMON_SET, POD
 from scheduler.explain.manifests import ManifestError, parse_manifest
+from scheduler.model.nodes import decode_node
+from scheduler.model.pods import PodSpec
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.settings.loading import default_settings
 from tests.support import build
 
 
@@ -69,6 +76,57 @@ def test_a_job_has_parallelism_many_pods() -> None:
     """They have the label that selects them."""
     made = parse(workload("Job", {"parallelism": 4}, api_version="batch/v1"))
     assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (4, "web")
+
+
+@pytest.mark.parametrize(
+    ("spec", "n_pods"),
+    [({"parallelism": 4, "completions": 2}, 2), ({"completions": 2}, 1), ({"parallelism": 0}, 0)],
+    ids=["fewer completions", "one at a time", "none"],
+)
+def test_a_job_has_no_more_pods_than_completions(spec: build.Json, n_pods: int) -> None:
+    assert parse(workload("Job", spec, api_version="batch/v1")).n_replicas == n_pods
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param({}, id="nothing said"),
+        pytest.param({"node_selector": {"disk": "ssd"}}, id="a selector"),
+        pytest.param({"tolerations": [{"operator": "Exists"}]}, id="a toleration of its own"),
+        pytest.param(
+            {"affinity": build.affinity(node_required=[build.node_term("disk in ssd")])}, id="node affinity"
+        ),
+    ],
+)
+def test_a_daemon_sets_pods_are_those_of_the_embedded_controller(template: build.Json) -> None:
+    """One pod for each node that takes it, with the same affinity and tolerations. The implementations are apart."""
+    nodes = [
+        build.node("plain"),
+        build.node("ssd", labels={"disk": "ssd"}),
+        build.node("tainted", labels={"disk": "ssd"}, taints=["dedicated=gpu:NoSchedule"]),
+        build.node("cordoned", labels={"disk": "ssd"}, unschedulable=True),
+    ]
+    document = workload(
+        "DaemonSet", {"selector": {"matchLabels": {"app": "a"}}}, labels={"app": "a"}, **template
+    )
+    stored = DevCluster().store.create(DAEMON_SET, "default", document)
+    theirs = [action.obj for action in plan(stored, [], nodes, 0.0) if isinstance(action, Create)]
+    cluster = LoadedCluster(default_settings())
+    for node in nodes:
+        cluster.state.upsert_node(decode_node(msgspec.json.encode(node)))
+    manifest = parse(document)
+    named = [names_of(pod.spec) for pod in cluster.create_pods(manifest, 1)]
+    assert named == sorted([target_node(pod)] for pod in theirs)
+    for number, pod in enumerate(theirs):
+        made = manifest.pod(number, target_node(pod))["spec"]
+        assert made["affinity"] == pod["spec"]["affinity"]
+        assert all(one in made["tolerations"] for one in pod["spec"]["tolerations"])
+
+
+def names_of(spec: PodSpec) -> list[str]:
+    """Return the nodes that the pod's affinity names."""
+    terms = spec.required_node_affinity.terms or ()
+    return [name for term in terms for requirement in term.names for name in requirement.values]
 
 
 def test_a_cron_jobs_pods_are_those_of_its_job() -> None:
@@ -189,7 +247,7 @@ async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: bui
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({}, "kind: found nothing, expected one of Pod, Deployment, ReplicaSet, StatefulSet, Job"),
+        ({}, "kind: found nothing, expected one of Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet"),
         ({"kind": "Service", "apiVersion": "v1"}, "kind: found 'Service', expected one of"),
         ({"kind": "Pod", "apiVersion": "v2"}, "apiVersion: found 'v2', expected v1"),
         ({"kind": "Deployment", "apiVersion": "v1"}, "apiVersion: found 'v1', expected apps/v1"),

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.query.sentences import rule_text
+from scheduler.cli.query.sentences import change_text, rule_text
 from scheduler.model.changes import (
+    AddMatchLabelKey,
     AddRoom,
     AllowSkew,
     Change,
     LabelNamespace,
     LabelNode,
+    RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
@@ -275,6 +277,75 @@ def test_a_topology_key_that_no_node_has_is_named_and_its_label_proposed(
     assert [remedy for remedy in expected if remedy not in found] == []
 
 
+def revision(name: str, of: str, node: str | None = None, **more: Any) -> build.Json:
+    """Return a pod of a Deployment's revision."""
+    return build.pod(name, labels={"app": "web", "pod-template-hash": of}, node=node, **more)
+
+
+@pytest.mark.parametrize(
+    ("running", "asked", "expected", "texts"),
+    [
+        pytest.param(
+            [revision("old", "1", "a1", affinity=alone_per_zone())],
+            revision("p", "2", affinity=alone_per_zone()),
+            (
+                AddMatchLabelKey("podAntiAffinity", build.ZONE, "pod-template-hash"),
+                RecreateWithMatchLabelKey(build.ZONE, "pod-template-hash", 1),
+            ),
+            [
+                f"the pod's podAntiAffinity with topologyKey {build.ZONE} has matchLabelKeys: [pod-template-hash]",
+                f"the running pod with that term by {build.ZONE} is created anew, with matchLabelKeys too",
+            ],
+            id="both revisions declare the rule",
+        ),
+        pytest.param(
+            [revision("old", "1", "a1")],
+            revision("p", "2", affinity=alone_per_zone()),
+            (AddMatchLabelKey("podAntiAffinity", build.ZONE, "pod-template-hash"),),
+            [
+                f"the pod's podAntiAffinity with topologyKey {build.ZONE} has matchLabelKeys: [pod-template-hash]"
+            ],
+            id="the old revision has no rule",
+        ),
+        pytest.param(
+            [revision("old", "1", "a1")],
+            revision("p", "2", spread=[build.spread(build.ZONE, build.selector("app=web"), min_domains=2)]),
+            (AddMatchLabelKey("topologySpreadConstraints", build.ZONE, "pod-template-hash"),),
+            [
+                f"the pod's topologySpreadConstraints with topologyKey {build.ZONE} has "
+                "matchLabelKeys: [pod-template-hash]"
+            ],
+            id="a spread that counts the old revision",
+        ),
+    ],
+)
+def test_a_rollout_that_its_own_rule_blocks_is_proposed_match_label_keys(
+    running: list[build.Json], asked: build.Json, expected: tuple[Change, ...], texts: list[str]
+) -> None:
+    answer = Cluster(zoned("a1"), running).explain(asked)
+    assert expected in [suggestion.changes for suggestion in answer.suggestions]
+    assert [change_text(change) for change in expected] == texts
+
+
+@pytest.mark.parametrize(
+    ("running", "asked"),
+    [
+        pytest.param(
+            [revision("one", "1", "a1")], revision("p", "1", affinity=alone_per_zone()), id="a replica"
+        ),
+        pytest.param([web("one", "a1")], web("p", affinity=alone_per_zone()), id="no Deployment"),
+        pytest.param(
+            [revision("old", "1", "a1", affinity=alone_per_zone())], revision("p", "2"), id="another's rule"
+        ),
+    ],
+)
+def test_match_label_keys_are_not_proposed_where_they_do_not_help(
+    running: list[build.Json], asked: build.Json
+) -> None:
+    answer = Cluster(zoned("a1"), running).explain(asked)
+    assert not [change for change in changes(answer) if "AddMatchLabelKey" in change]
+
+
 def test_a_nodes_name_that_is_too_long_for_a_label_is_cut() -> None:
     name = f"{'n' * 62}.example.com"
     spread = [build.spread("row", build.selector("app=web"))]
@@ -298,7 +369,7 @@ def test_many_nodes_are_a_few_groups() -> None:
 @pytest.mark.parametrize(
     ("pod", "state", "words"),
     [
-        pytest.param(build.pod(), "schedulable", "fits on 1 of 1 nodes; a would be chosen now", id="it fits"),
+        pytest.param(build.pod(), "schedulable", "fits on 1 of 1 node; a would be chosen now", id="it fits"),
         pytest.param(
             build.pod(spec={"schedulingGates": [{"name": "g"}]}), "gated", "scheduling gates: g", id="gates"
         ),

@@ -158,3 +158,10 @@ def test_the_pod_that_uses_a_claim_alone_is_named_and_may_leave() -> None:
     answer = Cluster(zoned("a1 b1"), [running], storage=storage).explain(using("c"))
     assert groups(answer) == [(2, "VolumeRestrictions", "in use by default/other on a1")]
     assert changes(answer) == [["RemovePod"]]
+
+
+def test_a_pod_whose_volume_is_being_made_says_so() -> None:
+    storage = [storage_class("s"), claim("c", "s", node="a1")]
+    answer = Cluster(zoned("a1 b1"), storage=storage).explain(using("c"))
+    assert answer.state == "schedulable"
+    assert answer.notes == ("claim c waits for its volume on node a1",)

@@ -15,8 +15,9 @@ from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
 from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_text
-from tests.support.daemon import refused
+from tests.support.daemon import refused, started
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 
 def refused_at_once(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -56,7 +57,7 @@ def kubeconfig(tmp_path: Path, devcluster: DevCluster) -> Path:
         ),
         pytest.param(
             ["run", "--port", "x"],
-            "affinity-scheduler run: argument --port/--secure-port: invalid int value: 'x' "
+            "affinity-scheduler run: argument --port: invalid int value: 'x' "
             "(see affinity-scheduler run --help)",
             id="flag of the wrong type",
         ),
@@ -91,14 +92,56 @@ def test_wrong_arguments_are_one_line(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
+async def test_a_command_that_asks_once_tells_that_the_server_is_unreachable(tmp_path: Path) -> None:
     """With the address and the reason."""
     url = f"http://127.0.0.1:{free_port()}"
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(url))
-    line = await refused("run", "--kubeconfig", str(path))
+    line = await refused("enforce", "--once", "--kubeconfig", str(path))
     assert line.startswith(f"API server: {url}: found no answer ConnectionRefused: ")
     assert line.endswith(", expected an answer to a list of pods")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("elects", ["--leader-elect=true", "--leader-elect=false"])
+async def test_an_api_server_that_is_late_is_waited_for(tmp_path: Path, elects: str) -> None:
+    """Alive and not ready until then, as kube-scheduler; one line says where it waits."""
+    api_port = free_port()
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(f"http://127.0.0.1:{api_port}"))
+    async with started(path, elects) as daemon:
+        await until(lambda: daemon.get("/livez"), lambda answer: answer == (200, "ok"), what="life")
+        status, text = await daemon.get("/readyz")
+        assert (status, text.splitlines()[0]) == (500, "[-]sched-handler-sync failed: reason withheld")
+        (line,) = daemon.logged("The API server does not answer yet; trying again")
+        assert f"http://127.0.0.1:{api_port}" in line
+        async with DevCluster(nodes=1, port=api_port):
+            await until(daemon.is_ready, what="readiness", timeout_s=60)
+            assert await daemon.stop() == 0, daemon.log()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_api_server_that_never_comes_does_not_keep_the_process(tmp_path: Path) -> None:
+    """SIGTERM ends it in order."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(f"http://127.0.0.1:{free_port()}"))
+    async with started(path) as daemon:
+        await until(lambda: daemon.get("/livez"), lambda answer: answer == (200, "ok"), what="life")
+        assert await daemon.stop() == 0, daemon.log()
+        assert not daemon.logged("Traceback"), daemon.log()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("code", [429, 500, 503])
+async def test_an_api_server_that_is_starting_is_waited_for(
+    kubeconfig: Path, devcluster: DevCluster, code: int
+) -> None:
+    """It answers that it cannot answer yet."""
+    devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=code))
+    async with started(kubeconfig, "--leader-elect=false") as daemon:
+        await until(daemon.is_ready, what="readiness")
+        assert daemon.logged("The API server does not answer yet; trying again", str(code))
+        assert await daemon.stop() == 0
 
 
 @pytest.mark.asyncio(loop_scope="module")

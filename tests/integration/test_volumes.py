@@ -9,6 +9,7 @@ import pytest
 from tests.support import build, storage_objects
 from tests.support.build import ZONE, Json
 from tests.support.cluster import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -72,3 +73,50 @@ async def test_a_volume_out_of_reach_keeps_the_pod_pending_until_a_node_reaches_
     )
     await cluster.add_node("c", labels={ZONE: "zc"})
     assert await cluster.node_of("p") == "c"
+
+
+async def test_a_waiting_claim_gets_the_smallest_volume_that_its_pod_can_reach(cluster: Cluster) -> None:
+    """The volume is promised to the claim; the pod is bound once the claim is."""
+    await cluster.add_node("a", labels={ZONE: "za"})
+    name, namespace = f"by-hand-{cluster.api.namespace}", cluster.api.namespace
+    await _create(
+        cluster,
+        "/apis/storage.k8s.io/v1/storageclasses",
+        storage_objects.storage_class(name, "kubernetes.io/no-provisioner"),
+    )
+    claim = await add_claim(cluster, "data", name)
+    await cluster.add_pod("p", spec=using("data"))
+    await cluster.condition(
+        "p", "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind."
+    )
+    for volume, zone, capacity in (("far", "zb", "1Gi"), ("large", "za", "5Gi"), ("small", "za", "2Gi")):
+        terms = [build.node_term(f"{ZONE} in {zone}")]
+        made = storage_objects.volume(f"{namespace}-{volume}", name, capacity=capacity, terms=terms)
+        await _create(cluster, _VOLUMES, made)
+    if cluster.devcluster is None:
+        await _as_the_controller(cluster, [f"{namespace}-{one}" for one in ("far", "large", "small")])
+    assert await cluster.node_of("p") == "a"
+    stored = (await cluster.api.get(cluster.api.in_namespace(_CLAIMS, "data"))).ok
+    # The first volumes that are available may be chosen before the others are there.
+    assert stored["spec"]["volumeName"] in (f"{namespace}-small", f"{namespace}-large")
+    volume = (await cluster.api.get(f"{_VOLUMES}/{stored['spec']['volumeName']}")).ok
+    assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
+    await cluster.delete_pod("p")
+
+
+async def _as_the_controller(cluster: Cluster, volumes: list[str]) -> None:
+    """Make the volumes available, and bind the claim to the one that the scheduler promises to it."""
+    for name in volumes:
+        status = {"status": {"phase": "Available"}}
+        (await cluster.api.patch(f"{_VOLUMES}/{name}/status", status)).ok  # noqa: B018
+
+    async def promised() -> list[str]:
+        found = [(await cluster.api.get(f"{_VOLUMES}/{name}")).ok for name in volumes]
+        return [one["metadata"]["name"] for one in found if (one["spec"].get("claimRef") or {}).get("uid")]
+
+    (name,) = await until(promised, what="a promised volume")
+    bound = {
+        "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": name},
+    }
+    (await cluster.api.patch(cluster.api.in_namespace(_CLAIMS, "data"), bound)).ok  # noqa: B018

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import ssl
 import sys
 from contextlib import asynccontextmanager
@@ -403,3 +404,30 @@ asyncio.run(main())
     )
     shown, _ = await process.communicate()
     assert shown.split() == [b"True", b"True"]
+
+
+@pytest.mark.parametrize(
+    ("kubeconfig", "shown"),
+    [("{path}", "loaded"), ("~/config", "~/config: found no home directory, expected a path without ~")],
+)
+def test_a_user_without_home_and_passwd_entry_needs_neither(tmp_path, kubeconfig, shown):
+    """As in an image whose user is only a number; the library would fail at its import."""
+    import subprocess
+
+    path = written(tmp_path / "config", changed(user={"token": "t"}))
+    code = """
+import sys
+sys.modules["pwd"] = None  # a platform without users
+import asyncio
+from scheduler.errors import SettingsError
+from scheduler.kube.credentials import load_credentials
+try:
+    asyncio.run(load_credentials(kubeconfig=sys.argv[1], master=None, environ={}))
+    print("loaded")
+except SettingsError as error:
+    print(error)
+"""
+    environ = {key: value for key, value in os.environ.items() if key != "HOME"}
+    command = [sys.executable, "-c", code, kubeconfig.format(path=path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ)
+    assert (done.stdout.strip(), done.stderr) == (shown, "")

@@ -11,6 +11,9 @@ TLS = {"server": "https://127.0.0.1:1"}
 CERT = "users[u].user.client-certificate"
 CASES = [
     pytest.param("a: [1", "line 1", "expected ',' or ']'", "YAML", id="bad YAML"),
+    pytest.param(
+        "a: b\n\tc: d", "line 2", "character '\\t' that cannot start any token", "YAML", id="a tab in YAML"
+    ),
     pytest.param("- 1", "", "array", "object", id="not a mapping"),
     pytest.param("", "current-context", "nothing", "the name of a context", id="empty file"),
     pytest.param(changed(clusters="x"), "clusters", "str", "array | null", id="clusters of the wrong type"),

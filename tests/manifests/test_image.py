@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,13 @@ def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
     context = one(resources(BASE), "Deployment")["spec"]["template"]["spec"]["securityContext"]
     assert DOCKERFILE.last(stage, "USER").text == f"{context['runAsUser']}:{context['runAsGroup']}"
     assert "PYTHONDONTWRITEBYTECODE=1" in DOCKERFILE.last(stage, "ENV").words
+
+
+@pytest.mark.parametrize("stage", ["product", "demo"])
+def test_an_image_has_the_version_of_the_package(stage):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert DOCKERFILE.last(stage, "ARG").text == f"VERSION={version}"
+    assert 'org.opencontainers.image.version="${VERSION}"' in DOCKERFILE.last(stage, "LABEL").text
 
 
 def test_images_copy_only_the_environment_from_earlier_stages():

@@ -13,6 +13,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+#: The folders of the source distribution.
+FOLDERS = {"scheduler", "tests", "manifests", "config"}
+
+
+def _sources() -> set[str]:
+    """Return the files of these folders, without what a run leaves behind."""
+    files = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
+    return {str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +90,9 @@ def test_the_wheel_and_the_source_distribution_hold_the_license(wheel: Path, tmp
     (built,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(built) as sources:
         held = {name.partition("/")[2]: name for name in sources.getnames()}
-        assert {"LICENSE", "CHANGELOG.md", "README.md", "pyproject.toml"} <= held.keys()
+        assert {"LICENSE", "CHANGELOG.md", "README.md", "SECURITY.md", "pyproject.toml"} <= held.keys()
+        assert {name.partition("/")[0] for name in held if "/" in name} == FOLDERS
+        assert _sources() <= held.keys()
         file = sources.extractfile(held["LICENSE"])
         assert file is not None
         assert file.read() == license_text

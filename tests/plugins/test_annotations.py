@@ -56,6 +56,23 @@ def outcome(driver: Driver) -> str:
     return bind_of(told).node_name if "Bind" in names else refusals(condition_of(told).message)
 
 
+def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(cluster: Driver) -> None:
+    """As any malformed annotation of ours."""
+    cluster.node("a")
+    document = build.pod("p")
+    document["spec"]["schedulerName"] = NAME
+    grace = "affinity-scheduler.io/affinity-grace-seconds"
+    document["metadata"]["annotations"] = {grace: "soon"}
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    assert outcome(cluster) == (
+        f'0/1 nodes are available: annotation {grace}: found "soon", expected seconds from 0 to 999999.'
+    )
+    document["metadata"]["annotations"] = {grace: "30"}
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    cluster.pass_time(20.0)
+    assert outcome(cluster) == "a"
+
+
 @pytest.mark.parametrize("which", [REQUIRED, ENFORCED])
 def test_a_required_term_by_annotation_keeps_pods_apart(cluster: Driver, which: str) -> None:
     """It applies as a term of the spec does, in both directions."""

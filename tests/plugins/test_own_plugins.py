@@ -4,13 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from scheduler.framework.plugin_context import Claims
 from scheduler.plugins.scheduling_gates import SchedulingGates
 from tests.conformance.product import LiveCluster, ProductSubject
 from tests.support.build import Json, affinity, configuration, node, node_term, pod
 from tests.support.cases.row import UR
 from tests.support.messages import not_helpful
-from tests.support.storage_objects import claim, storage_class, volume
 
 NOT_YET = "which affinity-scheduler does not support yet"
 
@@ -19,32 +17,22 @@ def _volumes(*volumes: Json, claims: tuple[str, ...] = ()) -> Json:
     return pod(spec={"volumes": list(volumes), "resourceClaims": [{"name": name} for name in claims]})
 
 
-CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
-SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
-
-
 @pytest.mark.parametrize(
-    ("incoming", "needs"),
+    ("claims", "needs"),
     [
-        pytest.param(_volumes(CLAIM), 'persistentVolumeClaim "data"', id="a claim"),
-        pytest.param(_volumes(SCRATCH), 'ephemeral volume "scratch"', id="an ephemeral volume"),
-        pytest.param(_volumes(claims=("gpu",)), 'resourceClaim "gpu"', id="a resource claim"),
+        pytest.param(("gpu",), 'resourceClaim "gpu"', id="one"),
+        pytest.param(("gpu", "nic"), 'resourceClaim "gpu" and resourceClaim "nic"', id="two"),
         pytest.param(
-            _volumes(CLAIM, SCRATCH),
-            'persistentVolumeClaim "data" and ephemeral volume "scratch"',
-            id="two things",
-        ),
-        pytest.param(
-            _volumes(SCRATCH, CLAIM, claims=("gpu",)),
-            'persistentVolumeClaim "data", ephemeral volume "scratch" and resourceClaim "gpu"',
-            id="three things",
+            ("gpu", "nic", "tpu"),
+            'resourceClaim "gpu", resourceClaim "nic" and resourceClaim "tpu"',
+            id="three",
         ),
     ],
 )
-def test_an_unsupported_feature_is_named_in_the_message(incoming: Json, needs: str):
-    subject = ProductSubject(None, Claims.REFUSED)
+def test_an_unsupported_feature_is_named_in_the_message(claims: tuple[str, ...], needs: str):
+    subject = ProductSubject(None)
     subject.apply(node("a"))
-    decision = subject.evaluate(incoming)
+    decision = subject.evaluate(_volumes(claims=claims))
     reason = f"pod needs {needs}, {NOT_YET}"
     assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
     assert decision["message"] == f"0/1 nodes are available: {reason}. {not_helpful(1)}"
@@ -63,40 +51,6 @@ def test_volumes_that_any_node_can_mount_are_no_obstacle(volume: Json):
     subject = ProductSubject(None)
     subject.apply(node("a"))
     assert subject.evaluate(_volumes(volume))["feasible"] == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("objects", "refused"),
-    [
-        pytest.param([claim("data", volume="v"), volume("v")], None, id="a bound claim is"),
-        pytest.param(
-            [claim("data", "w")],
-            ("Unsupported", f'pod needs persistentVolumeClaim "data", {NOT_YET}'),
-            id="a claim that waits for a node is not",
-        ),
-        pytest.param(
-            [claim("data", "w", volume="v", bound=False)],
-            ("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims"),
-            id="one that is being bound waits for that",
-        ),
-        pytest.param(
-            [], ("VolumeRestrictions", 'persistentvolumeclaim "data" not found'), id="one that is missing too"
-        ),
-    ],
-)
-def test_without_a_binding_cycle_only_bound_claims_are_placed(
-    objects: list[Json], refused: tuple[str, str] | None
-):
-    subject = ProductSubject(None, Claims.BOUND)
-    for obj in (node("a"), storage_class("w"), *objects):
-        subject.apply(obj)
-    decision = subject.evaluate(_volumes(CLAIM))
-    if refused is None:
-        assert decision["feasible"] == ["a"]
-    else:
-        plugin, reason = refused
-        assert decision["prefilter"][plugin]["reasons"] == [reason]
-        assert decision["message"] == f"0/1 nodes are available: {reason}. {not_helpful(1)}"
 
 
 RESTARTS_ALL: Json = {"name": "c", "image": "x", "restartPolicyRules": [{"action": "RestartAllContainers"}]}

@@ -46,8 +46,9 @@ def test_a_plugin_that_can_refuse_says_what_may_lift_the_refusal(name: str):
     assert isinstance(plugin, EnqueueExtensions) is refuses
 
 
-def test_our_own_plugins_wait_for_events():
-    assert isinstance(ALWAYS_FIRST(), EnqueueExtensions)
+def test_of_our_own_plugins_only_the_last_waits_for_events():
+    """Nothing lifts a refusal of the first: the needs of a pod never change."""
+    assert not isinstance(ALWAYS_FIRST(), EnqueueExtensions)
     assert isinstance(ALWAYS_LAST(), EnqueueExtensions)
 
 

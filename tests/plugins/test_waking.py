@@ -260,6 +260,8 @@ def _annotated(text: str) -> Json:
     return made
 
 
+OTHER_LABEL = node("a", labels={"x": "y"})
+
 INTER_POD_AFFINITY: Final = [
     Change("1.9 a pod to be near to comes", None, _web(), True),
     Change("1.9 it is not on a node yet", None, _web(on=None), False),
@@ -295,6 +297,18 @@ INTER_POD_AFFINITY: Final = [
         node("a", labels={ZONE: "z", "x": "y"}),
         False,
     ),
+    Change("1.9 affinity: a node gains the key for another", OTHER_LABEL, _zoned("z"), True),
+    Change("1.9 affinity: another label of a node changes", OTHER_LABEL, node("a", labels={"x": "z"}), False),
+    Change("1.9 affinity: a node without the key loses a label", OTHER_LABEL, _zoned(None), False),
+    Change("1.9 anti: a node gains the key for another", OTHER_LABEL, _zoned("z"), False, FAR_FROM_WEB),
+    Change(
+        "1.9 anti: another label of a node changes",
+        OTHER_LABEL,
+        node("a", labels={"x": "z"}),
+        False,
+        FAR_FROM_WEB,
+    ),
+    Change("1.9 no terms at all: a node is relabelled", _zoned("y"), _zoned("z"), False, pod()),
     Change("1.9 anti: any node comes", None, _zoned(None), True, pending=FAR_FROM_WEB),
     Change("1.9 anti: a node moves", _zoned("y"), _zoned("z"), True, pending=FAR_FROM_WEB),
     Change("1.9 anti: a node loses the key", _zoned("z"), _zoned(None), True, pending=FAR_FROM_WEB),
@@ -382,6 +396,13 @@ POD_TOPOLOGY_SPREAD: Final = [
         node("a", labels={ZONE: "z", "disk": "ssd"}),
         _zoned("z"),
         True,
+        pending=pod(spread=[spread(ZONE, WEB)], node_selector={"disk": "ssd"}),
+    ),
+    Change(
+        "2.10 a node's labels that the pod does not name change",
+        node("a", labels={ZONE: "z", "disk": "ssd"}),
+        node("a", labels={ZONE: "z", "disk": "ssd", "x": "y"}),
+        False,
         pending=pod(spread=[spread(ZONE, WEB)], node_selector={"disk": "ssd"}),
     ),
     Change("2.10 a selected pod starts to terminate", _web(), _terminating(_web()), True),

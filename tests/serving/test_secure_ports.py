@@ -22,6 +22,7 @@ from scheduler.serving.certificates import issue
 from tests.support import accounts
 from tests.support import daemon as scheduling
 from tests.support import enforcer_process as enforcing
+from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import Daemon, refused
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
@@ -294,6 +295,41 @@ async def test_loopback_is_plain_http_and_is_not_logged(tmp_path: Path) -> None:
             assert (await daemon.get("/metrics"))[0] == 200
             assert not daemon.logged("HTTP")
         assert not [path for path in asked if "review" in path]
+
+
+@pytest.mark.parametrize(
+    ("broken", "allowed", "status"),
+    [
+        pytest.param((), "/healthz", 200, id="authorized"),
+        pytest.param(("authorization",), "/healthz", 500, id="rights cannot be asked"),
+        pytest.param(("authentication", "authorization"), "/healthz", 401, id="nothing can be asked"),
+        pytest.param(("authentication", "authorization"), "/healthz,/metrics", 200, id="always allowed"),
+    ],
+)
+async def test_kube_schedulers_flags_serve_https_on_loopback(
+    tmp_path: Path, broken: tuple[str, ...], allowed: str, status: int
+) -> None:
+    """Each kubeconfig is asked for its own reviews. Source: test/integration/serving/serving_test.go."""
+    async with DevCluster(nodes=1) as cluster:
+        kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
+        wrong = tmp_path / "wrong"
+        wrong.write_text(kubeconfig_text(cluster.url, token="wrong"))
+        flags = [
+            f"--{name}-kubeconfig={wrong if name in broken else kubeconfig}"
+            for name in ("authentication", "authorization")
+        ]
+        arguments = (*flags, f"--authorization-always-allow-paths={allowed}")
+        async with scheduling.started(kubeconfig, *arguments) as daemon:
+            daemon.is_secure = True
+            await until(lambda: daemon.get("/healthz"), _is_ok, what="life")
+            daemon.token = accounts.other(cluster, "prometheus", accounts.METRICS_READER)
+            assert (await daemon.get("/metrics"))[0] == status
+            assert (await daemon.get("/healthz"))[0] == 200
+            assert await daemon.stop() == 0
+
+
+def _is_ok(answer: tuple[int, str]) -> bool:
+    return answer == (200, "ok")
 
 
 async def test_a_loopback_port_is_not_reachable_from_outside(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_configz_has_upstreams_component_and_our_remarks():
     settings = default_settings()
     document = json.loads(as_json(settings))
     assert parse_settings(json.dumps(document["componentconfig"]), "configz") == settings
+    assert all(isinstance(each["kind"], str) for each in document.values())
     assert document["affinity-scheduler"]["notBuilt"] == {
         "affinity-scheduler": list(settings.profiles[0].not_built)
     }

@@ -49,6 +49,11 @@ class Address:
     token: str
     ca_file: Path
 
+    @property
+    def scheduler_token(self) -> str:
+        """The token of the user that kubeadm's scheduler.conf names, with the rights that every cluster gives it."""
+        return f"{self.token}-of-kube-scheduler"
+
 
 class RealApiServer:
     """One etcd and one kube-apiserver; `start` before, `stop` after."""
@@ -101,7 +106,10 @@ class RealApiServer:
         key = self._folder / "service-account.key"
         key.write_text(_private_key_pem())
         tokens = self._folder / "tokens.csv"
-        tokens.write_text(f"{token},tester,tester,system:masters\n")
+        scheduler = Address("", token, tokens).scheduler_token
+        tokens.write_text(
+            f"{token},tester,tester,system:masters\n{scheduler},system:kube-scheduler,system:kube-scheduler\n"
+        )
         self._run(
             "kube-apiserver",
             f"--etcd-servers={etcd_url}",

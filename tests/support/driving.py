@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from scheduler.core.machine import Machine
-from scheduler.framework.plugin_context import Claims
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
 from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.pod_decoder import PodDecoder
@@ -39,10 +38,10 @@ NAME = "affinity-scheduler"
 class Driver:
     """Stimuli from JSON, a clock that moves by hand, and every instruction kept."""
 
-    def __init__(self, seed: int = 1, settings: Settings | None = None, claims: Claims = Claims.ALL) -> None:
+    def __init__(self, seed: int = 1, settings: Settings | None = None) -> None:
         settings = default_settings() if settings is None else settings
         self.state = ClusterState(exempt_namespaces(settings))
-        self.profiles = build_profiles(settings, Snapshot(self.state), claims)
+        self.profiles = build_profiles(settings, Snapshot(self.state))
         self.queue = build_queue(self.profiles, settings, max_in_unschedulable_s=300.0)
         self.machine = Machine(
             state=self.state, queue=self.queue, profiles=self.profiles, rng=random.Random(seed)

@@ -90,10 +90,10 @@ class Cluster:
         """Return cluster and pod after changes given as JSON, made on the JSON objects."""
         after, subject = copy.deepcopy(self), copy.deepcopy(pod)
         for change in changes:
-            after._change(change, subject)
+            after._change(change, subject, pod)
         return after, subject
 
-    def _change(self, change: build.Json, subject: build.Json) -> None:
+    def _change(self, change: build.Json, subject: build.Json, original: build.Json) -> None:
         match change["change"]:
             case "removePod":
                 self.pods = [p for p in self.pods if p["metadata"]["uid"] != change["uid"]]
@@ -134,12 +134,54 @@ class Cluster:
                 for constraint in subject["spec"]["topologySpreadConstraints"]:
                     if constraint["topologyKey"] == change["topologyKey"]:
                         constraint["maxSkew"] = change["maxSkew"]
+            case "addMatchLabelKey" if change["field"] == "topologySpreadConstraints":
+                spread = [
+                    c for c in subject["spec"][change["field"]] if c["topologyKey"] == change["topologyKey"]
+                ]
+                _narrow([c for c in spread if _selects_itself(c, subject)], subject)
+            case "addMatchLabelKey":
+                _narrow(_across_revisions(subject, change), subject)
+            case "recreateWithMatchLabelKey":
+                own = [_covered(term, original) for term in _across_revisions(original, change)]
+                for running in (p for p in self.pods if p["spec"].get("nodeName")):
+                    _narrow([t for t in _anti_affinity(running) if _covered(t, running) in own], running)
             case other:
                 raise AssertionError(f"unknown change: {other}")
 
     def _node(self, change: build.Json) -> build.Json:
         (node,) = [n for n in self.nodes if n["metadata"]["name"] == change["node"]]
         return node
+
+
+def _anti_affinity(pod: build.Json) -> list[build.Json]:
+    terms = pod["spec"].get("affinity", {}).get("podAntiAffinity", {})
+    return list(terms.get("requiredDuringSchedulingIgnoredDuringExecution", ()))
+
+
+def _across_revisions(pod: build.Json, change: build.Json) -> list[build.Json]:
+    """Return the pod's anti-affinity terms by the change's topology key that select the pod itself."""
+    by_key = [term for term in _anti_affinity(pod) if term["topologyKey"] == change["topologyKey"]]
+    return [
+        t for t in by_key if pod["metadata"]["namespace"] in _covered(t, pod)[1] and _selects_itself(t, pod)
+    ]
+
+
+def _selects_itself(term: build.Json, pod: build.Json) -> bool:
+    return all(pod["metadata"]["labels"].get(k) == v for k, v in term["labelSelector"]["matchLabels"].items())
+
+
+def _covered(term: build.Json, pod: build.Json) -> tuple[build.Json, list[str]]:
+    """Return the term, and the namespaces that it names: the pod's own if it says nothing about them."""
+    names = term.get("namespaces") or ([] if "namespaceSelector" in term else [pod["metadata"]["namespace"]])
+    return term, sorted(names)
+
+
+def _narrow(terms: list[build.Json], pod: build.Json) -> None:
+    """Narrow the terms to the pod's revision, as the API server does for `matchLabelKeys: [pod-template-hash]`."""
+    revision = pod["metadata"]["labels"].get("pod-template-hash")
+    for term in terms if revision else ():
+        only = {"key": "pod-template-hash", "operator": "In", "values": [revision]}
+        term["labelSelector"].setdefault("matchExpressions", []).append(only)
 
 
 def _sum(first: str, second: str, resource: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.new_claims import default_class, names_no_class, new_claim
@@ -90,9 +91,10 @@ class LoadedCluster:
         """Return the pods without a node."""
         return [pod for pod in self.pods.values() if not pod.node_name]
 
-    def create_pod(self, manifest: Manifest, number: int) -> Pod:
+    def create_pod(self, manifest: Manifest, number: int, node_name: str = "") -> Pod:
         """
-        Return a pod of the manifest, and add its controller and its claims to the cluster.
+        Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller and claims to the
+        cluster.
 
         Raises MalformedObjectError.
         """
@@ -100,17 +102,23 @@ class LoadedCluster:
             self.state.upsert_workload(_workload(manifest.owner))
         for claim in manifest.claims(number):
             self.create_claim(claim)
-        return self._decoder.decode(msgspec.json.encode(manifest.pod(number)))
+        return self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
+
+    def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
+        """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. Raises as above."""
+        if not manifest.is_daemon_set:
+            return [self.create_pod(manifest, number) for number in range(n_replicas)]
+        spec, snapshot = self.create_pod(manifest, 0).spec, Snapshot(self.state)
+        takes = snapshot.eligible((), spec.required_node_affinity, spec.tolerations)
+        names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
+        return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
 
     def create(self, watched: WatchedKind, document: Json) -> None:
-        """Add an object that does not exist yet; a malformed one is counted."""
-        if watched.kind != StorageKind.CLAIM:
-            self.apply(self.decode(watched, msgspec.Raw(msgspec.json.encode(document))))
-            return
-        try:
+        """Add an object that does not exist yet. Raises MalformedObjectError."""
+        if watched.kind == StorageKind.CLAIM:
             self.create_claim(document)
-        except MalformedObjectError:
-            self.malformed[watched.kind] += 1
+        else:
+            self.apply(watched.on_upsert(watched.decode(msgspec.Raw(msgspec.json.encode(document)))))
 
     def create_claim(self, document: Json) -> None:
         """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""

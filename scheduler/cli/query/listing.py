@@ -60,19 +60,20 @@ async def list_kind(
     `decode` must not keep the raw bytes, which are a view of the whole page.
     """
     try:
-        return await _list_all(client, watched.resource, decode, partial(progress.update, watched.kind))
+        return await list_all(client, watched.resource, decode, partial(progress.update, watched.kind))
     except NotFound:
         if watched.is_optional:
             return []
         raise
 
 
-async def _list_all(
+async def list_all(
     client: KubeClient,
     resource: Resource,
     decode: Callable[[msgspec.Raw], T],
     progress: Callable[[int], None],
 ) -> list[T]:
+    """Return all objects of a collection, as `list_kind` does. Raises ApiError."""
     for _ in range(_RESTARTS):
         found: list[T] = []
         try:

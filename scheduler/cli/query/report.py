@@ -15,6 +15,7 @@ from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.explain.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.model.changes import Change, RemovePod
+from scheduler.syntax.plurals import counted
 
 #: The most that is printed unless `wide` is set.
 _DOMAINS: Final = 8
@@ -184,7 +185,7 @@ def _score_table(ranked: Sequence[RankedNode]) -> list[str]:
 def _recorded(record: DecisionRecord | None, *, wide: bool) -> list[str]:
     if record is None:
         return []
-    lines = [f"  {record.feasible} of {record.evaluated} nodes fitted"]
+    lines = [f"  {record.feasible} of {counted(record.evaluated, 'node')} fitted"]
     if record.rejected:
         refused = ", ".join(f"{count} {reason}" for reason, count in record.rejected.items())
         lines.append(f"  refused: {refused}")

@@ -6,11 +6,13 @@ from typing import assert_never
 
 from scheduler.explain.explanation import Rule
 from scheduler.model.changes import (
+    AddMatchLabelKey,
     AddRoom,
     AllowSkew,
     Change,
     LabelNamespace,
     LabelNode,
+    RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
@@ -52,9 +54,8 @@ def _skew_text(rule: Rule) -> str:
         return f"maxSkew {skew.max_skew}, but no node is eligible"
     text = f"maxSkew {skew.max_skew}, the emptiest domain has {skew.fewest}"
     if skew.n_domains < skew.min_domains:
-        text += (
-            f" (it counts as empty: {skew.n_domains} domains are fewer than minDomains {skew.min_domains})"
-        )
+        too_few = "domain is" if skew.n_domains == 1 else "domains are"
+        text += f" (it counts as empty: {skew.n_domains} {too_few} fewer than minDomains {skew.min_domains})"
     return text if skew.counts_itself else f"{text}; the pod itself does not count"
 
 
@@ -85,5 +86,11 @@ def change_text(change: Change) -> str:
             return f"namespace {namespace} has the label {key}={value}"
         case AllowSkew(topology_key=topology_key, max_skew=max_skew):
             return f"the pod's spread by {topology_key} allows maxSkew {max_skew}"
+        case AddMatchLabelKey(field=field, topology_key=topology_key, label_key=label_key):
+            return f"the pod's {field} with topologyKey {topology_key} has matchLabelKeys: [{label_key}]"
+        case RecreateWithMatchLabelKey(topology_key=topology_key, pods=pods):
+            which = f"with that term by {topology_key}"
+            are = f"the running pod {which} is" if pods == 1 else f"the {pods} running pods {which} are"
+            return f"{are} created anew, with matchLabelKeys too"
         case _:
             assert_never(change)

@@ -47,7 +47,7 @@ class Style:
 
 
 class ReadProgress:
-    """Shows `reading Pod: 12500` on a terminal, and nothing elsewhere."""
+    """Shows on one line of a terminal what is going on, such as `reading Pod: 12500`; nothing elsewhere."""
 
     def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
         self._out = out
@@ -55,8 +55,12 @@ class ReadProgress:
 
     def update(self, kind: str, n_objects: int) -> None:
         """Show how many objects of the kind were read."""
+        self.show(f"reading {kind}: {n_objects}")
+
+    def show(self, text: str) -> None:
+        """Show the text in place of the last one, without control characters."""
         if self._shown:
-            self._out.write(f"{_ERASE_LINE}reading {kind}: {n_objects}")
+            self._out.write(_ERASE_LINE + escape_control_characters(text))
             self._out.flush()
 
     def clear(self) -> None:

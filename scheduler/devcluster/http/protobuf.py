@@ -1,12 +1,12 @@
 """
 Bodies in Kubernetes' protobuf encoding, read only.
 
-kubectl 1.32 and later send the objects that `create deployment`, `create job`, `create quota`, `drain` and
-`auth can-i` make up in no other form. The table lists the messages that those commands fill, with their field numbers.
+kubectl 1.32 and later send the objects that `create deployment`, `create role`, `autoscale`, `drain`, `auth can-i` and
+their like make up in no other form. The table lists the messages that those commands fill, with their field numbers.
 A field that is not listed and not empty is refused, never dropped. Answers are always JSON.
 
 Source: apimachinery pkg/runtime/serializer/protobuf, and generated.proto of core, apps, batch, policy, scheduling,
-authorization and meta v1 (kubernetes 1.36).
+rbac, networking, authentication, authorization and meta v1, and autoscaling v2 (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _MAX_DEPTH: Final = 32
 
 #: Message -> its fields as "number:name:type". Types: s string, i integer, b boolean, y bytes, t Time, q Quantity,
 #: o IntOrString, or a message's name; `*` before repeats it, `@` makes it a map from strings, and `?` behind marks
-#: a field that Go keeps as a pointer: present is present, even at its zero value.
+#: a field that Go keeps as a pointer: present is present, even at its zero value. A message without a name is
+#: embedded: its fields are those of the message around it.
 _MESSAGES: Final[Mapping[str, str]] = {
     "ObjectMeta": "1:name:s 2:generateName:s 3:namespace:s 5:uid:s 6:resourceVersion:s 7:generation:i "
     "8:creationTimestamp:t 9:deletionTimestamp:t 10:deletionGracePeriodSeconds:i? 11:labels:@s 12:annotations:@s "
@@ -41,6 +42,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "Namespace": "1:metadata:ObjectMeta 2:spec:NamespaceSpec",
     "NamespaceSpec": "1:finalizers:*s",
     "ConfigMap": "1:metadata:ObjectMeta 2:data:@s 3:binaryData:@y 4:immutable:b?",
+    "Secret": "1:metadata:ObjectMeta 2:data:@y 3:type:s 4:stringData:@s 5:immutable:b?",
     "ServiceAccount": "1:metadata:ObjectMeta 3:imagePullSecrets:*LocalObjectReference "
     "4:automountServiceAccountToken:b?",
     "LocalObjectReference": "1:name:s",
@@ -82,6 +84,34 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "4:unhealthyPodEvictionPolicy:s?",
     "Eviction": "1:metadata:ObjectMeta 2:deleteOptions:DeleteOptions?",
     "PriorityClass": "1:metadata:ObjectMeta 2:value:i? 3:globalDefault:b 4:description:s 5:preemptionPolicy:s?",
+    "Role": "1:metadata:ObjectMeta 2:rules:*PolicyRule",
+    "ClusterRole": "1:metadata:ObjectMeta 2:rules:*PolicyRule 3:aggregationRule:AggregationRule?",
+    "PolicyRule": "1:verbs:*s 2:apiGroups:*s 3:resources:*s 4:resourceNames:*s 5:nonResourceURLs:*s",
+    "AggregationRule": "1:clusterRoleSelectors:*LabelSelector",
+    "RoleBinding": "1:metadata:ObjectMeta 2:subjects:*Subject 3:roleRef:RoleRef",
+    "ClusterRoleBinding": "1:metadata:ObjectMeta 2:subjects:*Subject 3:roleRef:RoleRef",
+    "Subject": "1:kind:s 2:apiGroup:s 3:name:s 4:namespace:s",
+    "RoleRef": "1:apiGroup:s 2:kind:s 3:name:s",
+    "Ingress": "1:metadata:ObjectMeta 2:spec:IngressSpec",
+    "IngressSpec": "1:defaultBackend:IngressBackend? 2:tls:*IngressTLS 3:rules:*IngressRule 4:ingressClassName:s?",
+    "IngressTLS": "1:hosts:*s 2:secretName:s",
+    "IngressRule": "1:host:s 2::IngressRuleValue",
+    "IngressRuleValue": "1:http:HTTPIngressRuleValue?",
+    "HTTPIngressRuleValue": "1:paths:*HTTPIngressPath",
+    "HTTPIngressPath": "1:path:s 2:backend:IngressBackend 3:pathType:s?",
+    "IngressBackend": "4:service:IngressServiceBackend?",
+    "IngressServiceBackend": "1:name:s 2:port:ServiceBackendPort",
+    "ServiceBackendPort": "1:name:s 2:number:i",
+    "HorizontalPodAutoscaler": "1:metadata:ObjectMeta 2:spec:HorizontalPodAutoscalerSpec",
+    "HorizontalPodAutoscalerSpec": "1:scaleTargetRef:CrossVersionObjectReference 2:minReplicas:i? 3:maxReplicas:i "
+    "4:metrics:*MetricSpec",
+    "CrossVersionObjectReference": "1:kind:s 2:name:s 3:apiVersion:s",
+    "MetricSpec": "1:type:s 4:resource:ResourceMetricSource?",
+    "ResourceMetricSource": "1:name:s 2:target:MetricTarget",
+    "MetricTarget": "1:type:s 2:value:q? 3:averageValue:q? 4:averageUtilization:i?",
+    "TokenRequest": "1:metadata:ObjectMeta 2:spec:TokenRequestSpec",
+    "TokenRequestSpec": "1:audiences:*s 3:boundObjectRef:BoundObjectReference? 4:expirationSeconds:i?",
+    "BoundObjectReference": "1:kind:s 2:apiVersion:s 3:name:s 4:uid:s",
     "Binding": "1:metadata:ObjectMeta 2:target:ObjectReference",
     "ObjectReference": "1:kind:s 2:namespace:s 3:name:s 4:uid:s 5:apiVersion:s 6:resourceVersion:s 7:fieldPath:s",
     "SelfSubjectAccessReview": "1:metadata:ObjectMeta 2:spec:SelfSubjectAccessReviewSpec",
@@ -191,7 +221,9 @@ def _message(message: str, data: bytes, depth: int) -> JsonObject:
             obj.setdefault(field.name, []).append(_value(field.type, raw, depth))
         else:
             value = _value(field.type, raw, depth)
-            if field.is_pointer or value not in ("", 0, None, {}):
+            if not field.name and isinstance(value, dict):
+                obj |= value
+            elif field.is_pointer or value not in ("", 0, None, {}):
                 obj[field.name] = value
     return obj
 

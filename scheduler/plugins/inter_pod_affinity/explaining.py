@@ -9,7 +9,14 @@ from typing import Final
 import numpy as np
 
 from scheduler.framework.explaining import BlockingRule, ExplainContext, example_value
-from scheduler.model.changes import Changes, LabelNamespace, RunPod
+from scheduler.model.changes import (
+    AddMatchLabelKey,
+    Changes,
+    LabelNamespace,
+    RecreateWithMatchLabelKey,
+    RunPod,
+)
+from scheduler.model.revisions import REVISION_KEY, anti_affinity_across_revisions, declares_any
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.model.wording import namespaces_text, selector_text
 from scheduler.plugins.inter_pod_affinity.filtering import affinity_masks, domain_capacity
@@ -133,6 +140,34 @@ def _required_pod(context: ExplainContext, row: int) -> RunPod:
     own = context.pod.namespace
     names = namespaces or {own}
     return RunPod(own if own in names else min(names), labels, context.snapshot.nodes.name_of(row))
+
+
+def changes_for_all_nodes(context: ExplainContext) -> Iterator[Changes]:
+    """Yield the changes that are not about one node: labels of namespaces, and matchLabelKeys."""
+    yield from namespace_labels_to_add(context)
+    yield from match_label_keys_to_add(context)
+
+
+def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
+    """
+    Yield matchLabelKeys for anti-affinity that selects the pods of the pod's other revisions. O(placed pods).
+
+    Alone it helps if those pods do not declare the term; otherwise they have to be created anew with it.
+    """
+    terms = anti_affinity_across_revisions(context.pod)
+    keys = sorted({term.topology_key for term in terms})
+    if not keys:
+        return
+    added = tuple(AddMatchLabelKey("podAntiAffinity", key, REVISION_KEY) for key in keys)
+    yield added
+    recreated = []
+    for key in keys:
+        by_key = [term for term in terms if term.topology_key == key]
+        n_pods = sum(declares_any(pod, by_key) for pod in context.placed_pods())
+        if n_pods:
+            recreated.append(RecreateWithMatchLabelKey(key, REVISION_KEY, n_pods))
+    if recreated:
+        yield (*added, *recreated)
 
 
 def namespace_labels_to_add(context: ExplainContext) -> Iterator[Changes]:

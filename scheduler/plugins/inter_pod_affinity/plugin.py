@@ -22,9 +22,9 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.terms import AffinityTerm, usable
+from scheduler.model.terms import AffinityTerm, Problem, usable
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, namespace_labels_to_add
+from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.plugins.inter_pod_affinity.filtering import (
     existing_rule,
     forbidden_domains,
@@ -52,6 +52,7 @@ class InterPodAffinity:
     def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
         self._args = args
         self._namespace_labels = context.namespace_labels
+        self._is_kept_apart = context.is_kept_apart
         self._exempt = frozenset(args.exempt_namespaces)
         self._terms = MemoBySpec(partial(incoming_terms, exempt=self._exempt))
         #: Specs that a term with maxPodsPerDomain above 1 kept off a node: the removal of any pod may help them.
@@ -80,8 +81,8 @@ class InterPodAffinity:
             ClusterEventWithHint(
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE,
-                _hint_after_node_change,
-                never,
+                self._hint_after_node_change,
+                _reads_labels_after_node_change,
             ),
         )
 
@@ -90,6 +91,8 @@ class InterPodAffinity:
         pod = context.pod
         if pod.spec.annotation_problem is not None:
             return unresolvable(pod.spec.annotation_problem)
+        if isinstance(pod.affinity_grace_s, Problem):
+            return unresolvable(pod.affinity_grace_s.cause)
         terms = self._terms.of(pod)
         if terms.problem is not None:
             return unresolvable(f"parsing pod: {terms.problem}")
@@ -121,7 +124,7 @@ class InterPodAffinity:
             if needs_pods
             else "distance from the pods that it must not be near"
         )
-        proposals = partial(namespace_labels_to_add, context)
+        proposals = partial(changes_for_all_nodes, context)
         return PluginExplanation(rules, proposals=proposals, admitted=admitted)
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
@@ -185,6 +188,24 @@ class InterPodAffinity:
         covered = rule.covers(pod.namespace, self._namespace_labels(pod.namespace))
         return covered and term.selector.matches(pod.labels)
 
+    def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        """
+        Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+
+        Upstream checks only the pod's own terms. But a node that is deleted or leaves a domain may take pods with it
+        that declare terms against this pod.
+        """
+        if new is None:
+            return Hint.QUEUE
+        near = {term.topology_key for term in usable(pod.spec.affinity.required)}
+        if old is None:
+            return queue_if(not near or not near.isdisjoint(new.labels))
+        if any(key in new.labels and key not in old.labels for key in near):
+            return Hint.QUEUE
+        lost = _lost_keys(old, new)
+        apart = {term.topology_key for term in usable(pod.spec.affinity.required_anti)}
+        return queue_if(not lost.isdisjoint(near | apart) or (bool(lost) and self._is_kept_apart(pod, lost)))
+
     def _hint_after_namespace_change(self, pod: Pod, _old: Namespace | None, new: Namespace | None) -> Hint:
         """Queue a pod whose terms select namespaces by labels, or whose own namespace changed."""
         affinity = pod.spec.affinity
@@ -197,26 +218,20 @@ class InterPodAffinity:
 
 
 def _rules_changed(old: Pod, new: Pod) -> bool:
-    """Return whether an update changed the labels, or the affinity, to which annotations may add."""
-    return old.labels != new.labels or (
-        old.spec is not new.spec
-        and (old.spec.affinity, old.spec.annotation_problem)
-        != (new.spec.affinity, new.spec.annotation_problem)
+    """Return whether an update changed the labels, the grace period, or the affinity, to which annotations may add."""
+    if (old.labels, old.affinity_grace_s) != (new.labels, new.affinity_grace_s):
+        return True
+    return old.spec is not new.spec and (old.spec.affinity, old.spec.annotation_problem) != (
+        new.spec.affinity,
+        new.spec.annotation_problem,
     )
 
 
-def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:
-    """
-    Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
+def _reads_labels_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> bool:
+    """Return whether a label of the node is gone or has another value: terms that select the pod may name its key."""
+    return old is not None and new is not None and bool(_lost_keys(old, new))
 
-    Upstream checks only the pod's own terms. But pods on a node that is deleted or leaves a domain may have declared
-    terms against this pod; their topology keys are not known here, so a change of any label counts.
-    """
-    if new is None:
-        return Hint.QUEUE
-    keys = {term.topology_key for term in usable(pod.spec.affinity.required)}
-    if old is None:
-        return queue_if(not keys or not keys.isdisjoint(new.labels))
-    if any(new.labels.get(key) != value for key, value in old.labels.items()):
-        return Hint.QUEUE
-    return queue_if(any(key in new.labels and key not in old.labels for key in keys))
+
+def _lost_keys(old: Node, new: Node) -> frozenset[str]:
+    """Return the keys of the labels that the node no longer has with their old values."""
+    return frozenset(key for key, value in old.labels.items() if new.labels.get(key) != value)

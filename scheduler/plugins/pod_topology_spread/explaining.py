@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from scheduler.framework.explaining import BlockingRule, ExplainContext, Skew
-from scheduler.model.changes import AllowSkew
+from scheduler.model.changes import AddMatchLabelKey, AllowSkew, Changes
 from scheduler.model.pods import Pod
+from scheduler.model.revisions import REVISION_KEY, spreads_revisions
 from scheduler.model.wording import namespaces_text, selector_text
 from scheduler.plugins.pod_topology_spread.constraints import Constraint
 from scheduler.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
@@ -21,6 +22,14 @@ def spread_rules(context: ExplainContext, constraints: Sequence[Constraint]) -> 
     counted = counted_pods(context.pod, context.snapshot, constraints, topology_keys(constraints))
     rules = [_rule(context, one) for one in counted]
     return [rule for rule in rules if rule.refused.any()]
+
+
+def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
+    """Yield matchLabelKeys for the pod's own constraints, if they count the pods of its other revisions."""
+    pod = context.pod
+    keys = sorted({one.topology_key for one in pod.spec.spread if spreads_revisions(one, pod)})
+    if keys:
+        yield tuple(AddMatchLabelKey("topologySpreadConstraints", key, REVISION_KEY) for key in keys)
 
 
 def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:

@@ -10,6 +10,7 @@ Source: plugins/podtopologyspread/plugin.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
@@ -25,7 +26,7 @@ from scheduler.plugins.pod_topology_spread.constraints import (
     has_match_label_keys,
 )
 from scheduler.plugins.pod_topology_spread.counting import counted_pods, topology_keys
-from scheduler.plugins.pod_topology_spread.explaining import spread_rules
+from scheduler.plugins.pod_topology_spread.explaining import match_label_keys_to_add, spread_rules
 from scheduler.plugins.pod_topology_spread.filtering import skew_rules
 from scheduler.plugins.pod_topology_spread.scoring import SpreadScorer
 from scheduler.plugins.pod_topology_spread.trial import SkewTrials
@@ -96,7 +97,8 @@ class PodTopologySpread:
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the constraints that refuse a node."""
-        return PluginExplanation(spread_rules(context, self.constraints.of(context.pod, hard=True)))
+        rules = spread_rules(context, self.constraints.of(context.pod, hard=True))
+        return PluginExplanation(rules, proposals=partial(match_label_keys_to_add, context))
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         """Skip a pod without soft constraints."""
@@ -155,13 +157,11 @@ class PodTopologySpread:
             return queue_if(has or had)
         if had != has:
             return Hint.QUEUE
-        changed_domain = any(old.labels.get(key) != new.labels.get(key) for key in keys)
-        by_labels = (
-            any(c.honor_node_affinity for c in constraints)
-            and not pod.spec.required_node_affinity.matches_all_nodes
-        )
-        relabelled = by_labels and old.labels != new.labels
-        return queue_if(has and (changed_domain or relabelled or old.taints != new.taints))
+        named = set(keys)
+        if any(c.honor_node_affinity for c in constraints):
+            named |= pod.spec.required_node_affinity.label_keys()
+        relabelled = any(old.labels.get(key) != new.labels.get(key) for key in named)
+        return queue_if(has and (relabelled or old.taints != new.taints))
 
 
 def _reads_labels(pod: Pod, _old: object, _new: object) -> bool:

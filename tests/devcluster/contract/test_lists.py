@@ -134,7 +134,18 @@ async def test_an_exact_version_shows_the_past(api: Api):
     then = (await api.create_map("one"))["metadata"]["resourceVersion"]
     await api.create_map("two")
     assert await _names(api, resourceVersion=then, resourceVersionMatch="Exact") == ["one"]
-    assert await _names(api, resourceVersion=then, resourceVersionMatch="NotOlderThan") == ["one", "two"]
+
+
+async def test_not_older_than_shows_that_version_or_a_later_one(api: Api):
+    """It may be answered from the past: what the list has follows from the version that it carries."""
+    then = int((await api.create_map("one"))["metadata"]["resourceVersion"])
+    later = int((await api.create_map("two"))["metadata"]["resourceVersion"])
+    match = {"resourceVersion": str(then), "resourceVersionMatch": "NotOlderThan"}
+    body = (await api.get(api.in_namespace("configmaps"), **match)).ok
+    listed = int(body["metadata"]["resourceVersion"])
+    assert listed >= then
+    names = [each["metadata"]["name"] for each in body["items"]]
+    assert names == (["one", "two"] if listed >= later else ["one"])
 
 
 @pytest.mark.parametrize(

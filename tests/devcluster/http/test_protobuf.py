@@ -139,6 +139,18 @@ BLANK_META = message(f1="web", f2="", f3="", f4="", f5="", f6="", f7=0, f8=b"")
             },
             id="a deployment with quantities, times and percentages",
         ),
+        pytest.param(
+            body(
+                "Ingress",
+                message(f2=message(f3=message(f1="a.test", f2=message(f1=message(f1=message(f1="/b")))))),
+            ),
+            {
+                "kind": "Ingress",
+                "apiVersion": "v1",
+                "spec": {"rules": [{"host": "a.test", "http": {"paths": [{"path": "/b"}]}}]},
+            },
+            id="a message that is embedded",
+        ),
     ],
 )
 def test_an_object_reads_as_its_json(raw, obj):
@@ -154,7 +166,7 @@ def test_an_object_reads_as_its_json(raw, obj):
         pytest.param(b"k8s\x00" + b"\xff" * 20, 400, id="an endless number"),
         pytest.param(body("Namespace", message(f1=7)), 400, id="a number in place of a message"),
         pytest.param(body("ConfigMap", message(f2=entry("a", b"\xff"))), 400, id="text that is none"),
-        pytest.param(body("Secret", b""), 415, id="a kind that is not read"),
+        pytest.param(body("LimitRange", b""), 415, id="a kind that is not read"),
         pytest.param(
             body("Deployment", message(f2=message(f3=message(f2=message(f1=message(f1="data")))))),
             415,

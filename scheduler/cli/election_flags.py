@@ -1,0 +1,81 @@
+"""The flags --leader-elect*, which override `leaderElection` of the configuration as in kube-scheduler."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Final
+
+from scheduler.cli.kube_scheduler_flags import add_boolean
+from scheduler.errors import SettingsError
+from scheduler.settings.durations import format_duration, parse_duration_ns
+from scheduler.settings.resolved import LeaderElection
+
+#: The field and what `--help` says, by flag.
+_DURATIONS: Final = {
+    "lease-duration": ("lease_duration_s", "standbys wait so long for a renewal before they take over"),
+    "renew-deadline": ("renew_deadline_s", "the leader ends if it has not renewed the Lease for so long"),
+    "retry-period": ("retry_period_s", "time between two attempts"),
+}
+_NAMES: Final = {
+    "resource-lock": ("resource_lock", "kind of the lock, leases"),
+    "resource-name": ("resource_name", "name of the Lease"),
+    "resource-namespace": ("resource_namespace", "namespace of the Lease"),
+}
+_LOCK: Final = "leases"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    group = parser.add_argument_group("leader election; each overrides a field of the configuration")
+    add_boolean(group, "leader-elect", "elect a leader before scheduling (default true)")
+    for name, (field, text) in _DURATIONS.items():
+        seconds = getattr(LeaderElection(), field)
+        group.add_argument(
+            f"--leader-elect-{name}", metavar="DURATION", help=f"{text} (default {seconds:g}s)"
+        )
+    for name, (field, text) in _NAMES.items():
+        default = getattr(LeaderElection(), field)
+        group.add_argument(f"--leader-elect-{name}", metavar="NAME", help=f"{text} (default {default})")
+
+
+def overridden(settings: LeaderElection, args: argparse.Namespace) -> LeaderElection:
+    """Return the settings with the given flags. Raises SettingsError for values that cannot work."""
+    changes: dict[str, object] = {}
+    if args.leader_elect is not None:
+        changes["leader_elect"] = args.leader_elect == "true"
+    for name, (field, _) in _DURATIONS.items():
+        if (text := _given(args, name)) is not None:
+            changes[field] = _seconds(f"--leader-elect-{name}", text)
+    for name, (field, _) in _NAMES.items():
+        if (text := _given(args, name)) is not None:
+            changes[field] = text
+    found = replace(settings, **changes)  # type: ignore[arg-type]  # each value has its field's type
+    if found.leader_elect and found.resource_lock != _LOCK:
+        raise SettingsError("--leader-elect-resource-lock", "", found.resource_lock, _LOCK)
+    if found.leader_elect and found.lease_duration_s <= found.renew_deadline_s:
+        expected = f"more than the renew deadline of {found.renew_deadline_s:g}s"
+        raise SettingsError("--leader-elect-lease-duration", "", f"{found.lease_duration_s:g}s", expected)
+    return found
+
+
+def values(settings: LeaderElection) -> dict[str, str]:
+    """Return the values in effect by flag, without dashes in front."""
+    found = {"leader-elect": "true" if settings.leader_elect else "false"}
+    for name, (field, _) in _DURATIONS.items():
+        found[f"leader-elect-{name}"] = format_duration(getattr(settings, field))
+    for name, (field, _) in _NAMES.items():
+        found[f"leader-elect-{name}"] = getattr(settings, field)
+    return found
+
+
+def _given(args: argparse.Namespace, name: str) -> str | None:
+    value: str | None = getattr(args, f"leader_elect_{name.replace('-', '_')}")
+    return value
+
+
+def _seconds(flag: str, text: str) -> float:
+    duration_ns = parse_duration_ns(text)
+    if duration_ns is None or duration_ns <= 0:
+        raise SettingsError(flag, "", text, "a duration such as 15s")
+    return duration_ns / 1e9

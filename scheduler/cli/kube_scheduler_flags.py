@@ -1,0 +1,125 @@
+"""
+kube-scheduler's flags that `run` does not need: accepted without effect, or refused by name with what to use instead.
+
+Source: `kube-scheduler --help` (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from functools import partial
+from typing import Final, NoReturn
+
+from scheduler.errors import SettingsError
+from scheduler.settings.feature_gates import BOOLEANS
+
+#: Why a flag has no effect, by flag. Boolean flags, which may stand without a value, are in `_BOOLEAN`.
+_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "authentication-skip-lookup": "nothing is looked up in the cluster",
+    "authentication-tolerate-lookup-failure": "nothing is looked up in the cluster",
+    "contention-profiling": "/debug/pprof is not served",
+    "disable-http2-serving": "HTTP/2 is not served",
+    "http2-max-streams-per-connection": "HTTP/2 is not served",
+    "kube-api-content-type": "requests and responses are JSON",
+    "log-flush-frequency": "every line is written at once",
+    "permit-address-sharing": "SO_REUSEADDR is always set",
+    "profiling": "/debug/pprof is not served",
+    "show-hidden-metrics-for-version": "no metric is hidden",
+}
+_BOOLEAN: Final = (
+    "authentication-skip-lookup",
+    "authentication-tolerate-lookup-failure",
+    "contention-profiling",
+    "disable-http2-serving",
+    "permit-address-sharing",
+    "profiling",
+)
+#: What to use instead, by flag.
+_REFUSED: Final[Mapping[str, str]] = {
+    "allow-metric-labels": "metric_relabel_configs of Prometheus",
+    "allow-metric-labels-manifest": "metric_relabel_configs of Prometheus",
+    "authentication-token-webhook-cache-ttl": "the fixed 10s",
+    "authorization-webhook-cache-authorized-ttl": "the fixed 10s",
+    "authorization-webhook-cache-unauthorized-ttl": "the fixed 10s",
+    "cert-dir": "--tls-cert-file and --tls-private-key-file, or neither for a certificate in memory",
+    "client-ca-file": "bearer tokens, since clients cannot use certificates",
+    "disabled-metrics": "metric_relabel_configs of Prometheus",
+    "emulated-version": "nothing, since decisions are always those of 1.36",
+    "log-json-info-buffer-size": "nothing, since every line is written at once",
+    "log-json-split-stream": "nothing, since all lines go to standard error",
+    "log-text-info-buffer-size": "nothing, since every line is written at once",
+    "log-text-split-stream": "nothing, since all lines go to standard error",
+    "min-compatibility-version": "nothing, since decisions are always those of 1.36",
+    "permit-port-sharing": "a port of its own for each process",
+    "requestheader-allowed-names": "bearer tokens, since no proxy is trusted",
+    "requestheader-client-ca-file": "bearer tokens, since no proxy is trusted",
+    "requestheader-extra-headers-prefix": "bearer tokens, since no proxy is trusted",
+    "requestheader-group-headers": "bearer tokens, since no proxy is trusted",
+    "requestheader-uid-headers": "bearer tokens, since no proxy is trusted",
+    "requestheader-username-headers": "bearer tokens, since no proxy is trusted",
+    "tls-curve-preferences": "the curves of OpenSSL",
+    "tls-sni-cert-key": "--tls-cert-file and --tls-private-key-file",
+    "unsupported-kube-api-over-localhost": "--master",
+    "vmodule": "-v",
+    "write-config-to": "affinity-scheduler check-config FILE",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags. A refused one raises SettingsError when it is parsed."""
+    group = parser.add_argument_group(
+        "flags of kube-scheduler without effect",
+        "They are accepted so that its command line works unchanged; other flags of it are refused with what to use "
+        "instead.",
+    )
+    for name, why in _WITHOUT_EFFECT.items():
+        if name in _BOOLEAN:
+            add_boolean(group, name, why)
+        else:
+            group.add_argument(f"--{name}", metavar="VALUE", help=why)
+    for name in _REFUSED:
+        refuse = partial(_refuse, name)
+        parser.add_argument(f"--{name}", type=refuse, nargs="?", const="", help=argparse.SUPPRESS)
+
+
+def notes(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return a line for each given flag without effect."""
+    given = (name for name in _WITHOUT_EFFECT if getattr(args, name.replace("-", "_")) is not None)
+    return tuple(f"--{name} has no effect: {_WITHOUT_EFFECT[name]}" for name in given)
+
+
+def flag_values(args: argparse.Namespace) -> Mapping[str, str]:
+    """Return the value of every flag by its name, as Go prints values."""
+    hidden = {"command", "default_port", *(name.replace("-", "_") for name in _REFUSED)}
+    named = {name: value for name, value in vars(args).items() if name not in hidden}
+    named["v"] = named.pop("verbosity")
+    return {name.replace("_", "-"): _as_go(value) for name, value in named.items()}
+
+
+def _as_go(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "" if value is None else str(value)
+
+
+def add_boolean(container: argparse._ActionsContainer, name: str, text: str) -> None:
+    """Add a flag that is `true` or `false`, as `--name`, `--name=false` and in every spelling that Go reads."""
+    container.add_argument(
+        f"--{name}", nargs="?", const="true", type=_boolean, metavar="true|false", help=text
+    )
+
+
+def _boolean(text: str) -> str:
+    if text not in BOOLEANS:
+        raise argparse.ArgumentTypeError(f"invalid value: {text!r} (true or false)")
+    return "true" if BOOLEANS[text] else "false"
+
+
+def _refuse(name: str, _value: str) -> NoReturn:
+    found = "a flag of kube-scheduler that does not exist here"
+    raise SettingsError(f"--{name}", "", found, _REFUSED[name])

@@ -1,0 +1,182 @@
+"""Every flag of kube-scheduler 1.36 is understood by `run`, or refused by its name with what to use instead."""
+
+from __future__ import annotations
+
+import argparse
+import ssl
+from typing import Final
+
+import pytest
+
+from scheduler.cli import kube_scheduler_flags, run, serving_flags
+from scheduler.errors import SettingsError
+from scheduler.serving.status_server import ServingOptions
+
+#: `kube-scheduler --help` of 1.36.2, but for -h and --version.
+_HELP: Final = """
+    allow-metric-labels allow-metric-labels-manifest authentication-kubeconfig authentication-skip-lookup
+    authentication-token-webhook-cache-ttl authentication-tolerate-lookup-failure authorization-always-allow-paths
+    authorization-kubeconfig authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
+    bind-address cert-dir client-ca-file config contention-profiling disable-http2-serving disabled-metrics
+    emulated-version feature-gates http2-max-streams-per-connection kube-api-burst kube-api-content-type kube-api-qps
+    kubeconfig leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-resource-lock
+    leader-elect-resource-name leader-elect-resource-namespace leader-elect-retry-period log-flush-frequency
+    log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size log-text-split-stream logging-format
+    master min-compatibility-version permit-address-sharing permit-port-sharing
+    pod-max-in-unschedulable-pods-duration profiling requestheader-allowed-names requestheader-client-ca-file
+    requestheader-extra-headers-prefix requestheader-group-headers requestheader-uid-headers
+    requestheader-username-headers secure-port show-hidden-metrics-for-version tls-cert-file tls-cipher-suites
+    tls-curve-preferences tls-min-version tls-private-key-file tls-sni-cert-key unsupported-kube-api-over-localhost
+    v vmodule write-config-to
+"""
+FLAGS: Final = _HELP.split()
+VALUES: Final = {
+    "kube-api-burst": "7",
+    "kube-api-qps": "7",
+    "logging-format": "json",
+    "secure-port": "7",
+    "tls-min-version": "VersionTLS13",
+    "v": "7",
+    "authentication-skip-lookup": "true",
+    "authentication-tolerate-lookup-failure": "true",
+    "contention-profiling": "true",
+    "disable-http2-serving": "true",
+    "leader-elect": "true",
+    "permit-address-sharing": "true",
+    "profiling": "true",
+}
+BOOLEAN: Final = [name for name, value in VALUES.items() if value == "true"]
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    run.add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def serving(*arguments: str) -> ServingOptions:
+    return serving_flags.listening(parsed(*arguments))
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_each_flag_is_understood_or_refused_by_name(name: str) -> None:
+    """In both ways to write its value; a refusal says what to use."""
+    value = VALUES.get(name, "x")
+    for arguments in ((f"--{name}={value}",), (f"--{name}", value)):
+        try:
+            args = parsed(*arguments)
+        except SettingsError as refused:
+            assert (refused.source, refused.found) == (
+                f"--{name}",
+                "a flag of kube-scheduler that does not exist here",
+            )
+            assert refused.expected
+        else:
+            values = kube_scheduler_flags.flag_values(args)
+            assert values["log-format" if name == "logging-format" else name] == value
+
+
+@pytest.mark.parametrize("name", BOOLEAN)
+@pytest.mark.parametrize(
+    ("text", "value"), [("", "true"), ("=false", "false"), ("=T", "true"), ("=0", "false")]
+)
+def test_a_boolean_flag_has_gos_spellings(name: str, text: str, value: str) -> None:
+    assert kube_scheduler_flags.flag_values(parsed(f"--{name}{text}"))[name] == value
+
+
+def test_flags_without_effect_are_noted() -> None:
+    assert kube_scheduler_flags.notes(parsed("--profiling=false", "--v=3")) == (
+        "--profiling has no effect: /debug/pprof is not served",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_secure"),
+    [
+        pytest.param((), False, id="a laptop"),
+        pytest.param(("--port=1",), False, id="another port"),
+        pytest.param(("--secure-port=10259",), True, id="kube-scheduler's port"),
+        pytest.param(("--authentication-kubeconfig=f",), True, id="kubeadm's manifest"),
+        pytest.param(("--authorization-kubeconfig=f",), True, id="half of it"),
+        pytest.param(("--secure-port=0",), False, id="no port"),
+        pytest.param(("--bind-address=0.0.0.0",), True, id="not loopback"),
+    ],
+)
+def test_flags_of_kube_schedulers_port_ask_for_https_on_loopback(
+    arguments: tuple[str, ...], is_secure: bool
+) -> None:
+    assert serving(*arguments).is_secure is is_secure
+
+
+def test_tls_flags_restrict_the_context() -> None:
+    limits = serving(
+        "--tls-min-version=VersionTLS13",
+        "--tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    ).tls
+    assert limits.min_version is ssl.TLSVersion.TLSv1_3
+    assert limits.cipher_suites == ("ECDHE-RSA-AES128-GCM-SHA256",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["--port=1", "--secure-port=2"],
+            "--port: found --secure-port as well, expected one of them",
+        ),
+        (["--secure-port=70000"], "--secure-port: found 70000, expected a port from 0 to 65535"),
+        (
+            ["--secure-port=1", "--insecure-http"],
+            "--insecure-http: found --secure-port as well, expected one of them",
+        ),
+        (["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"], "--tls-cipher-suites: found TLS_RSA_WITH_RC4_128"),
+    ],
+)
+def test_flags_of_the_port_that_contradict_each_other(arguments: list[str], line: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        serving(*arguments)
+    assert str(refused.value).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["--leader-elect-lease-duration=5s"],
+            "--leader-elect-lease-duration: found 5s, expected more than the",
+        ),
+        (
+            ["--leader-elect-retry-period=soon"],
+            "--leader-elect-retry-period: found soon, expected a duration",
+        ),
+        (
+            ["--leader-elect-resource-lock=endpoints"],
+            "--leader-elect-resource-lock: found endpoints, expected",
+        ),
+        (["--kube-api-burst=-1"], "--kube-api-burst: found -1, expected 0 or more"),
+    ],
+)
+def test_values_that_cannot_work(arguments: list[str], line: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        run.settings_of(parsed(*arguments))
+    assert str(refused.value).startswith(line)
+
+
+def test_election_and_rate_limit_override_the_defaults() -> None:
+    settings = run.settings_of(
+        parsed(
+            *(
+                "--leader-elect=false",
+                "--leader-elect-resource-name=a",
+                "--leader-elect-resource-namespace=b",
+            ),
+            *("--leader-elect-lease-duration=1m", "--leader-elect-renew-deadline=40s"),
+            *("--leader-elect-retry-period=1s", "--kube-api-qps=20", "--kube-api-burst=30"),
+            "--feature-gates=kube:MatchLabelKeysInPodAffinity=false",
+        )
+    )
+    election = settings.leader_election
+    assert (election.leader_elect, election.resource_name, election.resource_namespace) == (False, "a", "b")
+    assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (60, 40, 1)
+    assert (settings.client_connection.qps, settings.client_connection.burst) == (20, 30)
+    assert settings.feature_gates["MatchLabelKeysInPodAffinity"] is False

@@ -1,0 +1,61 @@
+"""What the pages say of all examples together: where they all fit, and how many pods do not fit on six nodes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from scheduler.cli.main import main
+from scheduler.devcluster import command
+from scheduler.devcluster.cluster import DevCluster
+from tests.support.manifest_files import MANIFESTS, ROOT
+
+EXAMPLES = MANIFESTS / "examples"
+PAGES = [ROOT / "README.md", EXAMPLES / "README.md"]
+
+
+async def simulated(
+    cluster: DevCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, int]:
+    """Return the number of pods of all examples, and of those that fit on the cluster."""
+    async with cluster:
+        kubeconfig = tmp_path / "kubeconfig"
+        cluster.write_kubeconfig(kubeconfig)
+        arguments = ["simulate", "-f", str(EXAMPLES), "-o", "json", "--kubeconfig", str(kubeconfig)]
+        await asyncio.to_thread(main, arguments)
+    found = json.loads(capsys.readouterr().out)
+    return sum(each["replicas"] for each in found), sum(each["placed"] for each in found)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("page", PAGES, ids=["README", "examples"])
+async def test_all_pods_fit_on_the_cluster_that_the_page_proposes(
+    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command is taken from the page."""
+    (text,) = re.findall(
+        r"^affinity-scheduler devcluster (.*--node-label.*\\\n.*)$", page.read_text(), re.MULTILINE
+    )
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    args = parser.parse_args(shlex.split(text.replace("\\\n", " ")))
+    labels = dict(map(command.node_label, args.node_label))
+    cluster = DevCluster(nodes=args.nodes, zones=args.zones, node_labels=labels)
+    assert await simulated(cluster, tmp_path, capsys) == (151, 151)
+
+
+@pytest.mark.asyncio
+async def test_most_pods_stay_pending_on_six_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n_pods, n_placed = await simulated(DevCluster(nodes=6, zones=3), tmp_path, capsys)
+    for page in PAGES:
+        text = " ".join(page.read_text().split())
+        assert f"{n_pods} pods" in text
+        assert f"{n_pods - n_placed} " in text
