@@ -21,7 +21,7 @@ from scheduler.framework.diagnosis import FitError, PluginRefusals, PostFiltered
 from scheduler.framework.interface import FeasibleNodes, NodeScorer, PodContext, PreFilterResult, Rng
 from scheduler.framework.node_trial import FilterTrials, NodeRefusal
 from scheduler.framework.normalizing import MAX_NODE_SCORE
-from scheduler.framework.observer import Observer
+from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SKIP, Code, NodeStatuses, Status, unresolvable
@@ -82,11 +82,12 @@ def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: 
     observer.enter("Filter")
     nodes = _nodes_to_filter(snapshot, filtered)
     mask = _run_filters(nodes, filtered, observer)
-    mask = _without_nominated(pod, snapshot, filtered, trials, nodes, mask)
+    mask = _without_nominated(pod, snapshot, filtered, trials, mask)
     mask = _sampled(_nominated_first(pod, snapshot, mask), snapshot.n_nodes, profile, rng)
     observer.leave("Filter", Code.SUCCESS)
     feasible = FeasibleNodes(mask)
     if feasible.n == 0:
+        _explain_with_nominated(pod, snapshot, filtered, trials, nodes)
         failure = _diagnosed(snapshot, filtered, nodes)
         return _post_filtered(UnfitPod(context, failure, trials), snapshot, profile, rng, observer)
     scored = _run_scorers(context, snapshot, profile, feasible, observer)
@@ -97,6 +98,16 @@ def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: 
     chosen = best.item(0 if len(best) == 1 else rng.randrange(len(best)))
     scores = NodeScores(chosen, feasible, totals, by_plugin, filtered)
     return ScheduleResult(snapshot.nodes.name_of(chosen), snapshot.n_nodes, feasible.n, scores)
+
+
+def fits(pod: Pod, snapshot: Snapshot, profile: Profile) -> bool:
+    """Return whether a node takes the pod now. Cost: the filters of a decision."""
+    filtered = FilterResult()
+    context, unobserved = PodContext(pod, snapshot.label_set(pod)), Unobserved()
+    if _run_prefilters(context, snapshot, profile, filtered, unobserved) is not None:
+        return False
+    mask = _run_filters(_nodes_to_filter(snapshot, filtered), filtered, unobserved)
+    return bool(_without_nominated(pod, snapshot, filtered, FilterTrials(filtered.filters), mask).any())
 
 
 def _run_prefilters(
@@ -174,33 +185,35 @@ def _run_filters(nodes: Mask, filtered: FilterResult, observer: Observer) -> Mas
 
 
 def _without_nominated(
-    pod: Pod, snapshot: Snapshot, filtered: FilterResult, trials: FilterTrials, nodes: Mask, mask: Mask
+    pod: Pod, snapshot: Snapshot, filtered: FilterResult, trials: FilterTrials, mask: Mask
 ) -> Mask:
-    """
-    Return the nodes of `mask` that take the pod also if the pods come that are nominated there.
-
-    Upstream tries with these pods first. A node that refuses the pod in both passes has the reason of the first, which
-    only matters if no node is left.
-    """
-    above = [(row, pods) for row, pods in snapshot.nominated_above(pod) if nodes.item(row)]
-    if not above:
+    """Return the nodes of `mask` that take the pod also if the pods come that are nominated there."""
+    above = [(row, pods) for row, pods in snapshot.nominated_above(pod) if mask.item(row)]
+    refused = _refused_with(above, trials)
+    if not refused:
         return mask
-    refused = _refused_with(above, trials, mask)
+    filtered.replace_refusals(refused, snapshot.n_rows)
     mask = mask.copy()
     mask[list(refused)] = False
-    if not mask.any():
-        refused |= _refused_with(above, trials, ~mask)
-    filtered.replace_refusals(refused, snapshot.n_rows)
     return mask
 
 
-def _refused_with(
-    above: Sequence[tuple[int, Sequence[Pod]]], trials: FilterTrials, among: Mask
-) -> dict[int, NodeRefusal]:
-    """Return by row of `among` why it refuses the pod once the nominated pods are there. 5 µs per row."""
-    refusals = (
-        (row, trials.at(row, pods).refusal_with_nominated()) for row, pods in above if among.item(row)
-    )
+def _explain_with_nominated(
+    pod: Pod, snapshot: Snapshot, filtered: FilterResult, trials: FilterTrials, nodes: Mask
+) -> None:
+    """
+    Give each node the reason for which it refuses the pod once the pods come that are nominated there.
+
+    Upstream tries with these pods first, so that a node that refuses in both passes has the reason of the first.
+    """
+    above = [(row, pods) for row, pods in snapshot.nominated_above(pod) if nodes.item(row)]
+    if refused := _refused_with(above, trials):
+        filtered.replace_refusals(refused, snapshot.n_rows)
+
+
+def _refused_with(above: Sequence[tuple[int, Sequence[Pod]]], trials: FilterTrials) -> dict[int, NodeRefusal]:
+    """Return by row why it refuses the pod once these nominated pods are there. 5 µs per row."""
+    refusals = ((row, trials.at(row, pods).refusal_with_nominated()) for row, pods in above)
     return {row: refusal for row, refusal in refusals if refusal is not None}
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from scheduler.core.decide import CycleError, ScheduleResult, decide
+from scheduler.core.decide import CycleError, ScheduleResult, decide, fits
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
 from scheduler.core.outcomes import Binding, attempted, failed_event, report_bound, report_failure
 from scheduler.core.preemption import Preemptions, preempted_event
@@ -79,16 +79,6 @@ from scheduler.state.snapshot import Snapshot
 
 #: Why a pod that waited for its volumes is put back, in upstream's words.
 PREEMPTED: Final = "preempted by DefaultPreemption"
-
-
-class _First:
-    """Chooses the first of what is equally good, where the choice does not matter."""
-
-    def randrange(self, _stop: int, /) -> int:
-        return 0
-
-
-_FIRST: Final = _First()
 
 
 class Machine:
@@ -474,7 +464,7 @@ class Machine:
         """
         Return whether the pod still needs the victim's place; asked right before the victim is deleted.
 
-        Not if the pod is gone, bound, or fits somewhere by now, or if the victim ends already. Cost: one decision.
+        Not if the pod is gone, bound, or fits somewhere by now, or if the victim ends already. O(nodes).
         """
         pod, placed = self._pending.get(preemptor_uid), self.state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding:
@@ -485,9 +475,7 @@ class Machine:
             or not self.state.node(self.state.nodes.name_of(placed.row))
         ):
             return False
-        profile = replace(self._profiles[pod.scheduler_name], scorers=(), post_filters=())
-        decision = decide(self._as_nominated(pod), self._snapshot, profile, _FIRST, Unobserved())
-        return not isinstance(decision, ScheduleResult)
+        return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
 
     # Results of binds.
 

@@ -24,6 +24,8 @@ class GivenRefusals:
     """A filter of statuses that are known already."""
 
     given: NodeStatuses
+    #: No pod changes them.
+    trial: None = None
 
     def mask(self) -> Mask:
         """Return the rows without a status."""
@@ -33,10 +35,6 @@ class GivenRefusals:
     def statuses(self) -> NodeStatuses:
         """Return the statuses."""
         return self.given
-
-    def trial(self, row: int) -> None:
-        """Return None: no pod changes them."""
-        del row
 
 
 class Refusal(NamedTuple):

@@ -59,8 +59,9 @@ class NodeFilter(Protocol):
         """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
         ...
 
-    def trial(self, row: int) -> NodeTrial | None:
-        """Return the answer at the row while pods come and go there; None if it does not depend on the row's pods."""
+    @property
+    def trial(self) -> Callable[[int], NodeTrial] | None:
+        """Return the answer at a row while pods come and go there; None if it does not depend on the row's pods."""
         ...
 
 
@@ -73,14 +74,14 @@ class RuleFilter:
     Masks are bool arrays of shape (n_rows,). `trial`: as `NodeFilter.trial`; without it, pods do not matter.
     """
 
-    __slots__ = ("_n_rows", "_trial", "rules")
+    __slots__ = ("_n_rows", "rules", "trial")
 
     def __init__(
         self, n_rows: int, *rules: tuple[Mask, Status], trial: Callable[[int], NodeTrial] | None = None
     ) -> None:
         self._n_rows = n_rows
-        self._trial = trial
         self.rules = rules
+        self.trial = trial
 
     def mask(self) -> Mask:
         """Return the rows that satisfy every rule."""
@@ -91,10 +92,6 @@ class RuleFilter:
     def statuses(self) -> NodeStatuses:
         """Return the status of the first rule that each row does not satisfy."""
         return NodeStatuses.first_broken(self.rules, self._n_rows)
-
-    def trial(self, row: int) -> NodeTrial | None:
-        """Return the answer at the row while pods come and go there; None if pods do not matter."""
-        return None if self._trial is None else self._trial(row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ Source: framework/runtime/framework.go, RunFilterPluginsWithNominatedPods (kuber
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from scheduler.framework.interface import NodeFilter, NodeTrial
 from scheduler.framework.status import NodeStatuses, Status
@@ -30,29 +32,38 @@ class FilterTrials:
 
     def __init__(self, filters: Sequence[tuple[str, NodeFilter]]) -> None:
         self._filters = filters
-        self._masks: list[Mask | None] = [None] * len(filters)
+        #: The rows that pass every filter for which pods do not matter; None before the first trial.
+        self._passed: Mask | None = None
+        self._counting: list[tuple[str, Callable[[int], NodeTrial]]] = []
         self._statuses: dict[int, NodeStatuses] = {}
 
     def at(self, row: int, nominated: Sequence[Pod] = ()) -> NodeUnderTrial:
         """Return the node under trial. `nominated`: the pods of its first pass. 2 µs for each counting filter."""
+        if self._passed is None:
+            self._prepare()
+        if self._passed is None or self._passed.item(row):
+            return NodeUnderTrial([(plugin, trial(row)) for plugin, trial in self._counting], nominated)
         parts: list[tuple[str, NodeTrial | Status]] = []
         for index, (plugin, node_filter) in enumerate(self._filters):
-            answer = node_filter.trial(row) or self._fixed(index, row)
+            trial = node_filter.trial
+            answer = self._fixed(index, row) if trial is None else trial(row)
             if answer is not None:
                 parts.append((plugin, answer))
         return NodeUnderTrial(parts, nominated)
 
+    def _prepare(self) -> None:
+        self._counting = [
+            (plugin, trial) for plugin, one in self._filters if (trial := one.trial) is not None
+        ]
+        fixed = [one.mask() for _, one in self._filters if one.trial is None]
+        self._passed = np.logical_and.reduce(fixed) if fixed else None
+
     def _fixed(self, index: int, row: int) -> Status | None:
         """Return why the row is refused whatever pods are there, None if it is not."""
-        node_filter = self._filters[index][1]
-        mask = self._masks[index]
-        if mask is None:
-            mask = self._masks[index] = node_filter.mask()
-        if mask.item(row):
-            return None
-        if index not in self._statuses:
-            self._statuses[index] = node_filter.statuses()
-        return self._statuses[index].at(row)
+        statuses = self._statuses.get(index)
+        if statuses is None:
+            statuses = self._statuses[index] = self._filters[index][1].statuses()
+        return statuses.at(row)
 
 
 class NodeUnderTrial:

@@ -209,8 +209,9 @@ class _TimedNodeFilter:
     def statuses(self) -> NodeStatuses:
         return self.wrapped.statuses()
 
-    def trial(self, row: int) -> NodeTrial | None:
-        return self.wrapped.trial(row)
+    @property
+    def trial(self) -> Callable[[int], NodeTrial] | None:
+        return self.wrapped.trial
 
 
 class _TimedScorePlugin:

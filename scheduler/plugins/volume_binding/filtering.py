@@ -40,6 +40,9 @@ _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 class VolumeFilter:
     """What every node says to the claims of a pod. `bind_timeout_s`: how long its volumes may take to be bound."""
 
+    #: No pod of a node takes a volume from another.
+    trial = None
+
     def __init__(self, claims: PodClaims, snapshot: Snapshot, bind_timeout_s: float) -> None:
         self._snapshot = snapshot
         self._bind_timeout_s = bind_timeout_s
@@ -66,10 +69,6 @@ class VolumeFilter:
         for bit, flag in enumerate(flags):
             codes |= flag.astype(np.uint16) << bit
         return NodeStatuses(codes, _STATUSES)
-
-    def trial(self, row: int) -> None:
-        """Return None: no pod takes a volume from another."""
-        del row
 
     def volumes_on(self, row: int) -> PodVolumes:
         """Return what binding the pod to the row, which is not refused, would need: of each claim once."""
