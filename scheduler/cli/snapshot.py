@@ -26,7 +26,7 @@ from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
 from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
-from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
+from scheduler.shell.watched_kinds import disruption_budgets, required_kinds, storage_kinds, workload_kinds
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -65,7 +65,7 @@ async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
     progress = ReadProgress(sys.stderr, os.environ)
     objects_by_kind: dict[str, list[bytes]] = {}
     async with connect(kubeconfig, context, os.environ) as client:
-        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds()):
+        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets()):
             objects_by_kind[watched.kind] = await list_kind(
                 client, watched, partial(_reduce, watched.kind), progress
             )

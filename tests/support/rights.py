@@ -72,7 +72,7 @@ def needed(request: Request) -> Right:
         case "GET":
             verb = "watch" if ("watch", "true") in request.query else "list"
         case method:
-            verb = {"POST": "create", "PUT": "update", "PATCH": "patch"}[method]
+            verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
     assert verb == request.verb
     # The one resource whose right is given by name; the name of an object to be created is not known.
     return Right(group, resource, verb, name if resource == "leases" and verb != "create" else "")
