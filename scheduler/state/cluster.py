@@ -282,6 +282,7 @@ class ClusterState:
             and known.pod.terminating == pod.terminating
             and self.nodes.name_of(known.row) == pod.node_name
             and known.pod.resize == pod.resize
+            and known.pod.priority == pod.priority
         ):
             return False
         if known.pod.labels != pod.labels:
@@ -304,7 +305,7 @@ class ClusterState:
         row, live = self.nodes.row_for(node_name), not pod.terminating
         label_set, usage = self.label_sets.of(pod.namespace, pod.labels), self.usage_of(pod)
         terms = self.terms.add(label_set, pod.spec, row)
-        slot = self.pods.add(label_set.number, row, live=live)
+        slot = self.pods.add(label_set.number, row, pod.priority, live=live)
         placed = self.placed[pod.uid] = PlacedPod(pod, row, slot, label_set, usage, terms, assumed)
         self._on_row.setdefault(row, {})[pod.uid] = placed
         label_set.n_pods += 1

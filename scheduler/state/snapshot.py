@@ -170,6 +170,10 @@ class Snapshot:
         """Return a view of the pods on the row, in the order in which they came."""
         return self._state.placed_on(row)
 
+    def has_lower(self, priority: int) -> Mask:
+        """Return the rows with a pod of a lower priority. O(pods)."""
+        return self._state.pods.has_below(priority, self.n_rows)
+
     def usage_of(self, pod: Pod) -> Usage:
         """Return what the pod takes from its node, wherever that is."""
         return self._state.usage_of(pod)

@@ -50,6 +50,14 @@ class Search:
     n_asked: int = 0
     errors: list[str] = field(default_factory=list)
 
+    def note(self, status: Status, n_nodes: int) -> None:
+        """Count nodes on which preemption does not help."""
+        self.n_asked += n_nodes
+        for reason in status.reasons if n_nodes else ():
+            self.reasons[reason] += n_nodes
+        if n_nodes and not status.code.rejects:
+            self.errors.append(status.message)
+
 
 def find_candidates(unfit: UnfitPod, snapshot: Snapshot, args: DefaultPreemptionArgs, rng: Rng) -> Search:
     """
@@ -63,19 +71,19 @@ def find_candidates(unfit: UnfitPod, snapshot: Snapshot, args: DefaultPreemption
     if not len(rows):
         return search
     wanted = args.n_wanted(len(rows))
+    offset = rng.randrange(len(rows))
+    has_lower = snapshot.has_lower(unfit.context.pod.priority)[rows]
+    search.note(NO_VICTIMS, int(np.count_nonzero(~has_lower)))
     clean: list[Candidate] = []
     violating: list[Candidate] = []
-    for row in np.roll(rows, -rng.randrange(len(rows))).tolist():
+    for row in np.roll(rows, -offset)[np.roll(has_lower, -offset)].tolist():
         found = candidate_at(row, unfit, snapshot)
         if isinstance(found, Candidate):
             (violating if found.n_violations else clean).append(found)
             if clean and len(clean) + len(violating) >= wanted:
                 break
             continue
-        search.n_asked += 1
-        search.reasons.update(found.reasons)
-        if found.code.rejects is False:
-            search.errors.append(found.message)
+        search.note(found, 1)
     search.candidates = clean[:wanted] + violating[:wanted]
     return search
 
