@@ -258,12 +258,13 @@ class _RoomTrial:
     def refusal(self) -> Status | None:
         """Return every shortage, in order."""
         amounts = zip(self._filter.request, self._left, strict=True)
-        short = [name for (name, amount), left in amounts if amount > left]
+        short = [request for request, left in amounts if request[1] > left]
         if self._n_pods_left > 0 and not short:
             return None
         reasons = [TOO_MANY_PODS] if self._n_pods_left <= 0 else []
-        reasons += [f"Insufficient {name}" for name in short]
-        uses = ((self._nodes.use(name, self._row), amount) for name, amount in self._filter.request)
+        reasons += [f"Insufficient {name}" for name, _ in short]
+        # More than allocatable is more than is left.
+        uses = ((self._nodes.use(name, self._row), amount) for name, amount in short)
         is_unresolvable = any(use is None or amount > use[1] for use, amount in uses)
         return Status(
             Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_unresolvable else Code.UNSCHEDULABLE, tuple(reasons)
