@@ -74,15 +74,16 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--max-share",
         default=f"{_LIMITS.max_share:.0%}",
         metavar="PERCENT",
-        help="if more than this share of the pods with enforced rules, and more than 3 pods, would be evicted, evict "
-        "none; 100%% for no limit (default %(default)s)",
+        help="if more than this share of a namespace's pods with enforced rules, and more than 3 pods, would be "
+        "evicted for its rules, evict none; the same for its pods and the rules of other namespaces; 100%% for no "
+        "limit (default %(default)s)",
     )
     for flag, default, what in (
         ("--max-evictions-per-minute", _LIMITS.evictions, "per minute"),
         (
             "--max-evictions-per-namespace",
             _LIMITS.evictions_per_namespace,
-            "per minute in one namespace",
+            "per minute in one namespace, and for the rules of one",
         ),
         ("--max-evictions-per-node", _LIMITS.evictions_per_node, "per minute on one node"),
     ):

@@ -29,7 +29,7 @@ from scheduler.cli.query.sources import (
     settings_of,
 )
 from scheduler.cli.query.terminal import ReadProgress, Style
-from scheduler.core.decision_annotation import DecisionRecord
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, is_of_bind
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation
@@ -104,6 +104,12 @@ def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
 def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None) -> Explanation:
     """Return the explanation of a pod that is in the cluster or would be created in it."""
     profile, notes = cluster.profile_for(pod)
+    if recorded is not None and not is_of_bind(recorded, pod.node_name):
+        recorded = None
+        notes = (
+            *notes,
+            f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown",
+        )
     progress = ReadProgress(sys.stderr, os.environ)
     request = ExplainRequest(
         pod=pod,

@@ -79,6 +79,15 @@ def ranked_nodes(node_scores: NodeScores, nodes: NodeTable, n_most: int) -> tupl
     return tuple(ranked)
 
 
+def is_of_bind(record: DecisionRecord, node_name: str) -> bool:
+    """
+    Return whether the record may be that of a bind to the node: the chosen node comes first.
+
+    It proves nothing: whoever may edit a pod may write its annotations.
+    """
+    return bool(node_name) and (not record.top or record.top[0].node == node_name)
+
+
 def read_record(text: str) -> DecisionRecord | None:
     """Return the record in an annotation; None if it is malformed, of another version, or too long."""
     if len(text) > RECORD_LIMIT_BYTES:

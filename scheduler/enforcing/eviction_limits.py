@@ -24,7 +24,7 @@ class EvictionLimits:
     evictions: int = 30
     evictions_per_namespace: int = 10
     evictions_per_node: int = 10
-    #: If more than this share of the pods with enforced rules would be evicted, none is. 1 or more: no limit.
+    #: If more than this share of a namespace's pods with enforced rules would be evicted, none is. 1 or more: no limit.
     max_share: float = 0.1
     #: How long affinity may lack a match, unless the pod has its own grace period.
     grace_s: float = 60.0
@@ -39,26 +39,29 @@ class EvictionLimits:
 
 
 class RecentEvictions:
-    """Counts the evictions of the last 60 s, in total, per namespace and per node."""
+    """Counts the evictions of the last 60 s, in total, per node, and per namespace: of the pod and of the rule."""
 
     def __init__(self, limits: EvictionLimits) -> None:
         self._limits = limits
-        self._past: deque[tuple[float, str, str]] = deque()
+        self._past: deque[tuple[float, str, str, str]] = deque()
         self._by_namespace: Counter[str] = Counter()
+        self._by_declaring: Counter[str] = Counter()
         self._by_node: Counter[str] = Counter()
 
-    def note(self, namespace: str, node_name: str, now_s: float) -> None:
-        """Count an eviction."""
-        self._past.append((now_s, namespace, node_name))
+    def note(self, namespace: str, declaring: str, node_name: str, now_s: float) -> None:
+        """Count the eviction of a pod of the namespace for a rule that a pod of `declaring` declares."""
+        self._past.append((now_s, namespace, declaring, node_name))
         self._by_namespace[namespace] += 1
+        self._by_declaring[declaring] += 1
         self._by_node[node_name] += 1
 
-    def allow(self, namespace: str, node_name: str, now_s: float) -> bool:
-        """Return whether one more eviction is within all limits."""
+    def allow(self, namespace: str, declaring: str, node_name: str, now_s: float) -> bool:
+        """Return whether one more such eviction is within all limits."""
         self._forget(now_s)
         return (
             len(self._past) < self._limits.evictions
             and self._by_namespace[namespace] < self._limits.evictions_per_namespace
+            and self._by_declaring[declaring] < self._limits.evictions_per_namespace
             and self._by_node[node_name] < self._limits.evictions_per_node
         )
 
@@ -68,8 +71,9 @@ class RecentEvictions:
 
     def _forget(self, now_s: float) -> None:
         while self._past and self._past[0][0] + WINDOW_S <= now_s:
-            _, namespace, node_name = self._past.popleft()
+            _, namespace, declaring, node_name = self._past.popleft()
             self._by_namespace -= Counter((namespace,))
+            self._by_declaring -= Counter((declaring,))
             self._by_node -= Counter((node_name,))
 
 

@@ -36,11 +36,16 @@ _UNLIMITED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """A pod to evict, the broken rule, and for anti-affinity the other pod that breaks it."""
+    """
+    A pod to evict, the broken rule, and for anti-affinity the other pod that breaks it.
+
+    `declaring_namespace`: of the pod that declares the rule.
+    """
 
     pod: Pod
     violation: Violation
     other: Pod | None
+    declaring_namespace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class EvictionPlanner:
                 continue
             if self._would_be_first(placed, violation, gone.get(matcher, ())):
                 continue
-            evictions.append(PlannedEviction(placed.pod, violation, None))
+            evictions.append(PlannedEviction(placed.pod, violation, None, placed.pod.namespace))
             for other, rule in rules.items():
                 if rule.selects(placed.label_set):
                     gone.setdefault(other, []).append(placed.row)
@@ -154,7 +159,11 @@ class EvictionPlanner:
             else:
                 violation, other = broken
                 declaring = self._state.placed[violation.uid].pod
-                evictions.append(PlannedEviction(participant.placed.pod, violation, other or declaring))
+                evictions.append(
+                    PlannedEviction(
+                        participant.placed.pod, violation, other or declaring, declaring.namespace
+                    )
+                )
         return EvictionPlan(tuple(evictions), tuple(unfixable))
 
     def _tightest_so_far(self, uid: str, participant: _Participant) -> tuple[PodSpec, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from scheduler.enforcing.rules import Side
 from scheduler.model.pods import Pod
@@ -52,10 +52,18 @@ class Evict:
     report: ViolationReport
 
 
+class Share(NamedTuple):
+    """What a namespace may lose at once: for its own rules, or its pods for the rules of other namespaces."""
+
+    namespace: str
+    by_others: bool
+
+
 @dataclass(frozen=True, slots=True)
 class ReportTooManyEvictions:
-    """Report that nothing is evicted because too many pods would be. Given once until fewer would be."""
+    """Report that a share evicts nothing because too many pods would be evicted. Given once until fewer would be."""
 
+    share: Share
     n_would_go: int
     n_enforced: int
     n_allowed: int

@@ -25,11 +25,12 @@ from scheduler.enforcing.instructions import (
     EnforcerInstruction,
     Evict,
     EvictionResult,
-    ReportTooManyEvictions,
     ReportViolation,
+    Share,
     ViolationCause,
     ViolationReport,
 )
+from scheduler.enforcing.namespace_shares import shares_of, too_many
 from scheduler.enforcing.rules import Rule, RuleIndex, RuleSpec, Side
 from scheduler.enforcing.violation_report import violation_report
 from scheduler.enforcing.violations import Violation, ViolationDetector
@@ -43,7 +44,8 @@ from scheduler.model.stimuli import (
     PodSeen,
     Stimulus,
 )
-from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster import MARKED_BY_LABEL, ClusterState
+from scheduler.state.matching import NamespaceRule
 
 #: A report costs 50 µs. The next check goes on with the rest.
 _MAX_REPORTS_PER_CHECK: Final = 200
@@ -83,6 +85,7 @@ class Enforcer:
         is_movable: Callable[[Pod], bool],
         acts: bool,
         exempt_namespaces: frozenset[str] = frozenset(),
+        annotating: NamespaceRule = MARKED_BY_LABEL,
     ) -> None:
         """
         Start with an empty state.
@@ -92,8 +95,9 @@ class Enforcer:
             is_movable: returns whether a pod may be evicted and would then be placed anew.
             acts: whether evictions are carried out. Otherwise each is returned once, and no result is expected.
             exempt_namespaces: as in the scheduler's configuration.
+            annotating: the namespaces whose annotations may be about other namespaces, likewise.
         """
-        self.state = ClusterState(exempt_namespaces, max_derived_bytes=None)
+        self.state = ClusterState(exempt_namespaces, annotating=annotating, max_derived_bytes=None)
         self.index = RuleIndex(self.state, exempt_namespaces)
         self.status = EnforcementStatus()
         self._detector = ViolationDetector(self.state, self.index)
@@ -112,14 +116,15 @@ class Enforcer:
         self._reported: dict[str, set[RuleSpec]] = {}
         self._backoffs: dict[str, EvictionBackoff] = {}
         #: The pod whose eviction has no result yet.
-        self._in_flight: Pod | None = None
+        self._in_flight: PlannedEviction | None = None
         #: Pods evicted and not yet seen to be deleted.
         self._evicted_uids: set[str] = set()
         #: In a dry run, pods whose eviction was returned.
         self._announced: set[str] = set()
         #: Pods placed since the last check; None before the first.
         self._placed_since_check: set[str] | None = None
-        self._exceeds_share = False
+        #: The shares that the last plan exceeded.
+        self._exceeded: frozenset[Share] = frozenset()
         self._wake_s: float | None = None
 
     # Stimuli.
@@ -144,8 +149,10 @@ class Enforcer:
                 self.state.remove_node(name)
             case NamespaceSeen(namespace):
                 self.state.upsert_namespace(namespace)
+                self.index.sync_namespace(namespace.name)
             case NamespaceGone(name):
                 self.state.remove_namespace(name)
+                self.index.sync_namespace(name)
             case _:
                 pass  # pods without a node, and kinds that only the scheduler reads
 
@@ -194,10 +201,11 @@ class Enforcer:
         self._update_times(violations, now_s)
         enforced = [each for each in violations if each.rule.spec.enforced]
         plan = self._planner.plan([each for each in enforced if self._is_due(each, now_s)])
-        self._update_status(violations, enforced, plan)
+        in_grace = self._in_grace(enforced, plan)
+        self._update_status(violations, plan, in_grace.total())
         if not leads:
             return []
-        return [*self._reports(violations, now_s), *self._eviction_instructions(plan, now_s)]
+        return [*self._reports(violations, now_s), *self._eviction_instructions(plan, in_grace, now_s)]
 
     def _update_times(self, violations: Iterable[Violation], now_s: float) -> None:
         periods: dict[tuple[str, Rule], _BrokenPeriod] = {}
@@ -251,13 +259,19 @@ class Enforcer:
             self._wake_s = at_s if self._wake_s is None else min(self._wake_s, at_s)
         return at_s <= now_s
 
-    def _update_status(
-        self, violations: list[Violation], enforced: list[Violation], plan: EvictionPlan
-    ) -> None:
-        not_enforced = [each for each in violations if not each.rule.spec.enforced]
+    def _in_grace(self, enforced: Iterable[Violation], plan: EvictionPlan) -> Counter[str]:
+        """Return the pods that wait for a match of their enforced affinity, by namespace."""
         planned_uids = {each.pod.uid for each in plan.evictions}
-        n_in_grace = sum(_is_affinity(each) and each.uid not in planned_uids for each in enforced)
-        n_in_grace -= sum(_is_affinity(each) for each in plan.unfixable)
+        waiting = (each.uid for each in enforced if _is_affinity(each) and each.uid not in planned_uids)
+        unfixable = (each.uid for each in plan.unfixable if _is_affinity(each))
+        return self._by_namespace(waiting) - self._by_namespace(unfixable)
+
+    def _by_namespace(self, uids: Iterable[str]) -> Counter[str]:
+        return Counter(self.state.placed[uid].pod.namespace for uid in uids)
+
+    def _update_status(self, violations: list[Violation], plan: EvictionPlan, n_in_grace: int) -> None:
+        enforced = [each for each in violations if each.rule.spec.enforced]
+        not_enforced = [each for each in violations if not each.rule.spec.enforced]
         self.status = EnforcementStatus(
             enforced=Counter(each.rule.spec.side.value for each in enforced),
             not_enforced=Counter(each.rule.spec.side.value for each in not_enforced),
@@ -288,22 +302,24 @@ class Enforcer:
                 reports.append(ReportViolation(pod, report, period.cause))
         return reports
 
-    def _eviction_instructions(self, plan: EvictionPlan, now_s: float) -> list[EnforcerInstruction]:
+    def _eviction_instructions(
+        self, plan: EvictionPlan, in_grace: Counter[str], now_s: float
+    ) -> list[EnforcerInstruction]:
         uids = {each.pod.uid for each in plan.evictions}
         self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in uids}
         self._announced &= uids
-        n_would_go, n_enforced = len(uids) + self.status.waiting["grace"], self.index.n_enforced_pods
-        n_allowed = self._limits.allowed_at_once(n_enforced)
-        did_exceed, self._exceeds_share = self._exceeds_share, bool(uids) and n_would_go > n_allowed
-        if self._exceeds_share:
-            self.status.waiting["share"] = len(uids)
-            return [] if did_exceed else [ReportTooManyEvictions(n_would_go, n_enforced, n_allowed)]
-        instructions: list[EnforcerInstruction] = []
+        exceeded = too_many(plan.evictions, in_grace, self.index.n_enforced_by_namespace, self._limits)
+        instructions: list[EnforcerInstruction] = [
+            report for share, report in exceeded.items() if share not in self._exceeded
+        ]
+        self._exceeded = frozenset(exceeded)
         for planned in plan.evictions:
-            if not self._acts:
+            if not exceeded.keys().isdisjoint(shares_of(planned)):
+                self.status.waiting["share"] += 1
+            elif not self._acts:
                 instructions += self._announce(planned)
-            elif self._may_evict(planned.pod, now_s):
-                self._in_flight = planned.pod
+            elif self._may_evict(planned, now_s):
+                self._in_flight = planned
                 instructions.append(Evict(planned.pod, self._report_of(planned)))
         return instructions
 
@@ -313,15 +329,16 @@ class Enforcer:
         self._announced.add(planned.pod.uid)
         return [Evict(planned.pod, self._report_of(planned))]
 
-    def _may_evict(self, pod: Pod, now_s: float) -> bool:
+    def _may_evict(self, planned: PlannedEviction, now_s: float) -> bool:
+        pod = planned.pod
         backoff = self._backoffs.get(pod.uid)
         if backoff is not None and not self._is_time(backoff.at_s, now_s):
             self.status.waiting["budget"] += 1
             return False
         if self._in_flight is not None:
-            self.status.waiting["turn"] += self._in_flight.uid != pod.uid
+            self.status.waiting["turn"] += self._in_flight.pod.uid != pod.uid
             return False
-        if self._evictions.allow(pod.namespace, pod.node_name, now_s):
+        if self._evictions.allow(pod.namespace, planned.declaring_namespace, pod.node_name, now_s):
             return True
         self.status.waiting["limit"] += 1
         free_s = self._evictions.next_free_s()
@@ -338,14 +355,15 @@ class Enforcer:
         self, uid: str, result: EvictionResult, now_s: float, *, retry_after_s: float | None = None
     ) -> None:
         """Take the result of the eviction in flight."""
-        pod, self._in_flight = self._in_flight, None
-        if pod is None or pod.uid != uid:
+        planned, self._in_flight = self._in_flight, None
+        if planned is None or planned.pod.uid != uid:
             return
+        pod = planned.pod
         if result in (EvictionResult.BLOCKED, EvictionResult.FAILED):
             self._backoffs.setdefault(uid, EvictionBackoff()).refused(now_s, retry_after_s)
             return
         if result is EvictionResult.EVICTED:
-            self._evictions.note(pod.namespace, pod.node_name, now_s)
+            self._evictions.note(pod.namespace, planned.declaring_namespace, pod.node_name, now_s)
         placed = self.state.placed.get(uid)
         if placed is not None:
             self._evicted_uids.add(uid)

@@ -7,9 +7,11 @@ state's selections, which the state counts per node row.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
@@ -74,12 +76,22 @@ class RuleIndex:
     def __init__(self, state: ClusterState, exempt_namespaces: frozenset[str] = frozenset()) -> None:
         self._state = state
         self._exempt_namespaces = exempt_namespaces
-        self._specs_by_pod_spec = MemoBySpec(self._specs_of)
+        #: By whether the pod's namespace may cross by annotation.
+        self._specs_by_pod_spec = {
+            may_cross: MemoBySpec(partial(self._specs_of, may_cross=may_cross)) for may_cross in (False, True)
+        }
+        #: Pods with terms that count only if their namespace may cross, by namespace.
+        self._crossing: dict[str, set[str]] = {}
         self._rules: dict[tuple[RuleSpec, LabelSet], Rule] = {}
         #: What `_add` indexed for each pod, for `_remove`.
         self._indexed: dict[str, tuple[PlacedPod, LabelSet, tuple[Rule, ...]]] = {}
-        #: Pods with an enforced rule that are not terminating.
-        self.n_enforced_pods = 0
+        #: Pods with an enforced rule that are not terminating, by namespace.
+        self.n_enforced_by_namespace: Counter[str] = Counter()
+
+    @property
+    def n_enforced_pods(self) -> int:
+        """Pods with an enforced rule that are not terminating."""
+        return self.n_enforced_by_namespace.total()
 
     def sync_pod(self, uid: str) -> None:
         """Update the index after a change of the pod in the state. O(rules of the pod)."""
@@ -94,27 +106,44 @@ class RuleIndex:
         if placed is not None:
             self._add(uid, placed)
 
+    def sync_namespace(self, name: str) -> None:
+        """Update the index after a change of the namespace's labels. O(its pods that need them)."""
+        for uid in list(self._crossing.get(name, ())):
+            placed, _, rules = self._indexed[uid]
+            self._remove(uid, placed, rules)
+            self._add(uid, placed)
+
     def rules(self) -> Iterable[Rule]:
         """Return the rules of all placed pods."""
         return self._rules.values()
 
     def _add(self, uid: str, placed: PlacedPod) -> None:
-        specs = () if placed.pod.terminating else self._specs_by_pod_spec.of(placed.pod)
+        pod = placed.pod
+        specs_by_pod_spec = self._specs_by_pod_spec[self._state.terms.may_cross(pod.namespace)]
+        specs = () if pod.terminating else specs_by_pod_spec.of(pod)
+        if pod.spec.affinity.crosses_by_annotation():
+            self._crossing.setdefault(pod.namespace, set()).add(uid)
         rules = tuple(self._rule(spec, placed.label_set) for spec in specs)
         self._indexed[uid] = (placed, placed.label_set, rules)
         for rule in rules:
             rule.uids_by_row.setdefault(placed.row, {})[uid] = None
             rule.version += 1
-        self.n_enforced_pods += _enforces(rules)
+        if _enforces(rules):
+            self.n_enforced_by_namespace[pod.namespace] += 1
 
     def _remove(self, uid: str, placed: PlacedPod, rules: tuple[Rule, ...]) -> None:
         del self._indexed[uid]
+        if (crossing := self._crossing.get(placed.pod.namespace)) is not None:
+            crossing.discard(uid)
+            if not crossing:
+                del self._crossing[placed.pod.namespace]
         for rule in rules:
             _discard(rule.uids_by_row, placed.row, uid)
             rule.version += 1
             if not rule.uids_by_row:
                 del self._rules[rule.spec, rule.label_set]
-        self.n_enforced_pods -= _enforces(rules)
+        if _enforces(rules):
+            self.n_enforced_by_namespace -= Counter((placed.pod.namespace,))
 
     def _rule(self, spec: RuleSpec, label_set: LabelSet) -> Rule:
         key = (spec, label_set)
@@ -123,11 +152,15 @@ class RuleIndex:
             rule = self._rules[key] = Rule(spec, label_set, self._state.label_sets)
         return rule
 
-    def _specs_of(self, pod: Pod) -> tuple[RuleSpec, ...]:
-        """Return the rules of the pod's spec, each once."""
+    def _specs_of(self, pod: Pod, *, may_cross: bool) -> tuple[RuleSpec, ...]:
+        """Return the rules of the pod's spec that count, each once."""
         affinity = pod.spec.affinity
-        required = usable(affinity.required)
-        required_anti = () if pod.namespace in self._exempt_namespaces else usable(affinity.required_anti)
+        required, required_anti = (
+            tuple(term for term in usable(terms) if may_cross or not term.crosses_by_annotation)
+            for terms in (affinity.required, affinity.required_anti)
+        )
+        if pod.namespace in self._exempt_namespaces:
+            required_anti = ()
         specs = [self._anti_affinity_spec(term) for term in required_anti]
         enforced = tuple(term for term in required if term.enforced)
         if enforced:

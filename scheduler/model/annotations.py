@@ -6,6 +6,9 @@ Affinity declared by annotation, for rules that have no field in the API.
 `requiredDuringSchedulingRequiredDuringExecution` lists (required, and enforced while the pod runs), `matchLabelKeys`
 and `mismatchLabelKeys` of terms, and `maxPodsPerDomain` of required anti-affinity.
 
+A quota for CrossNamespacePodAffinity does not see annotations. So terms about other namespaces than the pod's own count
+only if the pod's namespace is marked, see `MARKED_NAMESPACES`.
+
 Parsing is strict: an unknown field or a wrong type is a problem that names its JSON path. A pod with a problem is not
 scheduled; on a running pod the annotation counts as absent.
 """
@@ -47,6 +50,10 @@ MODE: Final = "affinity-scheduler.io/affinity-mode"
 MERGED_LABELS: Final = "affinity-scheduler.io/merged-labels"
 #: Seconds that a pod may run without the pods that its enforced affinity requires.
 GRACE: Final = "affinity-scheduler.io/affinity-grace-seconds"
+#: The label of namespaces whose annotations may be about other namespaces, unless the configuration names others.
+MARKED_NAMESPACES: Final = Selector(
+    (Requirement("affinity-scheduler.io/annotation-reach", "In", ("cluster",)),)
+)
 
 _ADD: Final = "add"
 _REPLACE: Final = "replace"
@@ -307,14 +314,16 @@ class _TermParser:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
         if faults := label_key_faults(raw.topology_key):
             raise _MalformedError(f"{path}.topologyKey: {'; '.join(faults)}")
+        namespaces = self._namespaces(raw)
         return AffinityTerm(
             selector=self._selector(path, raw),
-            namespaces=self._namespaces(raw),
+            namespaces=namespaces,
             namespace_selector=_parsed_selector(f"{path}.namespaceSelector", raw.namespace_selector),
             topology_key=raw.topology_key,
             weight=weight,
             max_pods=_max_pods(path, raw, is_anti=is_anti),
             enforced=enforced,
+            crosses_by_annotation=raw.namespace_selector is not None or namespaces != {self.namespace},
         )
 
     def _namespaces(self, raw: _Term) -> frozenset[str]:

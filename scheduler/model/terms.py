@@ -39,6 +39,8 @@ class AffinityTerm:
         max_pods: matching pods that a required anti-affinity term allows per domain, the declaring pod included; more
             than 1 only by annotation.
         enforced: whether the rule has to hold while the pod runs; only by annotation.
+        crosses_by_annotation: whether an annotation declares it and it is not about the pod's own namespace alone. It
+            counts only if an administrator lets the namespace do that: quotas do not see annotations.
     """
 
     selector: Selector
@@ -48,6 +50,7 @@ class AffinityTerm:
     weight: int = 0
     max_pods: int = 1
     enforced: bool = False
+    crosses_by_annotation: bool = False
 
 
 #: A parsed list of terms, or why it did not parse: the first bad term makes the whole list a problem.
@@ -62,6 +65,11 @@ class PodAffinity:
     required_anti: TermList = ()
     preferred: TermList = ()
     preferred_anti: TermList = ()
+
+    def crosses_by_annotation(self) -> bool:
+        """Return whether a term does. O(terms)."""
+        lists = (self.required, self.required_anti, self.preferred, self.preferred_anti)
+        return any(term.crosses_by_annotation for terms in lists for term in usable(terms))
 
     def problem(self) -> str | None:
         """

@@ -9,7 +9,8 @@ If the API server does not answer a TokenReview, the response is 401; for a Subj
 cached for ten seconds. Tokens are neither logged nor stored; the cache key is a keyed hash.
 
 Unknown clients cannot crowd out known ones: tokens and rights that were accepted before are reviewed in a queue of
-their own. Both queues are short, and requests beyond them get 429.
+their own. Both queues are short, and requests beyond them get 429. So do unknown ones beyond 20 a second: a flood of
+random tokens would be a review each, whose cost is the API server's.
 
 Source: apiserver/pkg/server/options/{authentication,authorization}.go, pkg/authentication/request/bearertoken,
 pkg/authentication/token/cache (kubernetes 1.36). Difference: a path that is always allowed is answered whatever token
@@ -33,6 +34,7 @@ from aiohttp.typedefs import Handler, Middleware
 from scheduler.errors import ApiError, ServerFault, Throttled, Unreachable
 from scheduler.kube.access_reviews import UserInfo, decode_allowed, decode_user, review_access, review_token
 from scheduler.kube.client import KubeClient
+from scheduler.kube.rate_limit import TokenBucket
 from scheduler.kube.requests import Request
 from scheduler.observe.logs import Logger, quoted
 
@@ -43,6 +45,9 @@ MAX_CACHED: Final = 1024
 #: Reviews that each of the two queues runs at once, and limit on the waiting ones.
 MAX_CONCURRENT: Final = 4
 MAX_WAITING: Final = 32
+#: Reviews of unknown tokens and rights, per second and at once.
+UNKNOWN_PER_S: Final = 20.0
+UNKNOWN_AT_ONCE: Final = 100
 #: Deadline of a review, its one retry included; upstream's TokenRequestTimeout.
 REVIEW_TIMEOUT_S: Final = 10.0
 _RETRY_AFTER_S: Final = 0.5
@@ -126,6 +131,7 @@ class DelegatedAuth:
         self._denied: _TtlCache[tuple[UserInfo, str, str], None] = _TtlCache(now_s)
         self._known_queue, self._unknown_queue = _BoundedQueue(), _BoundedQueue()
         self._in_flight: dict[Hashable, asyncio.Future[object]] = {}
+        self._unknown_bucket = TokenBucket(qps=UNKNOWN_PER_S, burst=UNKNOWN_AT_ONCE, now_s=0.0)
         self._logged_s = -_LOG_PERIOD_S
 
     async def authorize(self, authorization: str, path: str, verb: str) -> Rejection | None:
@@ -224,6 +230,8 @@ class DelegatedAuth:
         if (running := self._in_flight.get(key)) is not None:
             # Equal keys have results of equal type.
             return cast("V | Rejection", await asyncio.shield(running))
+        if not known and not self._unknown_bucket.take(self._now_s()):
+            return _TOO_MANY
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._in_flight[key] = answer
         result: V | Rejection = _TOO_MANY  # for the sharing calls, if this one is cancelled

@@ -43,6 +43,10 @@ class ObjectReader:
                 known = ", ".join(sorted(self._read_names))
                 self.problems.found(self.at(name), "an unknown field", f"one of {known}")
 
+    def names(self) -> list[str]:
+        """Return the names of all fields that are there."""
+        return list(self._fields)
+
     def at(self, name: str) -> str:
         """Return the path of a field."""
         return child_path(self.path, name)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
+from scheduler.model.annotations import MARKED_NAMESPACES
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
@@ -34,6 +35,7 @@ from scheduler.settings.added_affinity import read_added_affinity
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.problems import Problems
 from scheduler.syntax.names import label_key_faults
+from scheduler.syntax.selectors import Selector, SelectorError, parse_selector
 
 _T = TypeVar("_T")
 
@@ -49,7 +51,29 @@ def read_inter_pod_affinity(reader: ObjectReader) -> InterPodAffinityArgs:
     weight = 1 if weight is None else weight
     if not 0 <= weight <= 100:
         reader.problems.invalid(reader.at("hardPodAffinityWeight"), weight, "not in valid range [0, 100]")
-    return InterPodAffinityArgs(weight, ignore or False, reader.texts("exemptNamespaces"))
+    exempt = reader.texts("exemptNamespaces")
+    with reader.child("annotationNamespaces") as annotating:
+        names = annotating.texts("names")
+        selector = _read_selector(annotating)
+    return InterPodAffinityArgs(weight, ignore or False, exempt, names, selector)
+
+
+def _read_selector(reader: ObjectReader) -> Selector:
+    """Return the label selector of the namespaces whose annotations may be about others; the default if absent."""
+    if reader.raw("selector") is None:
+        return MARKED_NAMESPACES
+    with reader.child("selector") as selector:
+        with selector.child("matchLabels") as labels:
+            match_labels = {key: labels.text(key) or "" for key in labels.names()}
+        expressions = []
+        for one in selector.objects("matchExpressions"):
+            with one:
+                expressions.append((one.text("key") or "", one.text("operator") or "", one.texts("values")))
+    try:
+        return parse_selector(match_labels, expressions)
+    except SelectorError as error:
+        reader.problems.add(reader.at("selector"), str(error))
+        return MARKED_NAMESPACES
 
 
 def read_node_affinity(reader: ObjectReader) -> NodeAffinityArgs:

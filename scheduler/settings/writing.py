@@ -25,6 +25,7 @@ from scheduler.settings.plugin_lists import ALL, API_VERSION
 from scheduler.settings.plugin_table import MULTI_POINT
 from scheduler.settings.problems import shown
 from scheduler.settings.resolved import ProfileSettings, Settings
+from scheduler.syntax.selectors import Selector
 
 _Fields = dict[str, object]
 
@@ -120,6 +121,18 @@ def _profile(profile: ProfileSettings) -> _Fields:
     }
 
 
+def _selector(selector: Selector) -> _Fields:
+    expressions: list[_Fields] = [
+        {
+            "key": one.key,
+            "operator": one.operator,
+            **({"values": list(one.values)} if one.values else {}),
+        }
+        for one in selector.requirements
+    ]
+    return {"matchExpressions": expressions} if expressions else {}
+
+
 def _args(args: object) -> _Fields:
     match args:
         case DefaultPreemptionArgs():
@@ -129,10 +142,14 @@ def _args(args: object) -> _Fields:
             }
         case InterPodAffinityArgs():
             exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
+            annotating: _Fields = {"selector": _selector(args.annotation_namespace_selector)}
+            if args.annotation_namespaces:
+                annotating["names"] = list(args.annotation_namespaces)
             return {
                 "hardPodAffinityWeight": args.hard_pod_affinity_weight,
                 "ignorePreferredTermsOfExistingPods": args.ignore_preferred_terms_of_existing_pods,
                 **exempt,
+                "annotationNamespaces": annotating,
             }
         case NodeAffinityArgs():
             return {} if args.added_affinity is None else {"addedAffinity": args.added_affinity}

@@ -28,6 +28,7 @@ from scheduler.serving.zpages import ZPages
 from scheduler.settings.resolved import Settings
 from scheduler.settings.writing import as_json
 from scheduler.shell import cache_comparison
+from scheduler.shell.attempt_log import AttemptLog
 from scheduler.shell.audit import audit_periodically
 from scheduler.shell.binder import Binder
 from scheduler.shell.concurrency_limit import MAX_LIMIT, BindLimit
@@ -40,7 +41,7 @@ from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces
+from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
@@ -131,7 +132,7 @@ class Scheduler:
         self._elector, self._auth = elector, auth
         self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
-        self._state = ClusterState(exempt_namespaces(settings))
+        self._state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
         profiles = build_profiles(settings, Snapshot(self._state))
         self._queue = build_queue(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
@@ -149,6 +150,7 @@ class Scheduler:
         self._inbox = Inbox()
         self._informers = self._new_informers()
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
+        self._attempt_log = AttemptLog(log, now_s)
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
         )
@@ -350,21 +352,7 @@ class Scheduler:
     def _on_attempt(self, attempt: Attempted) -> None:
         self._metrics.on_attempt(attempt, self._now_s())
         self._explainer.record(attempt)
-        pod = attempt.pod
-        match attempt.result:
-            case "scheduled":
-                self._log.info(
-                    2,
-                    "Successfully bound pod to node",
-                    pod=pod.key,
-                    node=attempt.message,
-                    evaluatedNodes=attempt.n_evaluated,
-                    feasibleNodes=attempt.n_feasible,
-                )
-            case "unschedulable":
-                self._log.info(2, "Unable to schedule pod; no fit; waiting", pod=pod.key, err=attempt.message)
-            case "error":
-                self._log.error("Error scheduling pod; retrying", pod=pod.key, err=attempt.message)
+        self._attempt_log.write(attempt)
 
     def _on_condition_failed(self, pod: Pod, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)

@@ -77,10 +77,12 @@ class EnforcementReporter:
                 self._log.error("Eviction failed; retrying later", err=outcome.message, **pairs)
 
     def on_too_many_evictions(self, refused: ReportTooManyEvictions) -> None:
-        """Report that too many pods would have to be evicted."""
+        """Report that too many pods of a namespace, or for its rules, would have to be evicted."""
         self._metrics.on_too_many_evictions()
         self._log.error(
             "Too many pods would be evicted; no evictions until there are fewer",
+            namespace=refused.share.namespace,
+            rulesOf="other namespaces" if refused.share.by_others else "this namespace",
             pods=refused.n_would_go,
             enforcedPods=refused.n_enforced,
             allowed=refused.n_allowed,

@@ -43,7 +43,7 @@ from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
-from scheduler.shell.profiles import exempt_namespaces
+from scheduler.shell.profiles import annotating_namespaces, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.signals import on_termination
 from scheduler.shell.watched_kinds import WatchedKind, required_kinds
@@ -156,6 +156,7 @@ class _Daemon:
             is_movable=self._is_movable,
             acts=not options.dry_run,
             exempt_namespaces=exempt_namespaces(options.settings),
+            annotating=annotating_namespaces(options.settings),
         )
         metrics.register_enforcer(self._enforcer)
         self._inbox = Inbox()

@@ -17,6 +17,8 @@ from scheduler.plugins.registry import build_profile, storage_kinds
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.settings.resolved import ProfileSettings, Settings
+from scheduler.state.cluster import MARKED_BY_LABEL
+from scheduler.state.matching import NamespaceRule
 from scheduler.state.snapshot import Snapshot
 
 
@@ -75,6 +77,18 @@ def exempt_namespaces_of(profile: ProfileSettings) -> frozenset[str]:
 def preempts(profile: ProfileSettings) -> bool:
     """Return True if pods of the profile may preempt others, for which PodDisruptionBudgets are watched."""
     return PREEMPTION in profile.plugins_by_point["postFilter"]
+
+
+def annotating_namespaces(settings: Settings) -> NamespaceRule:
+    """
+    Return the namespaces whose annotations may be about other namespaces.
+
+    Running pods have no profile of ours, so it is the rule of the first profile, which all others have to share.
+    """
+    args = settings.profiles[0].args_by_plugin.get(AFFINITY)
+    if not isinstance(args, InterPodAffinityArgs):
+        return MARKED_BY_LABEL
+    return NamespaceRule(frozenset(args.annotation_namespaces), args.annotation_namespace_selector)
 
 
 def uses_default_spreading(profile: ProfileSettings) -> bool:

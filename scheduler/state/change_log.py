@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 
 #: Changes remembered. A replay costs 0.1 to 0.3 µs each, a recount of 150,000 pods 400 µs.
 _REMEMBERED: Final = 1024
+#: Terms of remembered changes: four for each of twice as many, 16 MiB if none exists any more.
+_REMEMBERED_TERMS: Final = 8 * _REMEMBERED
 
 
 class Change(NamedTuple):
     """
     One change at a row: a pod came (`delta` 1) or left (-1), or amounts or images of the row's node changed (0).
 
-    `is_live`: the pod is not terminating. `terms`: the affinity terms that the pod declares. `changes_amounts`: false
-    if the pod stays and only its labels change.
+    `is_live`: the pod is not terminating. `terms`: the affinity terms that the pod declares.
     """
 
     row: int
@@ -26,7 +27,6 @@ class Change(NamedTuple):
     label_set: LabelSet | None = None
     is_live: bool = False
     terms: tuple[ExistingPodTerm, ...] = ()
-    changes_amounts: bool = True
 
 
 class ChangeLog:
@@ -42,19 +42,23 @@ class ChangeLog:
         #: The version at the last restart. A value that depends only on nodes is current if it is at least as new.
         self.restarted_at = 0
         self._changes: list[Change] = []
+        self._n_terms = 0
 
     def append(self, change: Change) -> None:
         """Remember the change. O(1)."""
         self.version += 1
         self._changes.append(change)
-        if len(self._changes) > 2 * _REMEMBERED:
-            del self._changes[:_REMEMBERED]
+        self._n_terms += len(change.terms)
+        if len(self._changes) > 2 * _REMEMBERED or self._n_terms > _REMEMBERED_TERMS:
+            del self._changes[: (len(self._changes) + 1) // 2]
+            self._n_terms = sum(len(one.terms) for one in self._changes)
 
     def restart(self) -> None:
         """Forget all changes: no value can be patched across this point."""
         self.version += 1
         self.restarted_at = self.version
         self._changes.clear()
+        self._n_terms = 0
 
     def since(self, version: int) -> Sequence[Change] | None:
         """Return the changes after `version`, oldest first; None if they are not all remembered."""

@@ -19,6 +19,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from scheduler.errors import InvariantViolation
+from scheduler.model.annotations import MARKED_NAMESPACES
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
@@ -33,6 +34,7 @@ from scheduler.state.disruption_budgets import DisruptionBudgets
 from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.label_sets import LabelSet, LabelSets
+from scheduler.state.matching import NamespaceRule
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.nominated_pods import NominatedPods
@@ -55,6 +57,8 @@ class PlacedPod:
     assumed: bool
 
 
+#: By default, an administrator marks namespaces with a label.
+MARKED_BY_LABEL: Final = NamespaceRule(frozenset(), MARKED_NAMESPACES)
 _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 
 
@@ -62,15 +66,19 @@ class ClusterState:
     """The cluster as columns, and the counts derived from them."""
 
     def __init__(
-        self, exempt_namespaces: frozenset[str] = frozenset(), *, max_derived_bytes: int | None = MAX_BYTES
+        self,
+        exempt_namespaces: frozenset[str] = frozenset(),
+        *,
+        annotating: NamespaceRule = MARKED_BY_LABEL,
+        max_derived_bytes: int | None = MAX_BYTES,
     ) -> None:
-        """`max_derived_bytes`: see `DerivedValues`."""
+        """`annotating`: see `ExistingTerms`. `max_derived_bytes`: see `DerivedValues`."""
         self.log = ChangeLog()
         self.derived = DerivedValues(self.log, max_derived_bytes)
         self.nodes = NodeTable(self.log)
         self.masks = NodeMasks(self.nodes, self.derived)
         self.label_sets = LabelSets()
-        self.terms = ExistingTerms(self.label_sets, exempt_namespaces)
+        self.terms = ExistingTerms(self.label_sets, exempt_namespaces, annotating)
         self.pods = PodColumns()
         self.counts = PodCounter(
             log=self.log,
@@ -121,16 +129,22 @@ class ClusterState:
         known = self.label_sets.namespace_labels
         if known.get(name) == labels:
             return
+        did_cross = self.terms.may_cross(name)
         if labels is None:
             del known[name]
         else:
             known[name] = labels
         self.log.restart()
-        if not self.terms.n_limiting:
+        changes_reach = self.terms.may_cross(name) != did_cross
+        if not self.terms.n_limiting and not changes_reach:
             return
         for placed in self.placed.values():
             # A limiting term may select its own pod by namespace labels: its key may have changed. O(placed pods).
-            if placed.pod.namespace == name and has_limits(placed.pod.spec):
+            if placed.pod.namespace != name:
+                continue
+            spec = placed.pod.spec
+            if has_limits(spec) or (changes_reach and spec.affinity.crosses_by_annotation()):
+                self.terms.forget_spec(spec)
                 self.terms.remove(placed.terms, placed.row)
                 placed.terms = self.terms.add(placed.label_set, placed.pod.spec, placed.row)
 
@@ -297,7 +311,7 @@ class ClusterState:
         label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
         for one, delta in ((placed.label_set, -1), (label_set, 1)):
             one.n_pods += delta
-            self.log.append(Change(placed.row, delta, one, live, changes_amounts=False))
+            self.log.append(Change(placed.row, delta, one, live))
         self.pods.relabel(placed.slot, label_set.number)
         placed.label_set = label_set
 

@@ -6,7 +6,7 @@ A count is computed when a decision first asks for it; a selector that no decisi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -24,10 +24,16 @@ from scheduler.state.pod_columns import PodColumns
 
 #: Bytes of a dictionary entry.
 _ENTRY_BYTES: Final = 100
+#: Bytes of a part of a matcher, which a count is kept by.
+_PART_BYTES: Final = 700
 #: Domains that one count is kept for: keys of topology, by the nodes that make them. The oldest go first.
 _MOST_DOMAINS: Final = 16
 #: Label sets that one count remembers whether it selects; then it starts anew. A hot count is never displaced.
 _MOST_VERDICTS: Final = 20_000
+#: Terms that may select a label set and are tried one by one; more are weighed as arrays.
+_FEW_TERMS: Final = 256
+#: Terms that came and went and are weighed one by one, before all are weighed anew.
+_MANY_TERMS: Final = 4096
 #: A term on more than one row in this many is added as an array, any other row by row.
 _DENSE_SHARE: Final = 16
 
@@ -49,21 +55,24 @@ class PodCounts:
     The number of pods that a matcher selects.
 
     `by_row`: int32 array of shape (n_rows,), not to be written to. `version`: the log's version when it last changed.
+    `n_parts`: of the matcher.
     """
 
     by_row: Counts
     version: int
+    n_parts: int = 1
     _by_domain: dict[tuple[str, int], tuple[Domains, PerDomain]] = field(default_factory=dict)
     _selects: dict[LabelSet, bool] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
-        """Bytes, including the memo of selected label sets."""
+        """Bytes, including the memo of selected label sets and the matcher."""
         by_domain = sum(
             pods.amounts.nbytes + (0 if eligible is None else eligible.nbytes)
             for (_, eligible), pods in self._by_domain.values()
         )
-        return self.by_row.nbytes + by_domain + _ENTRY_BYTES * len(self._selects)
+        own = self.by_row.nbytes + _PART_BYTES * self.n_parts
+        return own + by_domain + _ENTRY_BYTES * len(self._selects)
 
     def per_domain(self, domains: Domains) -> PerDomain:
         """Return the pods in each of the domains, not to be written to. O(n_rows) the first time, then O(1)."""
@@ -82,7 +91,7 @@ class PodCounts:
     ) -> None:
         """Apply the changes up to the version. O(changes * cached domains), 0.2 µs each."""
         by_row, selects = self.by_row, self._selects
-        for row, delta, label_set, is_live, *_ in changes:
+        for row, delta, label_set, is_live, _ in changes:
             if label_set is None or (live_only and not is_live):
                 continue
             selected = selects.get(label_set)
@@ -114,8 +123,8 @@ class TermSums:
     """
     The weighted sums of the existing terms that select one label set.
 
-    `by_key`: sums per domain by topology key, not to be written to. `weights`: the weight of each term, 0 if the term
-    does not select the label set or is left out.
+    `by_key`: sums per domain by topology key, not to be written to. `weights`: of terms that were weighed one by one,
+    the weight, 0 if the term does not select the label set or is left out; for limiting terms all that select it.
     """
 
     by_key: dict[str, PerDomain] = field(default_factory=dict)
@@ -163,9 +172,8 @@ class PodCounter:
 
         def compute() -> PodCounts:
             selected = label_sets.selected(matcher)
-            return PodCounts(
-                self._pods.per_row(selected, self._nodes.n_rows, live_only=live_only), self._log.version
-            )
+            by_row = self._pods.per_row(selected, self._nodes.n_rows, live_only=live_only)
+            return PodCounts(by_row, self._log.version, len(matcher.parts))
 
         def patch(counts: PodCounts, changes: Sequence[Change]) -> None:
             counts.patch(
@@ -192,7 +200,12 @@ class PodCounter:
         return self._derived.get(("declaring", term), compute, patch)
 
     def term_sums(
-        self, purpose: Hashable, label_set: LabelSet, weight_of: Callable[[ExistingPodTerm], int]
+        self,
+        purpose: Hashable,
+        label_set: LabelSet,
+        weight_of: Callable[[ExistingPodTerm], int],
+        *,
+        limiting: bool = False,
     ) -> TermSums:
         """
         Return the sums of the existing terms that select pods of the label set.
@@ -200,15 +213,20 @@ class PodCounter:
         Args:
             purpose: the cache key of `weight_of`; equal purposes must give equal weights.
             label_set: of the incoming pod.
-            weight_of: returns the weight of a term, 0 to leave it out.
+            weight_of: returns the weight of a term by its kind and its own weight, 0 to leave it out.
+            limiting: of the terms with maxPodsPerDomain above 1, else of all others.
 
-        Cost: O(terms in changes since the last call), 0.2 µs each; O(terms that may select it + their rows) at first.
+        Cost: O(terms in changes since the last call), 0.2 µs each; O(terms that may select it + their rows) at first,
+        or 20 ns for each term and row if very many may.
         """
+        terms = self._terms
 
         def compute() -> TermSums:
+            if not limiting and terms.n_may_select(label_set) > _FEW_TERMS:
+                return TermSums(terms.sums(label_set, weight_of, self._columns_of, self._nodes.n_rows))
             found = TermSums()
             # Weighed first: for each purpose most terms have no weight, and to try a selector takes 2 µs.
-            for term in self._terms.may_select(label_set):
+            for term in terms.may_select(label_set, limiting=limiting):
                 weight = weight_of(term)
                 if weight and self._label_sets.matches(term.key.matcher, label_set):
                     found.weights[term] = weight
@@ -218,11 +236,15 @@ class PodCounter:
 
         def patch(found: TermSums, changes: Sequence[Change]) -> None:
             weights = found.weights
-            for row, delta, _, _, terms, _ in changes:
-                for term in terms:
+            if not limiting and sum(len(change.terms) for change in changes) + len(weights) > _MANY_TERMS:
+                fresh = compute()
+                found.by_key, found.weights = fresh.by_key, fresh.weights
+                return
+            for row, delta, _, _, changed in changes:
+                for term in changed:
                     weight = weights.get(term)
                     if weight is None:
-                        weight = weight_of(term)
+                        weight = weight_of(term) if term.is_limiting is limiting else 0
                         if weight and not self._label_sets.matches(term.key.matcher, label_set):
                             weight = 0
                         weights[term] = weight
@@ -233,6 +255,10 @@ class PodCounter:
                         del weights[term]
 
         return self._derived.get((purpose, label_set), compute, patch)
+
+    def _columns_of(self, keys: Collection[str]) -> dict[str, LabelColumn]:
+        """Return the columns of the keys that a node has."""
+        return {key: self._nodes.column(key) for key in self._nodes.labels & keys}
 
     def _is_somewhere(self, term: ExistingPodTerm) -> bool:
         """Return whether a node has the term's topology key: pods name keys as they like, and sums are kept by key."""

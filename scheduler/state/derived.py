@@ -19,8 +19,9 @@ from scheduler.state.change_log import Change, ChangeLog
 
 #: Bytes of an entry beside its value: the key, two functions and what they hold. Measured: 1,400.
 ENTRY_BYTES: Final = 1400
-#: Values that one sweep of bounded ones drops at most, 10 µs each.
+#: Values that one sweep of bounded ones drops at most, 10 µs each: so many, or this share of all.
 _DROPPED_AT_ONCE: Final = 500
+_DROPPED_SHARE: Final = 8
 #: Bytes of all entries together: 1,600 counts at 5,000 nodes. The least recently used go first.
 MAX_BYTES: Final = 64 * 2**20
 
@@ -101,7 +102,8 @@ class DerivedValues:
         With a bound of bytes only so many at once that the event loop is not held: the bound takes care of the rest.
         """
         self._n_sweeps += 1
-        at_once = len(self._entries) if self._max_bytes is None else _DROPPED_AT_ONCE
+        n = len(self._entries)
+        at_once = n if self._max_bytes is None else max(_DROPPED_AT_ONCE, n // _DROPPED_SHARE)
         for key, entry in list(islice(self._entries.items(), at_once)):
             # The least recently used come first.
             if entry.used_at >= self._n_sweeps - 1:

@@ -7,17 +7,21 @@ and an incoming pod finds the terms that may select it by its labels and its nam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from scheduler.model.pods import PodSpec
-from scheduler.model.terms import AffinityTerm, usable
+from scheduler.model.terms import AffinityTerm, TermList, usable
+from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.label_sets import LabelSet, LabelSets
-from scheduler.state.matching import PodMatcher, declared_rule
+from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule
+from scheduler.state.term_table import TermTable
 
 
 class TermKind(Enum):
@@ -57,6 +61,8 @@ class ExistingPodTerm:
     """One distinct term, and how many pods on each row declare it."""
 
     key: TermKey
+    #: Its id in the `TermTable`, which limiting terms are not in.
+    number: int = -1
     pods_by_row: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -78,16 +84,29 @@ class ExistingPodTerm:
             del self.pods_by_row[row]
 
 
+_ByAnchor = dict[Hashable, dict[ExistingPodTerm, None]]
+_NOBODY: Final = PodMatcher(())
+
+
 class ExistingTerms:
     """All terms that at least one placed pod declares. Exactly one writer: ClusterState."""
 
-    def __init__(self, label_sets: LabelSets, exempt_namespaces: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, label_sets: LabelSets, exempt_namespaces: frozenset[str], annotating: NamespaceRule
+    ) -> None:
+        """`annotating`: the namespaces whose annotations may be about other namespaces."""
         self._label_sets = label_sets
+        self._annotating = annotating
         self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, ExistingPodTerm] = {}
         #: Terms by anchor, which a label set must have to be selected: a (key, value) label, else a namespace, else
-        #: None for terms that require neither.
-        self._by_anchor: dict[Hashable, dict[ExistingPodTerm, None]] = {}
+        #: None for terms that require neither. Those with maxPodsPerDomain above 1 are kept apart.
+        self._by_anchor: _ByAnchor = {}
+        self._limiting_by_anchor: _ByAnchor = {}
+        self._table = TermTable()
+        #: A term without a selector for each effect in the table: its kind and weight.
+        self._effects: dict[tuple[TermKind, int], int] = {}
+        self._effect_terms: list[ExistingPodTerm] = []
         #: Terms with maxPodsPerDomain above 1.
         self.n_limiting = 0
         #: The terms that pods of a spec declare, unless they depend on the pod's labels too.
@@ -95,6 +114,17 @@ class ExistingTerms:
 
     def __iter__(self) -> Iterator[ExistingPodTerm]:
         return iter(self._terms.values())
+
+    def may_cross(self, namespace: str) -> bool:
+        """Return whether annotations of the namespace's pods may be about other namespaces."""
+        return self._annotating.covers(namespace, self._label_sets.namespace_labels.get(namespace))
+
+    def counting(self, terms: TermList, namespace: str) -> tuple[AffinityTerm, ...]:
+        """Return the terms of a list that count, declared in this namespace; none if the list does not parse."""
+        its = usable(terms)
+        if not any(term.crosses_by_annotation for term in its) or self.may_cross(namespace):
+            return its
+        return tuple(term for term in its if not term.crosses_by_annotation)
 
     def get(self, key: TermKey) -> ExistingPodTerm | None:
         """Return the term of the key, None if no placed pod declares it."""
@@ -109,25 +139,27 @@ class ExistingTerms:
                 self._by_spec[spec] = declared
         for term in declared:
             term.add(row, 1)
+        self._declare(declared, row, 1)
         return declared
 
-    def remove(self, declared: Iterable[ExistingPodTerm], row: int) -> None:
+    def forget_spec(self, spec: PodSpec) -> None:
+        """Forget which terms pods of the spec declare, since labels of its namespace changed."""
+        self._by_spec.pop(spec, None)
+
+    def remove(self, declared: Sequence[ExistingPodTerm], row: int) -> None:
         """Subtract a pod that declared these terms and left the row."""
+        self._declare(declared, row, -1)
         for term in declared:
             term.add(row, -1)
             if not term.pods_by_row and self._terms.pop(term.key, None) is not None:
-                self.n_limiting -= term.is_limiting
-                for anchor in _anchors(term.key.matcher):
-                    terms = self._by_anchor[anchor]
-                    del terms[term]
-                    if not terms:
-                        del self._by_anchor[anchor]
+                self._drop(term)
 
     def selecting(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
         """Yield the terms that select pods of the label set. O(terms that may), 2 µs each."""
         return (
             term
-            for term in self.may_select(label_set)
+            for limiting in (False, True)
+            for term in self.may_select(label_set, limiting=limiting)
             if self._label_sets.matches(term.key.matcher, label_set)
         )
 
@@ -137,7 +169,9 @@ class ExistingTerms:
 
         True if more than `MAX_ASKED` terms may select them, so that the cost is at most 2 ms.
         """
-        for n_asked, term in enumerate(self.may_select(label_set)):
+        for n_asked, term in enumerate(
+            chain.from_iterable(self.may_select(label_set, limiting=one) for one in (False, True))
+        ):
             if n_asked == MAX_ASKED:
                 return True
             key = term.key
@@ -146,27 +180,51 @@ class ExistingTerms:
                 return True
         return False
 
-    def may_select(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
-        """Yield the terms that require one of the labels, name the namespace, or require neither."""
-        anchors: tuple[Hashable, ...] = (*label_set.labels.items(), label_set.namespace, None)
-        return chain.from_iterable(self._by_anchor.get(anchor, ()) for anchor in anchors)
+    def may_select(self, label_set: LabelSet, *, limiting: bool) -> Iterator[ExistingPodTerm]:
+        """Yield the terms, limiting or all others, that require one of the labels, name the namespace, or neither."""
+        by_anchor = self._limiting_by_anchor if limiting else self._by_anchor
+        return chain.from_iterable(by_anchor.get(anchor, ()) for anchor in _anchors_of(label_set))
+
+    def n_may_select(self, label_set: LabelSet) -> int:
+        """Return the number of terms that `may_select` yields, limiting ones left out. O(labels)."""
+        return sum(len(self._by_anchor.get(anchor, ())) for anchor in _anchors_of(label_set))
+
+    def sums(
+        self,
+        label_set: LabelSet,
+        weight_of: Callable[[ExistingPodTerm], int],
+        columns_of: Callable[[Collection[str]], Mapping[str, LabelColumn]],
+        n_rows: int,
+    ) -> dict[str, PerDomain]:
+        """
+        Return the weighted sums of the terms that select the label set, by topology key; limiting ones are left out.
+
+        `weight_of` reads a term's kind and weight. `columns_of`: see `TermTable.sums`, as for the cost.
+        """
+        is_exempt = label_set.namespace in self._exempt_namespaces
+        weights = [
+            0 if is_exempt and one.key.kind is TermKind.REQUIRED_ANTI else weight_of(one)
+            for one in self._effect_terms
+        ]
+        labels = self._label_sets.namespace_labels.get(label_set.namespace)
+        return self._table.sums(label_set, labels, np.array(weights, dtype=np.int64), columns_of, n_rows)
 
     def keys(self, label_set: LabelSet, spec: PodSpec) -> Iterator[TermKey]:
         """Yield the key of each term that the pod declares; a list of terms that does not parse declares none."""
-        affinity = spec.affinity
-        for term in usable(affinity.required):
+        affinity, namespace = spec.affinity, spec.namespace
+        for term in self.counting(affinity.required, namespace):
             yield TermKey(TermKind.REQUIRED, declared_matcher(term), term.topology_key)
         # Pods of exempt namespaces neither declare required anti-affinity nor are selected by it.
-        if spec.namespace not in self._exempt_namespaces:
-            for term in usable(affinity.required_anti):
+        if namespace not in self._exempt_namespaces:
+            for term in self.counting(affinity.required_anti, namespace):
                 matcher = declared_matcher(term, self._exempt_namespaces)
                 selects_itself = term.max_pods > 1 and self._label_sets.matches(matcher, label_set)
                 yield TermKey(
                     TermKind.REQUIRED_ANTI, matcher, term.topology_key, 0, term.max_pods, selects_itself
                 )
-        for term in usable(affinity.preferred):
+        for term in self.counting(affinity.preferred, namespace):
             yield TermKey(TermKind.PREFERRED, declared_matcher(term), term.topology_key, term.weight)
-        for term in usable(affinity.preferred_anti):
+        for term in self.counting(affinity.preferred_anti, namespace):
             yield TermKey(TermKind.PREFERRED_ANTI, declared_matcher(term), term.topology_key, term.weight)
 
     def _term(self, key: TermKey) -> ExistingPodTerm:
@@ -174,9 +232,39 @@ class ExistingTerms:
         if term is None:
             term = self._terms[key] = ExistingPodTerm(key)
             self.n_limiting += term.is_limiting
+            if not term.is_limiting:
+                ((rule, selector),) = key.matcher.parts
+                term.number = self._table.add(rule, selector, key.topology_key, self._effect(key))
+            by_anchor = self._limiting_by_anchor if term.is_limiting else self._by_anchor
             for anchor in _anchors(key.matcher):
-                self._by_anchor.setdefault(anchor, {})[term] = None
+                by_anchor.setdefault(anchor, {})[term] = None
         return term
+
+    def _drop(self, term: ExistingPodTerm) -> None:
+        self.n_limiting -= term.is_limiting
+        if not term.is_limiting:
+            self._table.remove(term.number)
+        by_anchor = self._limiting_by_anchor if term.is_limiting else self._by_anchor
+        for anchor in _anchors(term.key.matcher):
+            terms = by_anchor[anchor]
+            del terms[term]
+            if not terms:
+                del by_anchor[anchor]
+
+    def _effect(self, key: TermKey) -> int:
+        effect = self._effects.setdefault((key.kind, key.weight), len(self._effect_terms))
+        if effect == len(self._effect_terms):
+            self._effect_terms.append(ExistingPodTerm(TermKey(key.kind, _NOBODY, "", key.weight)))
+        return effect
+
+    def _declare(self, declared: Sequence[ExistingPodTerm], row: int, delta: int) -> None:
+        numbers = [term.number for term in declared if not term.is_limiting]
+        if numbers:
+            self._table.declare(np.array(numbers, dtype=np.intp), row, delta)
+
+
+def _anchors_of(label_set: LabelSet) -> tuple[Hashable, ...]:
+    return (*label_set.labels.items(), label_set.namespace, None)
 
 
 def has_limits(spec: PodSpec) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -188,6 +188,11 @@ class NodeTable:
             values = [None if node is None else node.labels.get(key) for node in self.nodes]
             column = self._columns[key] = LabelColumn.of(key, values, self._capacity)
         return column
+
+    @property
+    def labels(self) -> KeysView[str]:
+        """The keys of all labels of live nodes."""
+        return self._n_by_label.keys()
 
     def has_label(self, key: str) -> bool:
         """Return whether a live node has the label."""

@@ -139,6 +139,10 @@ class Snapshot:
         """Return how many pods, terminating ones included, the matcher selects in each domain of the topology key."""
         return self.selected(matcher).per_domain(Domains(self.column(key)))
 
+    def may_cross(self, namespace: str) -> bool:
+        """Return whether annotations of the namespace's pods may be about other namespaces."""
+        return self._state.terms.may_cross(namespace)
+
     def existing_terms(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
         """Yield the affinity terms of placed pods that select pods of the label set."""
         return self._state.terms.selecting(label_set)
@@ -161,10 +165,15 @@ class Snapshot:
         return self._state.counts.declaring(term)
 
     def term_sums(
-        self, purpose: Hashable, label_set: LabelSet, weight_of: Callable[[ExistingPodTerm], int]
+        self,
+        purpose: Hashable,
+        label_set: LabelSet,
+        weight_of: Callable[[ExistingPodTerm], int],
+        *,
+        limiting: bool = False,
     ) -> TermSums:
         """Return the weighted sum of the existing terms that select the label set; see `PodCounter.term_sums`."""
-        return self._state.counts.term_sums(purpose, label_set, weight_of)
+        return self._state.counts.term_sums(purpose, label_set, weight_of, limiting=limiting)
 
     def placed_on(self, row: int) -> Collection[PlacedPod]:
         """Return a view of the pods on the row, in the order in which they came."""
@@ -288,8 +297,7 @@ class Snapshot:
             return np.array(np.broadcast_to(compute(slice(0, self.n_rows)), self.n_rows), dtype=dtype)
 
         def patch(array: npt.NDArray[_Scalar], changes: Sequence[Change]) -> None:
-            # The API server labels every pod that it binds with its node's zone: most changes leave the amounts alone.
-            rows = {change.row for change in changes if change.changes_amounts}
+            rows = {change.row for change in changes}
             # Python integers do not wrap as Go's do; arrays do.
             if len(rows) > _ONE_BY_ONE or self.nodes.may_wrap:
                 several = np.array(list(rows), dtype=np.intp)

@@ -1,5 +1,5 @@
 """
-`python -m tests.bench`: the cost of scheduling by shape, in the core, from bytes, and over HTTP.
+`python -m tests.bench`: the cost of scheduling by shape, in the core, from bytes, and over HTTP; or beside attacks.
 
 Prints one table; writes JSON and a chart to build/bench/. `--check` compares ratios with the committed ones.
 Exit code: 0; 1 if a run fails or a ratio has grown by more than 25 %; 2 on bad input.
@@ -14,6 +14,7 @@ from typing import Final
 
 from scheduler.errors import SettingsError
 from tests.bench import picture, ratios, report, results
+from tests.bench.attacks import ATTACK_BY_NAME, Attack
 from tests.bench.results import Results
 from tests.bench.runs import Asked, check_sizes, run
 from tests.bench.servers import beside_servers
@@ -52,6 +53,8 @@ def main(argv: list[str]) -> int:
 def _publish(measured: Results, path: Path) -> None:
     print(report.table(measured))
     results.write(measured, path)
+    if measured.hostile:
+        return
     try:
         picture.draw(measured, path.with_suffix(".png"))
     except ImportError:
@@ -90,7 +93,14 @@ def _asked(args: argparse.Namespace) -> Asked:
         controller_manager=args.controller_manager_binary or beside_servers("kube-controller-manager"),
         other_checkout=args.other_checkout,
         n_rounds=args.rounds or (1 if args.full else 3),
+        attacks=None if args.hostile is None else tuple(_attack(name) for name in args.hostile),
     )
+
+
+def _attack(name: str) -> Attack:
+    if name not in ATTACK_BY_NAME:
+        raise SettingsError("--hostile", "", name, f"one of {', '.join(ATTACK_BY_NAME)}")
+    return ATTACK_BY_NAME[name]
 
 
 def _shape(name: str) -> Shape:
@@ -140,6 +150,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--check", action="store_true", help="fail where a ratio has grown by more than 25 %%"
+    )
+    parser.add_argument(
+        "--hostile",
+        nargs="*",
+        metavar="ATTACK",
+        help="only this: good pods beside attacks, by default all of them, 3 minutes each",
     )
     parser.add_argument("--write-ratios", action="store_true", help="commit this run's ratios to ratios.json")
     return parser

@@ -68,8 +68,8 @@ class Objects:
     async def create_cluster(self, scene: Scene) -> None:
         """Create namespaces, nodes, services and running pods: everything but the pods to be scheduled."""
         for namespace in scene.namespaces:
-            await self._ask("POST", "/api/v1/namespaces", as_new(namespace), accepted={201, 409})
-        await self._ask("POST", "/api/v1/namespaces", as_new(_named("default")), accepted={201, 409})
+            await self.create_namespace(namespace)
+        await self.create_namespace(_named("default"))
         await self._each(scene.nodes, self._create_node)
         for service in scene.services:
             service["spec"] |= {"ports": [{"port": 80}]}
@@ -142,13 +142,37 @@ class Objects:
         async with self._session.get(url) as answer:
             return await answer.read()
 
-    async def is_ok(self, url: str) -> bool:
-        """Return whether the URL answers with 200; False if no server listens yet."""
+    async def is_ok(self, url: str, *, token: str = "") -> bool:
+        """
+        Return whether the URL answers with 200; False if no server listens yet.
+
+        With a token, the request carries it in place of the client's own, and any certificate will do.
+        """
+        headers = {"Authorization": f"Bearer {token}"} if token else None
         try:
-            async with self._session.get(url) as answer:
+            async with self._session.get(url, headers=headers, ssl=not token) as answer:
                 return answer.status == 200
         except aiohttp.ClientConnectionError:
             return False
+
+    async def create_namespace(self, namespace: Json) -> None:
+        """Create the namespace unless it exists."""
+        await self._ask("POST", "/api/v1/namespaces", as_new(namespace), accepted={201, 409})
+
+    async def label(self, path: str, labels: dict[str, str]) -> None:
+        """Set labels of the object, if it exists yet."""
+        body = {"metadata": {"labels": labels}}
+        await self._ask("PATCH", path, body, headers=_MERGE, accepted={200, 404})
+
+    async def bindings(self, namespace: str, since: str) -> AsyncIterator[str]:
+        """Yield the name of each pod of the namespace as a watch shows it bound; a pod may come again."""
+        path = f"/api/v1/namespaces/{namespace}/pods?watch=true&resourceVersion={since}"
+        decoder = msgspec.json.Decoder(_Event)
+        async with self._session.get(f"{self._server.url}{path}") as answer:
+            async for line in answer.content:
+                pod = decoder.decode(line).object
+                if pod.spec.node_name:
+                    yield pod.metadata.name
 
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
         """Return the node name of every pod, empty if unbound, by namespace and name."""

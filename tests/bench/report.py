@@ -16,7 +16,7 @@ def table(results: Results) -> str:
     machine = results.machine
     head = [
         f"{machine.n_cpus} x {machine.cpu}, Python {machine.python}, numpy {machine.numpy}, load {machine.load:.2f}",
-        f"conformance: {results.conformance}",
+        *([f"conformance: {results.conformance}"] if results.conformance else []),
     ]
     blocks = [
         _core(results),
@@ -25,6 +25,7 @@ def table(results: Results) -> str:
         _http(results),
         _capacity(results),
         _holds(results),
+        _hostile(results),
     ]
     return "\n\n".join(["\n".join(head), *filter(None, blocks)])
 
@@ -170,6 +171,38 @@ def _holds(results: Results) -> str:
                 row.what,
             ]
             for row in results.holds
+        ),
+    )
+
+
+def _hostile(results: Results) -> str:
+    return _block(
+        "good pods beside an attack, ms to their binding (goal: p99 within 10 x peace and 250); CPU s, MiB at the peak"
+        " and after the deletion, also the enforcer's; back-s: until the memory was back",
+        "attack scheduler peace-p50 peace-p99 p50 p99 max good late attack-s CPU-s peak after e-CPU-s e-peak e-after"
+        " back-s log-lines",
+        (
+            [
+                row.attack,
+                row.scheduler,
+                f"{row.peace_p50_ms:.0f}",
+                f"{row.peace_p99_ms:.0f}",
+                f"{row.p50_ms:.0f}",
+                f"{row.p99_ms:.0f}",
+                f"{row.highest_ms:.0f}",
+                row.n_good,
+                row.n_late,
+                f"{row.attack_s:.0f}",
+                f"{row.cpu_s:.1f}",
+                f"{row.peak_mib:.0f}",
+                f"{row.after_mib:.0f}",
+                f"{row.enforcer_cpu_s:.1f}",
+                f"{row.enforcer_peak_mib:.0f}",
+                f"{row.enforcer_after_mib:.0f}",
+                f"{row.back_s:.0f}",
+                row.n_log_lines,
+            ]
+            for row in results.hostile
         ),
     )
 

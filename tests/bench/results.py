@@ -13,6 +13,7 @@ from tests.bench.bytes_level import BytesResult
 from tests.bench.capacity import CapacityResult
 from tests.bench.core_level import CoreResult
 from tests.bench.holds import HoldResult
+from tests.bench.hostile_level import HostileResult
 from tests.bench.http_level import HttpResult
 from tests.bench.measuring import yardstick_us
 
@@ -44,6 +45,7 @@ class Results(msgspec.Struct):
     http: list[HttpResult] = []
     capacity: list[CapacityResult] = []
     holds: list[HoldResult] = []
+    hostile: list[HostileResult] = []
 
 
 def this_machine() -> Machine:

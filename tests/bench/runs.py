@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tests.bench.agreement import disagreements
+from tests.bench.attacks import ATTACKS, Attack
 from tests.bench.bytes_level import measure_bytes
 from tests.bench.capacity import CapacityResult, measure_capacity
 from tests.bench.core_level import measure_core
 from tests.bench.holds import measure_holds
+from tests.bench.hostile_level import measure_hostile
 from tests.bench.http_level import HttpResult, measure_http, median_run
 from tests.bench.results import Results, this_machine
 from tests.bench.scene import Scene, Size, build_scene, sized
@@ -58,6 +60,8 @@ class Asked:
     other_checkout: Path | None = None
     #: Rounds over HTTP, of all shapes in turn: a machine's minutes differ by more than shapes do.
     n_rounds: int = 3
+    #: Attacks to measure in place of all levels; None for none, and without names all.
+    attacks: tuple[Attack, ...] | None = None
 
     def runs(self, level: str) -> bool:
         """Return whether this level is part of the run."""
@@ -85,6 +89,8 @@ def check_sizes(asked: Asked) -> None:
 
 def run(asked: Asked, say: Callable[[str], None]) -> Results:
     """Measure all that was requested; raise RuntimeError if a decision differs from the recordings or a run fails."""
+    if asked.attacks is not None:
+        return _run_hostile(asked, asked.attacks or ATTACKS, say)
     results = Results(this_machine(), conformance=_conformance(say))
     say("the reference's decisions about each shape")
     for shape in asked.shapes or SHAPES:
@@ -168,3 +174,16 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         n_nodes = asked.n_nodes or 5000
         size = Size(n_nodes, 1000, n_crowd=30 * n_nodes, n_idle_max=_HOLD_IDLE)
         results.holds += measure_holds(build_scene(SHAPE_BY_NAME["unschedulable"], size))
+
+
+def _run_hostile(asked: Asked, attacks: Sequence[Attack], say: Callable[[str], None]) -> Results:
+    """Measure attacks on a real server if there is one; kube-scheduler needs one."""
+    results, server = Results(this_machine()), available()[-1]
+    contenders = [OURS]
+    if asked.scheduler_binary is not None and server == "kube-apiserver":
+        contenders.append(kube_scheduler(asked.scheduler_binary))
+    for attack in attacks:
+        for contender in contenders:
+            say(f"hostile {attack.name}, {contender.label} on {server}")
+            results.hostile.append(measure_hostile(attack, server, contender))
+    return results

@@ -36,6 +36,11 @@ class Contender:
     checkout: Path = Path()
     keeps_rules: bool = True
 
+    @property
+    def log_name(self) -> str:
+        """Return the name of its log in the server's folder."""
+        return f"{self.label.replace(' ', '-')}.log"
+
     def command(self, server: Server) -> list[str]:
         """Return the command that starts it against the server."""
         port = str(free_port())
@@ -86,19 +91,19 @@ def kube_scheduler(binary: Path) -> Contender:
 
 
 @contextmanager
-def running(contender: Contender, server: Server) -> Iterator[subprocess.Popen[bytes]]:
+def running(contender: Contender, server: Server, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run its process for the block; add the end of its log to a RuntimeError of the block."""
-    log = server.folder / f"{contender.label.replace(' ', '-')}.log"
+    log = server.folder / contender.log_name
     with log.open("wb") as output:
         process = subprocess.Popen(
-            contender.command(server), stdout=output, stderr=output, cwd=contender.checkout
+            [*contender.command(server), *flags], stdout=output, stderr=output, cwd=contender.checkout
         )
     try:
         yield process
     except RuntimeError as error:
         raise RuntimeError(f"{contender.label}: {error}; its log: {_tail(log)}") from error
     finally:
-        _stop(process)
+        stop(process)
 
 
 @contextmanager
@@ -123,10 +128,11 @@ def claim_binder(binary: Path, server: Server) -> Iterator[None]:
     try:
         yield
     finally:
-        _stop(process)
+        stop(process)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the process: with SIGTERM, or SIGKILL if that takes long."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(_STOP_TIMEOUT_S)

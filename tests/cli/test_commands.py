@@ -149,7 +149,15 @@ async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
         created = cluster.store.create(POD, "default", pod)
         await _bind(cluster, created, "node-0004", json.dumps(record))
         code, out, _ = await called(capsys, "explain", "other", "--kubeconfig", kubeconfig)
+        forged = cluster.store.create(
+            POD, "default", {**pod, "metadata": {**pod["metadata"], "name": "forged"}}
+        )
+        await _bind(cluster, forged, "node-0001", json.dumps(record))
+        _, refused, _ = await called(capsys, "explain", "forged", "--kubeconfig", kubeconfig)
+    assert "not written at the bind of this pod, and not shown" in refused
+    assert "WHEN IT WAS BOUND" not in refused
     assert code == 0
+    assert "WHEN IT WAS BOUND (as affinity-scheduler.io/decision says: unverified)" in out
     assert "Pod default/other is bound" in out
     assert "runs on node-0004, one of 6 nodes where it fits now" in out
     assert "  4 of 6 nodes fitted\n  refused: 2 node(s) didn't match pod anti-affinity rules\n" in out

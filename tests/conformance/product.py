@@ -26,7 +26,9 @@ from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
+from scheduler.state.matching import NamespaceRule
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.selectors import EVERYTHING
 from tests.conformance.traces import Json
 
 _STORAGE_KINDS = frozenset(StorageKind)
@@ -37,7 +39,8 @@ class LiveCluster:
     """A ClusterState fed with API objects, as informers feed it. Kinds that no plugin reads are passed over."""
 
     def __init__(self, exempt_namespaces: frozenset[str] = frozenset()) -> None:
-        self.state = ClusterState(exempt_namespaces)
+        # The reference lets annotations of every namespace be about others.
+        self.state = ClusterState(exempt_namespaces, annotating=NamespaceRule(frozenset(), EVERYTHING))
         self.decoder = PodDecoder()
         self._storage_decoder = StorageDecoder()
         self._uids: dict[tuple[str, str], str] = {}

@@ -42,7 +42,7 @@ def assert_as_if_fresh(pod: Pod, state: ClusterState, profile: Profile, decision
 
 def rebuilt(state: ClusterState) -> ClusterState:
     """Return a state that has seen only what is there now, in the order of rows."""
-    fresh = ClusterState(state.terms._exempt_namespaces)
+    fresh = ClusterState(state.terms._exempt_namespaces, annotating=state.terms._annotating)
     for name, labels in state.label_sets.namespace_labels.items():
         fresh.upsert_namespace(Namespace(name, "", labels))
     for node in state.nodes.nodes:

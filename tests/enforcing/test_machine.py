@@ -13,12 +13,14 @@ from scheduler.enforcing.instructions import (
     Evict,
     EvictionResult,
     ReportTooManyEvictions,
+    Share,
     ViolationCause,
 )
 from scheduler.model.stimuli import NodeGone
 from tests.support.build import HOSTNAME, ZONE, selector, term
 from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules
 
+MARK = {"affinity-scheduler.io/annotation-reach": "cluster"}
 WEB, DB = {"app": "web"}, {"app": "db"}
 APART = rules(far=[term(ZONE, selector("app=web"))])
 NEAR_DB = rules(near=[term(ZONE, selector("app=db"))])
@@ -159,6 +161,7 @@ def test_an_evicted_pod_does_not_count_although_the_watch_is_late(cluster: Drive
 def test_a_changed_label_breaks_a_rule(cluster: Driver, what: str) -> None:
     """A label of the pod, its node or its namespace."""
     across = term(ZONE, selector("app=web"), namespace_selector=selector("team=blue"))
+    cluster.namespace("default", **MARK)
     cluster.namespace("shop", team="blue" if what != "namespace" else "red")
     cluster.pod("p", "a1", rules(far=[across]))
     place = "b1" if what == "node" else "a2"
@@ -172,6 +175,23 @@ def test_a_changed_label_breaks_a_rule(cluster: Driver, what: str) -> None:
         case "namespace":
             cluster.namespace("shop", team="blue")
     assert cluster.enforce() == ["p"]
+
+
+def test_an_annotation_is_enforced_across_namespaces_only_while_its_namespace_is_marked(
+    cluster: Driver,
+) -> None:
+    cluster.pod("p", "a1", rules(far=[term(ZONE, selector("app=web"), namespaces=["shop"])]))
+    cluster.pod("q", "a2", namespace="shop", labels=WEB)
+    assert cluster.enforce() == []
+    assert cluster.enforcer.status.n_enforced_pods == 0
+    cluster.namespace("default", **MARK)
+    refused = evict_of(cluster.check()).pod
+    assert cluster.enforcer.status.n_enforced_pods == 1
+    cluster.enforcer.on_eviction_result(refused.uid, EvictionResult.BLOCKED, cluster.now_s)
+    cluster.namespace("default")
+    assert cluster.enforce(1000.0) == []
+    assert cluster.enforcer.status.n_enforced_pods == 0
+    cluster.audit()
 
 
 def test_a_rule_that_holds_again_evicts_no_pod() -> None:
@@ -407,7 +427,7 @@ def test_if_too_many_pods_would_be_evicted_none_is() -> None:
         cluster.pod(f"other-{number}", "b1", rules(far=[term(ZONE, selector("app=none"))]))
     orders = cluster.check()
     assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
-        ReportTooManyEvictions(8, 16, 4)
+        ReportTooManyEvictions(Share("default", by_others=False), 8, 16, 4)
     ]
     assert not any(isinstance(each, Evict) for each in orders)
     assert cluster.check() == []
@@ -432,7 +452,54 @@ def test_pods_in_their_grace_period_count_for_the_share() -> None:
     for number in range(10):
         cluster.pod(f"p{number}", "a1", NEAR_DB, grace=str(number))
     refused = [each for each in cluster.check() if isinstance(each, ReportTooManyEvictions)]
-    assert refused == [ReportTooManyEvictions(10, 10, 3)]
+    assert refused == [ReportTooManyEvictions(Share("default", by_others=False), 10, 10, 3)]
+
+
+def test_rules_of_one_namespace_that_cannot_hold_stop_no_enforcement_of_another() -> None:
+    cluster = zones(replace(FREE, max_share=0.1))
+    for number in range(5):
+        cluster.pod(f"hopeless-{number}", "a1", NEAR_DB, namespace="tenant", grace="0")
+    cluster.pod("p", "a1", APART)
+    cluster.pod("q", "a2", labels=WEB)
+    orders = cluster.check()
+    refused = [each for each in orders if isinstance(each, ReportTooManyEvictions)]
+    assert refused == [ReportTooManyEvictions(Share("tenant", by_others=False), 5, 5, 3)]
+    assert [each.pod.name for each in orders if isinstance(each, Evict)] == ["p"]
+    assert cluster.enforcer.status.waiting["share"] == 5
+
+
+def test_many_trivial_rules_do_not_let_a_namespace_evict_the_pods_of_another() -> None:
+    """The share is that of the evicted pods' namespace too, which has no pod with enforced rules."""
+    cluster = zones(replace(FREE, max_share=0.1))
+    cluster.namespace("tenant", **MARK)
+    for number in range(700):
+        cluster.pod(
+            f"trivial-{number}", "b1", rules(far=[term(ZONE, selector("app=nobody"))]), namespace="tenant"
+        )
+    across = rules(far=[term(ZONE, selector("app=web"), namespaces=["default"])])
+    cluster.pod("picky", "a1", across, namespace="tenant", priority=5)
+    for number in range(10):
+        cluster.pod(f"w{number}", "a2", labels=WEB)
+    orders = cluster.check()
+    assert not [each for each in orders if isinstance(each, Evict)]
+    assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
+        ReportTooManyEvictions(Share("default", by_others=True), 10, 0, 3)
+    ]
+
+
+def test_the_rate_is_limited_by_the_namespace_of_the_rule_too() -> None:
+    cluster = zones(replace(FREE, evictions_per_namespace=2))
+    cluster.namespace("tenant", **MARK)
+    across = rules(far=[term(ZONE, selector("app=web"), namespace_selector={})])
+    cluster.pod("picky", "a1", across, namespace="tenant", priority=5)
+    for number in range(4):
+        cluster.pod(f"w{number}", "a2", labels=WEB, namespace=f"victim-{number}")
+    cluster.pod("p", "b1", APART)
+    cluster.pod("q", "b2", labels=WEB)
+    gone = cluster.enforce()
+    assert "p" in gone
+    assert len(gone) == 3
+    assert len(cluster.enforce(60.0)) == 2
 
 
 def test_an_eviction_that_a_budget_refuses_is_retried_later_while_others_continue(cluster: Driver) -> None:

@@ -34,6 +34,7 @@ async def test_changed_labels_of_pod_node_and_namespace_cause_evictions_with_an_
 ) -> None:
     """The declaring pod is evicted. An event on it names the rule, the domain and the other pod."""
     blue = term(ZONE, selector("app=web"), namespace_selector=selector("team=blue"))
+    await cluster.label("/api/v1/namespaces/shop", **{"affinity-scheduler.io/annotation-reach": "cluster"})
     await cluster.pod("by-pod", "a1", APART)
     await cluster.pod("web", "a2", labels=DB)
     await cluster.pod("by-node", "b1", rules(far=[term(ZONE, selector("app=cache"))]))

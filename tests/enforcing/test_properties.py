@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from scheduler.enforcing.instructions import Evict
 from scheduler.model.annotations import AFFINITY
+from scheduler.state.matching import NamespaceRule
+from scheduler.syntax.selectors import EVERYTHING
 from tests.support.build import ZONE, Json, affinity, selector, term
 from tests.support.enforcer_driver import ENFORCED, Driver, rules
 
+#: Annotations of every namespace may be about others.
+EVERYWHERE = NamespaceRule(frozenset(), EVERYTHING)
 APPS = ("a", "b", "c")
 TEAMS = ("red", "blue")
 RACK = "example.com/rack"
@@ -123,7 +127,7 @@ def ordinary_rules(draw: st.DrawFn) -> Json:
 @st.composite
 def clusters(draw: st.DrawFn, *, near: bool, ordinary: bool = False) -> tuple[Driver, World]:
     """A cluster with broken rules; if `ordinary`, also with rules that are not enforced."""
-    driver = Driver()
+    driver = Driver(annotating=EVERYWHERE)
     nodes, namespaces = {}, {}
     for name in NODES:
         keys = draw(st.sets(st.sampled_from([ZONE, RACK]), min_size=1))
@@ -275,7 +279,7 @@ def test_rules_that_are_not_enforced_are_found_as_after_a_fresh_start(
 ) -> None:
     cluster, world = given
     world = changed(cluster, world, data)
-    fresh = Driver()
+    fresh = Driver(annotating=EVERYWHERE)
     for name, labels in world.nodes.items():
         fresh.node(name, labels=labels)
     for name, labels in world.namespaces.items():

@@ -10,7 +10,7 @@ import pytest
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import Explanation
 from scheduler.settings.loading import parse_settings
-from scheduler.shell.profiles import build_profiles, exempt_namespaces
+from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.state.cluster import ClusterState
 from tests.support import build
 from tests.support.json_cluster import Cluster, decoded, web, zoned
@@ -22,17 +22,19 @@ EVERYBODY = build.affinity(
 
 def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
     """Return the explanation with namespace daemons exempt."""
-    config = build.configuration({"InterPodAffinity": {"exemptNamespaces": ["daemons"]}})
+    args = {"exemptNamespaces": ["daemons"], "annotationNamespaces": {"selector": {}}}
+    config = build.configuration({"InterPodAffinity": args})
     settings = parse_settings(json.dumps(config), "test")
     (profile,) = settings.profiles
-    state = cluster.state(ClusterState(exempt_namespaces(settings)))
+    annotating = annotating_namespaces(settings)
+    state = cluster.state(ClusterState(exempt_namespaces(settings), annotating=annotating))
     return explain(
         ExplainRequest(
             pod=decoded(pod),
             state=state,
             new_profile=lambda snapshot: build_profiles(settings, snapshot)[profile.scheduler_name],
             rng=random.Random(1),
-            new_state=lambda: ClusterState(exempt_namespaces(settings)),
+            new_state=lambda: ClusterState(exempt_namespaces(settings), annotating=annotating),
         )
     )
 

@@ -188,10 +188,25 @@ async def test_the_queue_of_unknown_clients_is_bounded(setting: Setting) -> None
     assert setting.api.most_at_once <= delegated_auth.MAX_CONCURRENT
 
 
+async def test_random_tokens_are_reviewed_at_a_bounded_rate(setting: Setting) -> None:
+    """A known token is reviewed whenever it has to be."""
+    assert await setting.status("good") == 200
+    n_before, n_burst = setting.api.n_asked(TOKENS), delegated_auth.UNKNOWN_AT_ONCE
+    found = [await setting.status(f"random-{n}") for n in range(500)]
+    # The first reviews of "good" and its right were unknown, too.
+    assert (found.count(401), found.count(429)) == (n_burst - 2, 500 - n_burst + 2)
+    assert setting.api.n_asked(TOKENS) - n_before == n_burst - 2
+    setting.now_s += delegated_auth.CACHE_TTL_S
+    assert await setting.status("good") == 200
+    more = [await setting.status(f"more-{n}") for n in range(500)]
+    assert more.count(401) == n_burst
+
+
 async def test_unknown_clients_do_not_crowd_out_known_ones(setting: Setting) -> None:
     """Neither from the queue nor from the cache: a scraper is served again after its answers have expired."""
     assert await setting.status("good") == 200
     for n in range(delegated_auth.MAX_CACHED + 100):
+        setting.now_s += 1 / delegated_auth.UNKNOWN_PER_S
         assert await setting.status(f"random-{n}") == 401
     setting.now_s += delegated_auth.CACHE_TTL_S
     setting.api.open.clear()
@@ -207,6 +222,7 @@ async def test_unknown_clients_do_not_crowd_out_known_ones(setting: Setting) -> 
 
 async def test_a_flood_of_tokens_takes_bounded_memory(setting: Setting) -> None:
     for n in range(3 * delegated_auth.MAX_CACHED):
+        setting.now_s += 1 / delegated_auth.UNKNOWN_PER_S
         await setting.status(f"random-{n}")
     gate = setting.gate
     kept = (gate._user_by_token, gate._rejected_tokens, gate._granted, gate._denied)

@@ -167,10 +167,19 @@ def test_arguments_are_completed(name, args, expected):
             [
                 f'{ARGS}.hardPodAffinityWeight: found "much", expected an integer',
                 f"{ARGS}.foo: found an unknown field, expected one of "
-                "apiVersion, exemptNamespaces, hardPodAffinityWeight, "
+                "annotationNamespaces, apiVersion, exemptNamespaces, hardPodAffinityWeight, "
                 "ignorePreferredTermsOfExistingPods, kind",
             ],
             id="wrong type, unknown field",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            "{annotationNamespaces: {selector: {matchExpressions: [{key: a, operator: Near}]}, name: x}}",
+            [
+                f'{ARGS}.annotationNamespaces.selector: "Near" is not a valid label selector operator',
+                f"{ARGS}.annotationNamespaces.name: found an unknown field, expected one of names, selector",
+            ],
+            id="annotation namespaces",
         ),
         pytest.param(
             "InterPodAffinity",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -153,7 +154,15 @@ drawn_pods = st.builds(
 class States(RuleBasedStateMachine):
     """Adds, changes and removes nodes, namespaces and pods, with queries at any time."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._patched = pytest.MonkeyPatch()
+
+    def teardown(self) -> None:
+        self._patched.undo()
+
     @initialize(
+        as_arrays=st.booleans(),
         exempt=st.sampled_from((frozenset(), frozenset({"exempt"}))),
         max_derived_bytes=st.sampled_from((None, 0, 6000, 30_000)),
         asked=st.lists(matchers, min_size=3, max_size=3),
@@ -162,13 +171,19 @@ class States(RuleBasedStateMachine):
     )
     def start(
         self,
+        as_arrays: bool,
         exempt: frozenset[str],
         max_derived_bytes: int | None,
         asked: list[PodMatcher],
         zones: list[str | None],
         drawn: list[DrawnPod],
     ) -> None:
-        """`asked`: few, so that each is asked about again and again."""
+        """`as_arrays`: weigh terms as if they were very many. `asked`: few, so that each is asked about again."""
+        if as_arrays:
+            self._patched.setattr("scheduler.state.counts._FEW_TERMS", -1)
+            self._patched.setattr("scheduler.state.counts._MANY_TERMS", 5)
+            self._patched.setattr("scheduler.state.term_table._FEW_ENTRIES", 2)
+            self._patched.setattr("scheduler.state.term_table._MAX_NAMES", 1)
         self.state = ClusterState(exempt, max_derived_bytes=max_derived_bytes)
         self.snapshot = Snapshot(self.state)
         self.plain = PlainState(exempt)

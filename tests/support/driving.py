@@ -26,7 +26,7 @@ from scheduler.model.stimuli import (
 )
 from scheduler.settings.loading import default_settings
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces
+from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -40,7 +40,7 @@ class Driver:
 
     def __init__(self, seed: int = 1, settings: Settings | None = None) -> None:
         settings = default_settings() if settings is None else settings
-        self.state = ClusterState(exempt_namespaces(settings))
+        self.state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
         self.profiles = build_profiles(settings, Snapshot(self.state))
         self.queue = build_queue(self.profiles, settings, max_in_unschedulable_s=300.0)
         self.machine = Machine(

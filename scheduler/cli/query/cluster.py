@@ -29,7 +29,7 @@ from scheduler.model.stimuli import (
 from scheduler.model.volumes import PersistentVolumeClaim, StorageDecoder, StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.profiles import build_profiles, exempt_namespaces
+from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.watched_kinds import WatchedKind, kinds_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -58,7 +58,7 @@ class LoadedCluster:
 
     def new_state(self) -> ClusterState:
         """Return an empty state with the same configuration."""
-        return ClusterState(exempt_namespaces(self.settings))
+        return ClusterState(exempt_namespaces(self.settings), annotating=annotating_namespaces(self.settings))
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""

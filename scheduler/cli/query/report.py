@@ -12,7 +12,7 @@ from typing import Final
 from scheduler.cli.query.sentences import change_text, rule_text
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
-from scheduler.core.decision_annotation import DecisionRecord, RankedNode
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, RankedNode
 from scheduler.explain.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.model.changes import Change, RemovePod
 from scheduler.syntax.plurals import counted
@@ -50,7 +50,10 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
         ("RULES", _rules(answer, wide=wide)),
         ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
         (_scores_title(answer), _scores(answer, wide=wide)),
-        ("WHEN IT WAS BOUND", _recorded(answer.recorded, wide=wide)),
+        (
+            f"WHEN IT WAS BOUND (as {DECISION_ANNOTATION} says: unverified)",
+            _recorded(answer.recorded, wide=wide),
+        ),
     )
     for title, body in sections:
         if body:

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.model.annotations import MARKED_NAMESPACES
+from scheduler.syntax.selectors import Selector
+
 
 @dataclass(frozen=True, slots=True)
 class InterPodAffinityArgs:
     """
     `hard_pod_affinity_weight` (0 to 100): the weight in scores of running pods' required affinity to the incoming pod.
 
-    `exempt_namespaces`: required anti-affinity ignores pods in these, in both directions. Not upstream.
+    Not upstream: `exempt_namespaces`: required anti-affinity ignores pods in these, in both directions.
+    `annotation_namespaces`, `annotation_namespace_selector`: the namespaces whose annotations may be about others.
     """
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
     exempt_namespaces: tuple[str, ...] = ()
+    annotation_namespaces: tuple[str, ...] = ()
+    annotation_namespace_selector: Selector = MARKED_NAMESPACES

@@ -96,7 +96,9 @@ def limiting_terms(context: PodContext, snapshot: Snapshot) -> Iterator[Existing
     """Yield the limiting terms of placed pods that select the incoming pod."""
     if not snapshot.has_limits:
         return
-    for term, limits in snapshot.term_sums("limiting", context.label_set, _limits).weights.items():
+    for term, limits in snapshot.term_sums(
+        "limiting", context.label_set, _limits, limiting=True
+    ).weights.items():
         if limits and term.pods_by_row:
             yield term
 

@@ -9,7 +9,6 @@ Source: plugins/interpodaffinity/scoring.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache, partial, reduce
 from operator import add
 from typing import Final
@@ -87,26 +86,30 @@ def preference_sums(
         weighted = weight * pods.amounts
         by_key[key] = PerDomain(by_key[key].amounts + weighted if key in by_key else weighted, pods.ids)
     sums = [one.on_nodes() for one in by_key.values() if one.amounts.any()]
-    if not sums and not _applies_anywhere(snapshot, terms, existing):
+    if not sums and not _applies_anywhere(context, snapshot, terms, existing, hard_weight):
         return None
     return reduce(add, sums) if sums else np.zeros(snapshot.n_rows, dtype=np.int64)
 
 
-def _applies_anywhere(snapshot: Snapshot, terms: IncomingTerms, existing: TermSums) -> bool:
+def _applies_anywhere(
+    context: PodContext, snapshot: Snapshot, terms: IncomingTerms, existing: TermSums, hard_weight: int
+) -> bool:
     """Return whether a term applies to some node, for sums that are all 0: weights may cancel out."""
     n_rows = snapshot.n_rows
     for matcher, key, _ in terms.preferred:
         has_key = snapshot.column(key).ids[:n_rows] != ABSENT
         if snapshot.selected(matcher).by_row[has_key].any():
             return True
-    return any(
-        bool((snapshot.column(term.key.topology_key).ids[list(term.pods_by_row)] != ABSENT).any())
-        for term in _counting(existing.weights)
+    if not existing.by_key:
+        return False
+    applying = snapshot.term_sums(
+        ("applying", hard_weight), context.label_set, partial(_applies, hard_weight=hard_weight)
     )
+    return any(sums.amounts.any() for sums in applying.by_key.values())
 
 
-def _counting(weights: Mapping[ExistingPodTerm, int]) -> list[ExistingPodTerm]:
-    return [term for term, weight in weights.items() if weight and term.pods_by_row]
+def _applies(term: ExistingPodTerm, *, hard_weight: int) -> int:
+    return int(_weight(term, hard_weight=hard_weight) != 0)
 
 
 def _weight(term: ExistingPodTerm, *, hard_weight: int) -> int:

@@ -25,6 +25,7 @@ class IncomingTerms:
     required_keys: tuple[str, ...]
     anti: tuple[tuple[PodMatcher, str, int], ...]
     preferred: tuple[tuple[PodMatcher, str, int], ...]
+    crosses_by_annotation: bool = False
 
 
 def incoming_terms(pod: Pod, exempt: frozenset[str]) -> IncomingTerms:
@@ -38,6 +39,7 @@ def incoming_terms(pod: Pod, exempt: frozenset[str]) -> IncomingTerms:
         required_keys=tuple(dict.fromkeys(term.topology_key for term in required)),
         anti=tuple((term_matcher(term, exempt), term.topology_key, term.max_pods) for term in anti),
         preferred=tuple((matcher, key, weight) for (matcher, key), weight in _preferred(affinity).items()),
+        crosses_by_annotation=affinity.crosses_by_annotation(),
     )
 
 
