@@ -11,6 +11,7 @@ from tests.support import build
 from tests.support.build import HOSTNAME, ZONE
 from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import Daemon
+from tests.support.messages import not_helpful
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -53,8 +54,7 @@ async def test_a_pod_that_fits_nowhere_has_the_reason(cluster: Cluster) -> None:
         "1 node(s) were unschedulable."
     )
     condition = await cluster.condition("p", text)
-    whole = f"{text} preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, "
-    whole += "2 Preemption is not helpful for scheduling."
+    whole = f"{text} {not_helpful(3)}"
     assert condition["message"] == whole
     assert condition["reason"] == "Unschedulable"
     assert condition["observedGeneration"] == stored["metadata"]["generation"]
