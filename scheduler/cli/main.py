@@ -27,11 +27,17 @@ _COMMANDS: Final = (
         "say why a pod is pending, or why it is on its node, and what would help",
     ),
     ("simulate", "scheduler.cli.simulate", "place a manifest's replicas on a copy of the cluster"),
+    ("ui", "scheduler.cli.ui", "open the page of the scheduler that runs in the cluster"),
     ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
     (
         "webhook",
         "scheduler.cli.webhook",
         "serve the admission webhook: merge label keys into new pods, refuse harmful ones",
+    ),
+    (
+        "plugins",
+        "scheduler.cli.plugins",
+        "list the plugins that a configuration can name, or write a rule of your own",
     ),
     (
         "demo",

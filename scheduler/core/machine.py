@@ -46,7 +46,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
-from scheduler.model.instructions import Bind, ClearNomination, Instruction
+from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Instruction
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
@@ -60,6 +60,7 @@ from scheduler.model.stimuli import (
     NamespaceSeen,
     NodeGone,
     NodeSeen,
+    PluginFailing,
     PodGone,
     PodSeen,
     Stimulus,
@@ -194,6 +195,8 @@ class Machine:
                 self.state.upsert_budget(budget)
             case DisruptionBudgetGone(namespace_name, name):
                 self.state.remove_budget(namespace_name, name)
+            case PluginFailing():
+                return self._shut_off(stimulus)
             case CycleDue():
                 return self._schedule_one(now_s)
             case TimePassed():
@@ -380,7 +383,15 @@ class Machine:
         if pod.spec.claim_volumes:
             needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
         self.state.assume(replace(pod, node_name=node_name), node_name)
-        self._binding[pod.uid] = Binding(queued, pod, node_name, result.n_evaluated, result.n_feasible, now_s)
+        self._binding[pod.uid] = Binding(
+            queued,
+            pod,
+            node_name,
+            result.n_evaluated,
+            result.n_feasible,
+            now_s,
+            annotations.get(DECISION_ANNOTATION, ""),
+        )
         bind = Bind(pod, node_name, annotations)
         return [self._volumes.reserve(bind, needed) if needed else bind]
 
@@ -476,6 +487,15 @@ class Machine:
         ):
             return False
         return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
+
+    def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
+        """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
+        for guest in self._profiles[failing.profile].guests:
+            if guest.name == failing.plugin and not guest.shut_off:
+                guest.shut_off = failing.why
+                note = f"plugin {guest.name} of profile {failing.profile} is shut off: {failing.why}"
+                return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
+        return []
 
     # Results of binds.
 

@@ -28,6 +28,8 @@ class Binding:
     n_evaluated: int
     n_feasible: int
     started_s: float
+    #: The decision annotation, '' if it has none.
+    record: str
 
 
 def report_bound(binding: Binding) -> list[Instruction]:
@@ -42,6 +44,7 @@ def report_bound(binding: Binding) -> list[Instruction]:
             n_evaluated=binding.n_evaluated,
             n_feasible=binding.n_feasible,
             message=binding.node_name,
+            record=binding.record,
         ),
     ]
 
@@ -89,6 +92,7 @@ def attempted(
     message: str = "",
     tried_preemption: bool = False,
     n_victims: int = 0,
+    record: str = "",
 ) -> Attempted:
     """Return the attempt for metrics and logs. A pod never active before became active at `started_s`."""
     return Attempted(
@@ -103,4 +107,5 @@ def attempted(
         message=message,
         tried_preemption=tried_preemption,
         n_victims=n_victims,
+        record=record,
     )

@@ -47,7 +47,7 @@ class ExplainRequest:
 
     Args:
         pod: the pod.
-        state: the cluster; never changed.
+        state: the cluster; never changed unless `owns_state`.
         new_profile: makes the pod's profile for a snapshot. Each state needs its own, since plugins cache what they
             compute from it.
         rng: breaks ties between nodes.
@@ -56,6 +56,7 @@ class ExplainRequest:
         recorded: the decision that the pod's annotation records.
         notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
+        owns_state: whether nothing else reads the state, so that it serves as that copy.
         on_step: told in a few words what is done next. The steps of one pod may take seconds.
     """
 
@@ -68,6 +69,7 @@ class ExplainRequest:
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     try_changes: bool = True
+    owns_state: bool = False
     on_step: Callable[[str], None] = lambda _: None
 
 
@@ -163,7 +165,14 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     shown = rules[:_SHOWN_RULES]
     request.on_step(f"looking at {counted(len(rules), 'rule')}")
     if request.try_changes:
-        what_if = WhatIf(request.pod, request.state, request.new_state, request.new_profile, request.rng)
+        what_if = WhatIf(
+            request.pod,
+            request.state,
+            request.new_state,
+            request.new_profile,
+            request.rng,
+            owns_state=request.owns_state,
+        )
         explanation = with_parts(
             explanation, suggestions=find_suggestions(inspection, what_if, request.on_step)
         )
@@ -195,7 +204,7 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
 def _explain_bound(request: ExplainRequest) -> Explanation:
     """Explain a bound pod: decide anew on a copy without the pod, and compare the pod's node with the others."""
     node_name = request.pod.node_name
-    state = copy_state(request.state, request.new_state())
+    state = request.state if request.owns_state else copy_state(request.state, request.new_state())
     state.remove_pod(request.pod.uid)
     pod = replace(request.pod, node_name="", nominated_node_name="")
     decision = _decide(request, pod, state)

@@ -237,8 +237,8 @@ def node_update_actions(old: Node, new: Node) -> list[Action]:
     """
     Return the actions of a node update, in upstream's order; none if no scheduling property changed.
 
-    A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION and UPDATE_NODE_ANNOTATION are never
-    returned: no plugin reads conditions or annotations.
+    A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION is never returned: no plugin reads
+    conditions. A node has only the annotations that a plugin reads.
 
     Cost: O(labels + taints + resources).
     Source: pkg/scheduler/framework/events.go, NodeSchedulingPropertiesChange (kubernetes 1.36).
@@ -247,6 +247,7 @@ def node_update_actions(old: Node, new: Node) -> list[Action]:
         Action.UPDATE_NODE_TAINT: old.taints != new.taints or (old.unschedulable and not new.unschedulable),
         Action.UPDATE_NODE_ALLOCATABLE: old.allocatable != new.allocatable,
         Action.UPDATE_NODE_LABEL: old.labels != new.labels,
+        Action.UPDATE_NODE_ANNOTATION: old.annotations != new.annotations,
         Action.UPDATE_NODE_DECLARED_FEATURE: old.declared_features != new.declared_features,
     }
     return [action for action, is_changed in changed.items() if is_changed]

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.post_filter import PostFilterPlugin
@@ -26,7 +27,8 @@ class Profile:
     """
     One profile of the configuration, ready to run.
 
-    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default.
+    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `guests`: its plugins of the user's, which
+    are also among the others.
     """
 
     scheduler_name: str
@@ -35,6 +37,7 @@ class Profile:
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
     post_filters: tuple[PostFilterPlugin, ...] = ()
     percentage_of_nodes_to_score: int = 0
+    guests: tuple[GuardedPlugin, ...] = ()
 
     @cached_property
     def totals_dtype(self) -> np.dtype[np.signedinteger]:

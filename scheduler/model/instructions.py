@@ -64,7 +64,7 @@ class EmitEvent:
 
     pod: Pod
     type: Literal["Normal", "Warning"]
-    reason: Literal["Scheduled", "FailedScheduling", "Preempted"]
+    reason: Literal["Scheduled", "FailedScheduling", "Preempted", "PluginShutOff"]
     action: Literal["Binding", "Scheduling", "Preempting"]
     note: str
     reported_by: str = ""
@@ -84,6 +84,7 @@ class Attempted:
         n_feasible: nodes that passed.
         tried_preemption: whether PostFilter ran.
         n_victims: pods whose eviction began.
+        record: the decision annotation of a bound pod; '' if it has none.
     """
 
     pod: Pod
@@ -97,6 +98,7 @@ class Attempted:
     message: str
     tried_preemption: bool = False
     n_victims: int = 0
+    record: str = ""
 
 
 Instruction = Bind | WriteVolumes | PatchCondition | ClearNomination | EvictVictim | EmitEvent | Attempted

@@ -100,6 +100,16 @@ class BindFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginFailing:
+    """A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest."""
+
+    profile: str
+    plugin: str
+    why: str
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
 class VolumesWritten:
     """
     The answer to WriteVolumes.
@@ -183,6 +193,7 @@ Stimulus = (
     | EvictionEnded
     | DisruptionBudgetSeen
     | DisruptionBudgetGone
+    | PluginFailing
     | CycleDue
     | TimePassed
     | SweepDue

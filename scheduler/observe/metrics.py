@@ -12,11 +12,14 @@ Differences: `event_handling_duration_seconds` has our stimuli as its events; se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
+from scheduler.model.stimuli import PluginFailing
+from scheduler.observe.guest_watch import GuestWatch
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.process import ControllerMetrics
 from scheduler.observe.series import Family, Numbers, exponential_bounds
@@ -144,6 +147,17 @@ EVICTIONS_IN_VAIN: Final = Family(
     "Number of pods evicted for a pod that did not run on their node, by the cause.",
     ("cause",),
 )
+PLUGIN_FAILURES: Final = Family(
+    "affinity_scheduler_plugin_failures_total",
+    'Number of calls of a plugin of the user\'s that raised, returned something wrong (reason="error") or took too '
+    'long (reason="overrun").',
+    ("plugin", "profile", "reason"),
+)
+PLUGIN_SHUT_OFF: Final = Family(
+    "affinity_scheduler_plugin_shut_off",
+    "1 if a plugin of the user's is not called any more, since it failed again and again.",
+    ("plugin", "profile"),
+)
 
 #: Label values of a family without labels.
 _NO_LABELS: Final[tuple[str, ...]] = ()
@@ -170,6 +184,7 @@ class Metrics(ControllerMetrics):
         self._divergences = self._counter(CACHE_DIVERGENCES)
         self._unreadable_binds = self._counter(UNREADABLE_BINDS)
         self._loop_lag = self._histogram(LOOP_LAG).labels()
+        self._plugin_failures = self._counter(PLUGIN_FAILURES)
 
     def register_state(
         self, queue: PodQueue, state: ClusterState, evictions_in_vain: Mapping[str, int]
@@ -185,9 +200,23 @@ class Metrics(ControllerMetrics):
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
 
     def cycle_observer(
-        self, profiles: Mapping[str, Profile], *, seed: int, sampled: float = 0.1
+        self,
+        profiles: Mapping[str, Profile],
+        *,
+        seed: int,
+        sampled: float = 0.1,
+        on_failing: Callable[[PluginFailing], None] = lambda _: None,
+        now_s: Callable[[], float] = time.perf_counter,
     ) -> CycleObserver:
-        """Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once."""
+        """
+        Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once.
+
+        `on_failing` is called once for a guest plugin that fails again and again.
+        """
+        guests = [(guest, name) for name, profile in profiles.items() for guest in profile.guests]
+        self._callback(
+            PLUGIN_SHUT_OFF, lambda: {(guest.name, name): int(bool(guest.shut_off)) for guest, name in guests}
+        )
         observer = CycleObserver(
             profiles.values(),
             algorithm=self._algorithm_duration.labels(),
@@ -195,6 +224,8 @@ class Metrics(ControllerMetrics):
             plugins=self._plugin_duration,
             sampled=sampled,
             seed=seed,
+            guests=GuestWatch(self._plugin_failures.add, on_failing),
+            now_s=now_s,
         )
         self._callback(PLUGIN_EVALUATION, observer.evaluations)
         return observer

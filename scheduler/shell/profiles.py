@@ -123,6 +123,7 @@ def _build_profile(
         percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
         if percentage is None
         else percentage,
+        guests=settings.guests,
     )
 
 

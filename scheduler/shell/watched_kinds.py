@@ -52,7 +52,7 @@ class WatchedKind:
 
 def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
     """Return the kinds that the scheduler watches with this configuration."""
-    kinds = required_kinds()
+    kinds = required_kinds(settings.node_annotations)
     if any(map(uses_default_spreading, settings.profiles)):
         kinds += workload_kinds()
     if any(map(preempts, settings.profiles)):
@@ -60,12 +60,22 @@ def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
     return kinds + storage_kinds(storage_kinds_read(settings.profiles))
 
 
-def required_kinds() -> tuple[WatchedKind, ...]:
-    """Return nodes, namespaces, and all pods that may still run, whichever scheduler they name."""
+def required_kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:
+    """
+    Return nodes, namespaces, and all pods that may still run, whichever scheduler they name.
+
+    `node_annotations`: the keys that a plugin reads.
+    """
     nodes, namespaces = Resource("/api/v1/nodes"), Resource("/api/v1/namespaces")
     decode_pod = PodDecoder().decode
     return (
-        WatchedKind("Node", nodes, decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)),
+        WatchedKind(
+            "Node",
+            nodes,
+            partial(decode_node, annotation_keys=node_annotations),
+            NodeSeen,
+            lambda gone: NodeGone(gone.key.name),
+        ),
         WatchedKind(
             "Namespace",
             namespaces,

@@ -216,6 +216,8 @@ class NodeTable:
             self._taint_set[row] = self._taint_id(node.taints)
             self._unschedulable[row] = node.unschedulable
             self._log.restart()
+        if old is not None and old.annotations != node.annotations:
+            self._log.restart()
         if old is None or old.allocatable != node.allocatable:
             self._log.append(Change(row))
             self._allocatable[:, row] = 0

@@ -8,11 +8,9 @@ from typing import Any
 
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.status import SKIP, unschedulable
-from scheduler.state.matching import PodMatcher
 from scheduler.state.snapshot import Snapshot
 from tests.support.driving import Driver
 from tests.support.messages import refusals
@@ -23,17 +21,9 @@ _RACK = "example.com/rack"
 
 def _shown_plugin() -> Any:
     (source,) = re.findall(r"```python\n(.*?)```", _README.read_text(), flags=re.DOTALL)
-    names: dict[str, Any] = {
-        "PodContext": PodContext,
-        "PodMatcher": PodMatcher,
-        "PreFiltered": PreFiltered,
-        "RuleFilter": RuleFilter,
-        "SKIP": SKIP,
-        "Snapshot": Snapshot,
-        "unschedulable": unschedulable,
-    }
+    names: dict[str, Any] = {}
     exec(source, names)  # what the page shows is what runs
-    return names["TeamPerRack"]()
+    return GuardedPlugin("TeamPerRack", names["TeamPerRack"](), "readme")
 
 
 def _profile(driver: Driver) -> Profile:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support import build
@@ -42,7 +44,15 @@ async def _finish(cluster: Cluster, name: str) -> Json:
 
     ending = await until(pod, lambda one: "deletionTimestamp" in one["metadata"], what=f"the end of {name}")
     await cluster.api.delete(path, {"gracePeriodSeconds": 0})
+    await cluster.api.patch(path, {"metadata": {"finalizers": None}})
     return ending
+
+
+async def _add_victim(cluster: Cluster, name: str, node: str, **settings: Any) -> None:
+    """Create a pod on the node that stays, ending, until `_finish` lets it go."""
+    await cluster.add_pod(name, cpu="1", node=node, **settings)
+    kept = {"metadata": {"finalizers": ["example.com/kept"]}}
+    (await cluster.api.patch(cluster.api.in_namespace("pods", name), kept)).ok  # noqa: B018
 
 
 async def test_a_pod_of_high_priority_takes_the_place_of_the_least_important_one(cluster: Cluster) -> None:
@@ -50,7 +60,7 @@ async def test_a_pod_of_high_priority_takes_the_place_of_the_least_important_one
     await _add_class(cluster, "middle", 100)
     await _add_class(cluster, "high", 1000)
     await cluster.add_node("a", allocatable={"cpu": "2"})
-    await cluster.add_pod("low", cpu="1", node="a", spec={"priorityClassName": "low"})
+    await _add_victim(cluster, "low", "a", spec={"priorityClassName": "low"})
     await cluster.add_pod("middle", cpu="1", node="a", spec={"priorityClassName": "middle"})
     stored = await cluster.add_pod("high", cpu="1", spec={"priorityClassName": "high"})
     victim = await _finish(cluster, "low")
@@ -68,7 +78,7 @@ async def test_a_pod_of_high_priority_takes_the_place_of_the_least_important_one
 async def test_a_pod_is_nominated_until_its_victims_are_gone(cluster: Cluster) -> None:
     await _add_class(cluster, "high", 1000)
     await cluster.add_node("a", allocatable={"cpu": "1"})
-    await cluster.add_pod("low", cpu="1", node="a")
+    await _add_victim(cluster, "low", "a")
     await cluster.add_pod("high", cpu="1", spec={"priorityClassName": "high"})
 
     async def nominated() -> str:
@@ -86,7 +96,7 @@ async def test_a_budget_spares_its_pods(cluster: Cluster) -> None:
     for node in "ab":
         await cluster.add_node(node, allocatable={"cpu": "1"})
     await cluster.add_pod("web", cpu="1", node="a", labels={"app": "web"})
-    await cluster.add_pod("batch", cpu="1", node="b", labels={"app": "batch"})
+    await _add_victim(cluster, "batch", "b", labels={"app": "batch"})
     budget = build.disruption_budget("web", build.selector("app=web"), 0, namespace=cluster.api.namespace)
     budget["spec"]["minAvailable"] = 1
     await cluster.api.post(cluster.api.in_namespace(_BUDGETS, group="apis/policy/v1"), budget)

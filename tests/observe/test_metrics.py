@@ -83,6 +83,8 @@ def test_our_own_series_have_our_prefix() -> None:
         "evictions_in_vain_total",
         "left_out_nodes",
         "loop_lag_seconds",
+        "plugin_failures_total",
+        "plugin_shut_off",
         "build_info",
     }
 

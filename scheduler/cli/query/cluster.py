@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from scheduler.explain.manifests import Manifest
-from scheduler.explain.new_claims import default_class, names_no_class, new_claim
+from scheduler.explain.new_claims import add_claim
 from scheduler.framework.profile import Profile
 from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
@@ -26,7 +25,7 @@ from scheduler.model.stimuli import (
     StorageSeen,
     WorkloadSeen,
 )
-from scheduler.model.volumes import PersistentVolumeClaim, StorageDecoder, StorageKind
+from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
@@ -54,7 +53,6 @@ class LoadedCluster:
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
         self._decoder = PodDecoder()
-        self._storage_decoder = StorageDecoder()
 
     def new_state(self) -> ClusterState:
         """Return an empty state with the same configuration."""
@@ -134,18 +132,8 @@ class LoadedCluster:
 
     def create_claim(self, document: Json) -> None:
         """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""
-        volumes = self.state.volumes
-        claim = self._storage_decoder.decode(StorageKind.CLAIM, msgspec.json.encode(document))
-        if not isinstance(claim, PersistentVolumeClaim) or volumes.claim(claim.key) is not None:
-            return
-        if not claim.class_name and names_no_class(document):
-            claim = replace(claim, class_name=default_class(volumes))
-        made = new_claim(claim, volumes)
-        self.state.upsert_storage(made.claim)
-        if made.volume is not None:
-            self.state.upsert_storage(made.volume)
-        if made.assumption:
-            self.assumptions[made.assumption] = None
+        if assumption := add_claim(self.state, document):
+            self.assumptions[assumption] = None
 
     def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
         """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
-from scheduler.cli import server_flags
+from scheduler.cli import plugin_flags, server_flags
 from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
 from scheduler.cli.query.listing import (
@@ -21,7 +21,6 @@ from scheduler.cli.query.listing import (
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.kube.client import KubeClient
 from scheduler.settings.feature_gates import parse_feature_gates
-from scheduler.settings.loading import default_settings, load_settings
 from scheduler.settings.resolved import Settings
 
 #: Forms of `-o`.
@@ -49,6 +48,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler",
     )
+    plugin_flags.add_arguments(parser)
     parser.add_argument(
         "--feature-gates",
         default="",
@@ -71,7 +71,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the scheduler's configuration. Raises SettingsError."""
     gates = parse_feature_gates(args.feature_gates)
-    return load_settings(args.config, gates) if args.config else default_settings(gates)
+    return plugin_flags.settings(args.config, gates, args.plugins)
 
 
 def namespace_of(args: argparse.Namespace) -> str:
