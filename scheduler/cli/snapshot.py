@@ -29,7 +29,7 @@ from scheduler.errors import SettingsError
 from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
+from scheduler.shell.watched_kinds import disruption_budgets, required_kinds, storage_kinds, workload_kinds
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -83,7 +83,7 @@ async def snapshot_of(
     progress = ReadProgress(sys.stderr, os.environ)
     objects_by_kind: dict[str, list[bytes]] = {}
     async with connect(kubeconfig, context, os.environ) as client:
-        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds()):
+        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets()):
             objects_by_kind[watched.kind] = await list_kind(
                 client, watched, partial(_reduce, watched.kind, node_annotations), progress
             )

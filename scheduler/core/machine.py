@@ -5,6 +5,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         PodSeen, NodeSeen, ...   update ClusterState, then notify the queue of the event
         CycleDue                 pop -> decide -> assume and Bind, or put back and report
         VolumesWritten           let the pod wait for its volumes: `core.volume_binding`
+        EvictionEnded            evict the last pod that is in the way, or try the other again: `core.preemption`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
 Invariants:
@@ -22,12 +23,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from scheduler.core.decide import CycleError, ScheduleResult, decide
+from scheduler.core.decide import CycleError, ScheduleResult, decide, fits
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
-from scheduler.core.node_scores import Rng
 from scheduler.core.outcomes import Binding, attempted, failed_event, report_bound, report_failure
+from scheduler.core.preemption import Preemptions, preempted_event
 from scheduler.core.volume_binding import VolumeBindings
-from scheduler.framework.diagnosis import FitError
+from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -41,16 +42,20 @@ from scheduler.framework.events import (
     node_update_actions,
     pod_update_actions,
 )
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
-from scheduler.model.instructions import Bind, EmitEvent, Instruction
+from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Instruction
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     CycleDue,
+    DisruptionBudgetGone,
+    DisruptionBudgetSeen,
+    EvictionEnded,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
@@ -72,6 +77,9 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+
+#: Why a pod that waited for its volumes is put back, in upstream's words.
+PREEMPTED: Final = "preempted by DefaultPreemption"
 
 
 class Machine:
@@ -108,6 +116,7 @@ class Machine:
         self._binding: dict[str, Binding] = {}
         #: Pods of `_binding` whose volumes have to be bound before.
         self._volumes = VolumeBindings(state, self._pending)
+        self.preemptions = Preemptions(state, self._pending)
 
     @property
     def n_binding(self) -> int:
@@ -180,6 +189,12 @@ class Machine:
                 return self._on_bind_failed(uid, f'running Bind plugin "DefaultBinder": {message}', now_s)
             case VolumesWritten():
                 pass
+            case EvictionEnded():
+                return self._on_eviction_ended(stimulus, now_s)
+            case DisruptionBudgetSeen(budget):
+                self.state.upsert_budget(budget)
+            case DisruptionBudgetGone(namespace_name, name):
+                self.state.remove_budget(namespace_name, name)
             case PluginFailing():
                 return self._shut_off(stimulus)
             case CycleDue():
@@ -208,6 +223,9 @@ class Machine:
     def _on_assigned_pod(self, pod: Pod, now_s: float) -> None:
         self._pending.pop(pod.uid, None)
         self.queue.delete(pod.uid)
+        self.preemptions.on_placed(pod.uid, pod.node_name)
+        if pod.terminating:
+            self.preemptions.on_leaving(pod.uid)
         known = self.state.placed.get(pod.uid)
         # Read before upsert_pod, which changes `known`.
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
@@ -242,6 +260,7 @@ class Machine:
             self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
+        self._note_nomination(old, pod)
         if old is None:
             self.queue.add(pod, now_s)
             return
@@ -249,9 +268,19 @@ class Machine:
         if old.nominated_node_name and old.nominated_node_name != pod.nominated_node_name:
             self._release_nomination(old, now_s)
 
+    def _note_nomination(self, old: Pod | None, pod: Pod) -> None:
+        """Follow the nomination that the pod shows; one made here counts until a watch shows it, and then its end."""
+        node_name = pod.nominated_node_name
+        if old is not None and not old.nominated_node_name and not node_name:
+            node_name = self.state.nominated.node_of(pod.uid)
+        self.state.nominate(pod, node_name)
+
     def _on_pod_deleted(self, uid: str, now_s: float) -> None:
         pending = self._pending.pop(uid, None)
         self.queue.delete(uid)
+        self.state.nominated.remove(uid)
+        self.preemptions.on_leaving(uid)
+        self.preemptions.on_gone(uid)
         placed = self.state.remove_pod(uid)
         if placed is not None:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
@@ -335,14 +364,14 @@ class Machine:
         profile = self._profiles.get(pod.scheduler_name)
         if profile is None or self.state.is_assumed(pod.uid):
             return []
-        decision = decide(pod, self._snapshot, profile, self._rng, self._observer)
+        decision = decide(self._as_nominated(pod), self._snapshot, profile, self._rng, self._observer)
         match decision:
             case ScheduleResult():
                 return self._assume_and_bind(queued, decision, now_s)
-            case FitError(rejecting=rejecting):
-                return self._fail(queued, decision.message(), rejecting, now_s, unschedulable=True)
+            case FitError():
+                return self._on_unfit(queued, decision, now_s)
             case CycleError(message, unschedulable):
-                return self._fail(queued, message, frozenset(), now_s, unschedulable=unschedulable)
+                return self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:
                 assert_never(decision)
 
@@ -371,22 +400,93 @@ class Machine:
             return {}
         return {DECISION_ANNOTATION: decision_record(result, self.state.nodes)}
 
+    def _as_nominated(self, pod: Pod) -> Pod:
+        """Return the pod with the nomination that counts here, also if no watch has shown it yet."""
+        node_name = self.state.nominated.node_of(pod.uid) if self.state.nominated else ""
+        if not node_name or node_name == pod.nominated_node_name:
+            return pod
+        return replace(pod, nominated_node_name=node_name)
+
     def _fail(
-        self,
-        queued: QueuedPod,
-        message: str,
-        rejecting: frozenset[str],
-        now_s: float,
-        *,
-        unschedulable: bool,
+        self, queued: QueuedPod, message: str, now_s: float, *, unschedulable: bool
     ) -> list[Instruction]:
-        self.queue.put_back(queued, rejecting, now_s)
-        pod = queued.pod
+        """Put back a pod whose cycle failed; it is tried again after a backoff, and nominated no more."""
+        self.queue.put_back(queued, frozenset(), now_s)
+        self.state.nominate(queued.pod, "")
         result: Final = "unschedulable" if unschedulable else "error"
         return [
             attempted(queued, result, now_s, message=message),
-            *report_failure(pod, message, unschedulable=unschedulable),
+            *report_failure(queued.pod, message, unschedulable=unschedulable),
         ]
+
+    def _on_unfit(self, queued: QueuedPod, error: FitError, now_s: float) -> list[Instruction]:
+        """Put back a pod that fits on no node; nominate it, and evict pods for it, if PostFilter found where."""
+        pod, result = queued.pod, error.postfilter
+        self.queue.put_back(queued, error.rejecting, now_s)
+        nominated = "" if result is None else result.nominated_node_name
+        if nominated is not None:
+            self.state.nominate(pod, nominated)
+        evictions = self._preempt(pod, result, now_s) if result is not None and result.victims else []
+        n_victims = len(result.victims) if result is not None and evictions else 0
+        message = error.message()
+        return [
+            attempted(
+                queued,
+                "unschedulable",
+                now_s,
+                message=message,
+                tried_preemption=result is not None,
+                n_victims=n_victims,
+            ),
+            *report_failure(pod, message, unschedulable=True, nominated=nominated),
+            *evictions,
+        ]
+
+    def _preempt(self, pod: Pod, result: PostFiltered, now_s: float) -> list[Instruction]:
+        """
+        Return the instructions that make room: pods of lower priority lose their nomination to the node first.
+
+        Victims that wait for their volumes are put back without a call.
+        """
+        node_name = result.nominated_node_name or ""
+        told: list[Instruction] = []
+        for other in list(self.state.nominated.on(node_name)):
+            if other.priority < pod.priority:
+                self.state.nominate(other, "")
+                if other.nominated_node_name:
+                    told.append(ClearNomination(other))
+        to_evict: list[Pod] = []
+        for victim in result.victims:
+            if self._volumes.holds(victim.uid):
+                text = f'running PreBind plugin "VolumeBinding": {PREEMPTED}'
+                told += self._on_bind_failed(victim.uid, text, now_s)
+                told.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
+            elif not victim.terminating:
+                to_evict.append(victim)
+        return [*told, *self.preemptions.start(pod, node_name, to_evict)]
+
+    def _on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
+        told, is_over = self.preemptions.on_ended(ended)
+        if is_over:
+            self.queue.activate(ended.preemptor_uid, now_s)
+        return told
+
+    def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
+        """
+        Return whether the pod still needs the victim's place; asked right before the victim is deleted.
+
+        Not if the pod is gone, bound, or fits somewhere by now, or if the victim ends already. O(nodes).
+        """
+        pod, placed = self._pending.get(preemptor_uid), self.state.placed.get(victim_uid)
+        if pod is None or pod.terminating or preemptor_uid in self._binding:
+            return False
+        if (
+            placed is None
+            or placed.pod.terminating
+            or not self.state.node(self.state.nodes.name_of(placed.row))
+        ):
+            return False
+        return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
 
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
         """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
@@ -423,6 +523,7 @@ class Machine:
             event = ClusterEvent(STORAGE_RESOURCES[new.kind], Action.UPDATE)
             self._notify_queue(event, old, new, now_s)
         self._forget(uid, now_s)
+        self.state.nominated.remove(uid)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         return [
             attempted(queued, "error", binding.started_s, message=text),

@@ -15,7 +15,6 @@ from msgspec.structs import replace as with_parts
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
-from scheduler.core.node_scores import Rng
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.explanation import Explanation, NodeGroup, State
@@ -25,6 +24,7 @@ from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import ExplainContext, RejectionExplainer
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
@@ -37,6 +37,7 @@ from scheduler.syntax.plurals import counted
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10
 _SHOWN_SCORES: Final = 5
+_SHOWN_VICTIMS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,20 @@ def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
     )
 
 
+def _preemption_notes(error: FitError) -> tuple[str, ...]:
+    """Return whom the pod would evict, and from which node; why it would not is in the message."""
+    found = error.postfilter
+    if found is None or not found.victims:
+        return ()
+    pods = [f"{victim.key} (priority {victim.priority})" for victim in found.victims[:_SHOWN_VICTIMS]]
+    if n_more := len(found.victims) - len(pods):
+        pods.append(f"{n_more} more")
+    broken = f", against a PodDisruptionBudget for {found.n_violations} of them" if found.n_violations else ""
+    return (
+        f"preemption makes room on node {found.nominated_node_name}: it evicts {', '.join(pods)}{broken}",
+    )
+
+
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
     """Return the explanation with state "gated" if the pod has gates; a note says what would happen without them."""
     if not pod.gates:
@@ -136,7 +151,9 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 
 
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
-    explanation = _explanation(request, "unschedulable", error.message())
+    explanation = with_parts(
+        _explanation(request, "unschedulable", error.message()), notes=_preemption_notes(error)
+    )
     profile = request.new_profile(Snapshot(request.state))
     request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)

@@ -42,6 +42,7 @@ SECTIONS: Final = {
     "CSIDriver": "csiDrivers",
     "CSIStorageCapacity": "csiStorageCapacities",
     "VolumeAttachment": "volumeAttachments",
+    "PodDisruptionBudget": "podDisruptionBudgets",
     "Pod": "pods",
 }
 
@@ -98,6 +99,7 @@ _POD: Final[FieldTree] = {
         "nodeName": True,
         "schedulerName": True,
         "priority": True,
+        "preemptionPolicy": True,
         "nodeSelector": True,
         "affinity": _AFFINITY,
         "topologySpreadConstraints": {
@@ -138,6 +140,7 @@ _POD: Final[FieldTree] = {
         "phase": True,
         "reason": True,
         "nominatedNodeName": True,
+        "startTime": True,
         "conditions": {"type": True, "status": True, "reason": True},
         "containerStatuses": _CONTAINER_STATUS,
         "initContainerStatuses": _CONTAINER_STATUS,
@@ -220,6 +223,11 @@ _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "VolumeAttachment": {
         "metadata": _META,
         "spec": {"attacher": True, "nodeName": True, "source": {"persistentVolumeName": True}},
+    },
+    "PodDisruptionBudget": {
+        "metadata": _META,
+        "spec": {"selector": _SELECTOR},
+        "status": {"disruptionsAllowed": True, "disruptedPods": True},
     },
     "Pod": _POD,
 }

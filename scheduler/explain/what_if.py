@@ -16,7 +16,7 @@ from typing import Final, assert_never
 import msgspec
 
 from scheduler.core.decide import Decision, ScheduleResult, decide
-from scheduler.core.node_scores import Rng
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.changes import (
@@ -66,6 +66,12 @@ def copy_pieces(state: ClusterState, copy: ClusterState) -> Generator[None, None
     copy.workloads = state.workloads.copy()
     for obj in list(state.volumes.objects()):
         copy.upsert_storage(obj)
+    for namespace in list(state.budgets.namespaces()):
+        for budget in list(state.budgets.within(namespace)):
+            copy.upsert_budget(budget)
+    for node_name, pods in list(state.nominated.by_node()):
+        for waiting in pods:
+            copy.nominate(waiting, node_name)
     for name, labels in list(state.label_sets.namespace_labels.items()):
         copy.upsert_namespace(Namespace(name, "", labels))
     yield

@@ -192,6 +192,7 @@ KUBELET_REFUSAL_OVER: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_CON
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF_Q: Final = "PopFromBackoffQ"
+FORCE_ACTIVATE: Final = "ForceActivate"
 UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
 
 

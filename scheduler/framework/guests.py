@@ -231,6 +231,9 @@ class _GuardedFilter:
 
     __slots__ = ("_guest", "_mask", "_n_rows", "_node_filter")
 
+    #: No pod is evicted for what it refuses.
+    trial = None
+
     def __init__(self, guest: GuardedPlugin, node_filter: NodeFilter, n_rows: int) -> None:
         self._guest, self._node_filter, self._n_rows = guest, node_filter, n_rows
         self._mask: Mask | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.normalizing import MAX_NODE_SCORE
+from scheduler.framework.post_filter import PostFilterPlugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Profile:
     filters: tuple[FilterPlugin, ...]
     scorers: tuple[WeightedScorer, ...]
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
+    post_filters: tuple[PostFilterPlugin, ...] = ()
     percentage_of_nodes_to_score: int = 0
     guests: tuple[GuardedPlugin, ...] = ()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
+from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind, StorageObject
@@ -123,6 +125,42 @@ class VolumesWritten:
     problem: str = ""
 
 
+class VictimFate(StrEnum):
+    """The end of the eviction of a victim."""
+
+    #: The API server deletes it.
+    DELETED = "deleted"
+    #: It was gone, or another pod has its name.
+    GONE = "gone"
+    #: Its eviction was not wanted any more.
+    SPARED = "spared"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionEnded:
+    """The answer to EvictVictim."""
+
+    preemptor_uid: str
+    victim_uid: str
+    fate: VictimFate
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudgetSeen:
+    """A watch or list showed this PodDisruptionBudget."""
+
+    budget: DisruptionBudget
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudgetGone:
+    """The PodDisruptionBudget was deleted."""
+
+    namespace: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class CycleDue:
     """One scheduling cycle may run."""
@@ -152,6 +190,9 @@ Stimulus = (
     | BindDone
     | BindFailed
     | VolumesWritten
+    | EvictionEnded
+    | DisruptionBudgetSeen
+    | DisruptionBudgetGone
     | PluginFailing
     | CycleDue
     | TimePassed

@@ -220,6 +220,7 @@ class PodSpec(Wire, frozen=True):
     node_name: str | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     node_selector: Raw = Raw()
     affinity: Raw = Raw()
     topology_spread_constraints: Raw = Raw()
@@ -259,6 +260,7 @@ class PodStatus(Wire, frozen=True):
     reason: str | None = None
     message: str | None = None
     nominated_node_name: str | None = None
+    start_time: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
@@ -459,6 +461,21 @@ class LabelSelected(Wire, frozen=True):
 
     metadata: Metadata
     spec: LabelSelectorSpec = LabelSelectorSpec()
+
+
+class DisruptionBudgetStatus(Wire, frozen=True):
+    """status of a PodDisruptionBudget."""
+
+    disruptions_allowed: int | None = None
+    disrupted_pods: dict[str, str | None] | None = None
+
+
+class DisruptionBudget(Wire, frozen=True):
+    """A PodDisruptionBudget."""
+
+    metadata: Metadata
+    spec: LabelSelectorSpec = LabelSelectorSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
 
 _AFFINITY: Final = msgspec.json.Decoder(Affinity | None)

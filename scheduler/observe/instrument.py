@@ -24,6 +24,7 @@ from scheduler.framework.interface import (
     FilterPlugin,
     NodeFilter,
     NodeScorer,
+    NodeTrial,
     PodContext,
     PreFiltered,
     PreFilterResult,
@@ -284,6 +285,10 @@ class _TimedNodeFilter:
 
     def statuses(self) -> NodeStatuses:
         return self.wrapped.statuses()
+
+    @property
+    def trial(self) -> Callable[[int], NodeTrial] | None:
+        return self.wrapped.trial
 
 
 class _TimedScorePlugin:

@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.core.node_scores import Rng
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import API_VERSION, JsonStruct, PodRef
 from scheduler.explain.simulation import (
@@ -26,6 +25,7 @@ from scheduler.explain.simulation import (
     zone_shares,
 )
 from scheduler.framework.explaining import must_stay
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod

@@ -106,6 +106,9 @@ class NodeByNode:
 class _CodeFilter:
     """A filter whose codes are known: 0 where the node fits."""
 
+    #: No pod is evicted for what it refuses.
+    trial = None
+
     def __init__(self, codes: Codes, statuses: Sequence[Status]) -> None:
         self._codes, self._statuses = codes, statuses
 

@@ -15,9 +15,11 @@ from scheduler.errors import InvariantViolation, SettingsError
 from scheduler.framework.guests import GuardedPlugin, GuestAdmission, GuestPlugin, described
 from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.post_filter import PostFilterPlugin
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.volumes import StorageKind
+from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.plugins.kubelet_refusal import KubeletRefusal
@@ -66,6 +68,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
+        DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,
@@ -98,6 +101,7 @@ def build_profile(
     scorers: Sequence[tuple[str, int]],
     pre_enqueue: Sequence[str] = (),
     prefilter_only: Sequence[str] = (),
+    post_filters: Sequence[str] = (),
     args_by_plugin: Mapping[str, object] | None = None,
     context: PluginContext,
     percentage_of_nodes_to_score: int = 0,
@@ -112,6 +116,7 @@ def build_profile(
         scorers: names and weights of the plugins of PreScore and Score.
         pre_enqueue: names of the plugins of PreEnqueue.
         prefilter_only: names of plugins that run at PreFilter but not at Filter.
+        post_filters: names of the plugins of PostFilter.
         args_by_plugin: arguments by plugin name; other plugins get their defaults.
         context: passed to the plugins' constructors.
         percentage_of_nodes_to_score: 0 scores all nodes.
@@ -120,7 +125,7 @@ def build_profile(
     Raises InvariantViolation for a name that is neither in `IN_TREE` nor a guest's, and for a plugin without the
     extension point; settings reject both. Raises SettingsError for a guest that its arguments do not make.
     """
-    used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue)
+    used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}
     built = {
         name: _guarded(scheduler_name, guests[name], args_by_plugin, context)
@@ -139,6 +144,7 @@ def build_profile(
             ALWAYS_LAST(),
         ),
         scorers=tuple(WeightedScorer(_score_plugin(name, built[name]), weight) for name, weight in scorers),
+        post_filters=tuple(_post_filter_plugin(name, built[name]) for name in post_filters),
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         guests=tuple(plugin for plugin in built.values() if isinstance(plugin, GuardedPlugin)),
@@ -190,3 +196,9 @@ def _pre_enqueue_plugin(name: str, plugin: object) -> PreEnqueuePlugin:
     if isinstance(plugin, PreEnqueuePlugin):
         return plugin
     raise InvariantViolation(f"plugin {name} has no PreEnqueue")
+
+
+def _post_filter_plugin(name: str, plugin: object) -> PostFilterPlugin:
+    if isinstance(plugin, PostFilterPlugin):
+        return plugin
+    raise InvariantViolation(f"plugin {name} has no PostFilter")

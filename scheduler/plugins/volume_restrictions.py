@@ -26,7 +26,7 @@ from scheduler.framework.explaining import (
     removal,
 )
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
-from scheduler.framework.status import SKIP, unresolvable, unschedulable
+from scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import RESTRICTED, disks_conflict
 from scheduler.model.pods import Pod
@@ -68,15 +68,16 @@ class VolumeRestrictions:
             if READ_WRITE_ONCE_POD in claim.access_modes:
                 once_per_pod.append(claim)
         # Quirk of kubernetes 1.36: the claim is taken on every node, so that no node is better than another.
-        taken = any(map(snapshot.is_claim_used, once_per_pod))
-        if not taken and not any(disk.plugin in RESTRICTED for disk in pod.spec.disks):
+        n_taken = sum(map(snapshot.is_claim_used, once_per_pod))
+        if not n_taken and not any(disk.plugin in RESTRICTED for disk in pod.spec.disks):
             return SKIP
         mask = np.ones(snapshot.n_rows, dtype=np.bool_)
         mask[list(snapshot.with_conflicting_disks(pod.spec.disks))] = False
-        if not taken:
-            return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN))
+        trial = partial(_SharingTrial, pod, [claim.name for claim in once_per_pod], n_taken, snapshot)
+        if not n_taken:
+            return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), trial=trial)
         nowhere = np.zeros(snapshot.n_rows, dtype=np.bool_)
-        return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN))
+        return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN), trial=trial)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Name the pods that use a wanted claim; propose that they leave, or the pods that hold a wanted disk."""
@@ -89,6 +90,33 @@ class VolumeRestrictions:
             repair=Repair(partial(_free_disks, context)),
             proposals=lambda: [removals] if may_leave else [],
         )
+
+
+class _SharingTrial:
+    """The disks of one node that conflict, and the claims in use, while pods come and go there."""
+
+    def __init__(
+        self, pod: Pod, once_per_pod: Sequence[str], n_taken: int, snapshot: Snapshot, row: int
+    ) -> None:
+        self._pod = pod
+        self._once_per_pod = once_per_pod
+        self._n_taken = n_taken
+        self._n_conflicts = sum(_n_conflicts(pod, placed.pod) for placed in snapshot.placed_on(row))
+
+    def count(self, pod: Pod, delta: int) -> None:
+        """
+        Count the pod's disks and claims in or out.
+
+        Quirk of kubernetes 1.36 (conflictingPVCRefCountForPod): claims are compared by name, whatever the namespace.
+        """
+        self._n_conflicts += delta * _n_conflicts(self._pod, pod)
+        self._n_taken += delta * sum(name in self._once_per_pod for name in pod.spec.claims)
+
+    def refusal(self) -> Status | None:
+        """Return that a disk is taken, else that a claim is."""
+        if self._n_conflicts:
+            return DISK_TAKEN
+        return CLAIM_TAKEN if self._n_taken > 0 else None
 
 
 def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
@@ -136,4 +164,8 @@ def _free_disks(context: ExplainContext, row: int) -> list[Changes]:
 
 
 def _share_disk(pod: Pod, running: Pod) -> bool:
-    return any(disks_conflict(one, other) for one in pod.spec.disks for other in running.spec.disks)
+    return _n_conflicts(pod, running) > 0
+
+
+def _n_conflicts(pod: Pod, running: Pod) -> int:
+    return sum(disks_conflict(one, other) for one in pod.spec.disks for other in running.spec.disks)

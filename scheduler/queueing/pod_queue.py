@@ -11,6 +11,7 @@ The scheduling queue: which pending pod is tried next, and when a rejected pod i
     (popped)        put_back after an error                         BACKOFF
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
+    not ACTIVE      activate                                        ACTIVE
     any             delete                                          (gone)
 
 A pod that moves to ACTIVE or BACKOFF has to pass the PreEnqueue checks, unless it comes from BACKOFF. If a check fails,
@@ -37,6 +38,7 @@ from typing import Final
 
 from scheduler.framework.events import (
     BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
     POP_FROM_BACKOFF_Q,
     SCHEDULE_ATTEMPT_FAILURE,
     UNSCHEDULABLE_POD_ADD,
@@ -132,6 +134,13 @@ class PodQueue:
             event = ClusterEvent(Resource.UNSCHEDULABLE_POD, action)
             if queued.sub_queue.waits_for_event and self._hints.is_worth_requeuing(queued, event, old, new):
                 self._requeue(queued, event.label, now_s)
+
+    def activate(self, uid: str, now_s: float) -> None:
+        """Let the pod be tried without waiting any longer, if the queue holds it and PreEnqueue allows."""
+        self._backlog.finish()
+        queued = self._pods.get(uid)
+        if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
+            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
 
     def delete(self, uid: str) -> None:
         """Remove the pod, which is gone or assigned, if the queue holds it."""

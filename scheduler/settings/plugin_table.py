@@ -59,7 +59,6 @@ def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTre
 
 
 _CLAIMS: Final = "resource claims are not supported yet"
-_PREEMPTION: Final = "preemption is not supported yet"
 GROUPS_MISSING: Final = "pod groups are not supported yet"
 
 #: Enabled through multiPoint by default, in this order.
@@ -79,7 +78,7 @@ DEFAULT_PLUGINS: Final = (
     _built("PodTopologySpread"),
     _built("InterPodAffinity"),
     _plugin("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", 2, _CLAIMS),
-    _plugin("DefaultPreemption", "preEnqueue postFilter", missing=_PREEMPTION),
+    _built("DefaultPreemption"),
     _built("NodeResourcesBalancedAllocation"),
     _built("ImageLocality"),
     _plugin("DefaultBinder", "bind"),

@@ -10,6 +10,7 @@ import json
 import msgspec
 
 from scheduler.errors import InvariantViolation
+from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import (
@@ -137,6 +138,11 @@ def _selector(selector: Selector) -> _Fields:
 def args_document(args: object) -> _Fields:
     """Return a plugin's arguments as a configuration has them."""
     match args:
+        case DefaultPreemptionArgs():
+            return {
+                "minCandidateNodesPercentage": args.min_candidate_nodes_percentage,
+                "minCandidateNodesAbsolute": args.min_candidate_nodes_absolute,
+            }
         case InterPodAffinityArgs():
             exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
             annotating: _Fields = {"selector": _selector(args.annotation_namespace_selector)}

@@ -18,7 +18,8 @@ from typing import Any, Final
 from scheduler.core.machine import Machine
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
-from scheduler.model.instructions import Attempted, PatchCondition
+from scheduler.model.instructions import Attempted
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
@@ -46,6 +47,7 @@ from scheduler.shell.profiles import annotating_namespaces, build_profiles, buil
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
+from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
 from scheduler.shell.watched_kinds import kinds_for
 from scheduler.state.audit import Audit
@@ -144,7 +146,7 @@ class Scheduler:
             observer=metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
         )
-        metrics.register_state(self._queue, self._state)
+        metrics.register_state(self._queue, self._state, self._machine.preemptions.in_vain)
         self._audit = Audit(self._state)
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
@@ -250,6 +252,14 @@ class Scheduler:
             binds=group,
             binder=binder,
             volumes=VolumeWriter(self._client, pause=binder.pause, may_write=self._leads),
+            victims=VictimEvictor(
+                self._client,
+                clock_s=self._clock_s,
+                pause=binder.pause,
+                is_wanted=self._machine.wants_eviction,
+                may_write=self._leads,
+                on_failed=self._on_eviction_failed,
+            ),
             conditions=conditions,
             recorder=self._recorder,
             inbox=self._inbox,
@@ -367,8 +377,11 @@ class Scheduler:
         self._page.on_attempt(attempt)
         self._attempt_log.write(attempt)
 
-    def _on_condition_failed(self, instruction: PatchCondition, message: str) -> None:
-        self._log.error("Failed to write the PodScheduled condition", pod=instruction.pod.key, err=message)
+    def _on_condition_failed(self, pod: Pod, message: str) -> None:
+        self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)
+
+    def _on_eviction_failed(self, victim: Pod, message: str) -> None:
+        self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)
 
     def _on_plugin_failing(self, failing: PluginFailing) -> None:
         self._inbox.put_now(failing)

@@ -142,7 +142,8 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
             claim_key = f"{placed.pod.namespace}/{volume.claim_name(placed.pod.name)}"
             if name not in state.volumes.users(claim_key):
                 yield f"{name}: {placed.pod.key} is not among the users of claim {claim_key}"
-        if state.pods.at(placed.slot) != (placed.label_set.number, row, not placed.pod.terminating):
+        pod, columns = placed.pod, state.pods.at(placed.slot)
+        if columns != (placed.label_set.number, row, not pod.terminating, pod.priority):
             yield f"{name}: {placed.pod.key} differs from its columns"
         declared = tuple(state.terms.keys(placed.label_set, placed.pod.spec))
         if tuple(term.key for term in placed.terms) != declared:

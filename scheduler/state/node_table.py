@@ -148,6 +148,13 @@ class NodeTable:
         use = self.use(resource, rows)
         return 0 if use is None else use[1] - use[0]
 
+    def left_at(self, resource: str, row: int) -> int:
+        """Return allocatable minus requested at one row, also of a resource that no node has."""
+        index = self._resource_id.get(resource)
+        if index is None:
+            return -self.requested_at(resource, row)
+        return self._allocatable.item(index, row) - self._requested.item(index, row)
+
     def use(
         self, resource: str, rows: RowIndex, *, with_defaults: bool = False
     ) -> tuple[Amount, Amount] | None:
@@ -160,7 +167,7 @@ class NodeTable:
         return amount_at(requested[index], rows), amount_at(self._allocatable[index], rows)
 
     def requested_at(self, resource: str, row: int) -> int:
-        """Return what pods on the row request of the resource, whether a node has it or not; for the audit."""
+        """Return what pods on the row request of the resource, whether a node has it or not."""
         amounts = self.requested(resource)
         return (
             self._requested_unavailable.get(resource, {}).get(row, 0)

@@ -132,6 +132,16 @@ class Volumes:
         driver = migration.driver if migration is not None and migrates else storage_class.provisioner
         return _attached(driver, f"pending {claim_key}")
 
+    def attached_by(self, pod: Pod) -> Iterator[AttachedVolume]:
+        """Yield what limits count each volume of the pod as, once for each time that the pod names it."""
+        for claim_volume in pod.spec.claim_volumes:
+            found = self.attached_as(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}")
+            if found is not None:
+                yield found
+        for disk in pod.spec.disks:
+            if (named := disks.csi_volume(disk)) is not None:
+                yield _attached(*named)
+
     def get(self, kind: StorageKind, key: str) -> StorageObject | None:
         """Return the object, None if it is not known."""
         match kind:
@@ -163,22 +173,15 @@ class Volumes:
             claim = self._claims.get(key)
             # The claim's own text, which is kept anyway.
             self._users.add(key if claim is None else claim.key, node_name)
-            if (attached := self.attached_as(key)) is not None:
-                self.attached.use(attached, node_name)
-        for disk in pod.spec.disks:
-            if (named := disks.csi_volume(disk)) is not None:
-                self.attached.use(_attached(*named), node_name)
+        for attached in self.attached_by(pod):
+            self.attached.use(attached, node_name)
 
     def remove_pod(self, pod: Pod, node_name: str) -> None:
         """Take back the volumes of a pod that left the node."""
         for claim_volume in pod.spec.claim_volumes:
-            key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
-            self._users.discard(key, node_name)
-            if (attached := self.attached_as(key)) is not None:
-                self.attached.disuse(attached, node_name)
-        for disk in pod.spec.disks:
-            if (named := disks.csi_volume(disk)) is not None:
-                self.attached.disuse(_attached(*named), node_name)
+            self._users.discard(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}", node_name)
+        for attached in self.attached_by(pod):
+            self.attached.disuse(attached, node_name)
 
     def upsert(self, obj: StorageObject) -> None:
         """Take over the object. O(1), and O(pods that use it)."""

@@ -16,9 +16,10 @@ from scheduler.shell.pending_pods import MAX_ATTEMPTS, MAX_MESSAGE, PendingPodEx
 from scheduler.testing import Cluster
 from tests.support import build
 from tests.support.driving import Driver
+from tests.support.messages import no_victims
 
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
-REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."
+REFUSED = f"0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. {no_victims(1)}"
 
 
 class Explained:

@@ -16,7 +16,15 @@ from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, StorageSeen, WorkloadSeen
+from scheduler.model.stimuli import (
+    DisruptionBudgetSeen,
+    NamespaceSeen,
+    NodeSeen,
+    PodSeen,
+    Stimulus,
+    StorageSeen,
+    WorkloadSeen,
+)
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
@@ -71,6 +79,8 @@ class LoadedCluster:
                 self.state.upsert_workload(workload)
             case StorageSeen(obj):
                 self.state.upsert_storage(obj)
+            case DisruptionBudgetSeen(budget):
+                self.state.upsert_budget(budget)
             case PodSeen(pod):
                 self._apply_pod(pod)
             case _:
@@ -84,6 +94,8 @@ class LoadedCluster:
         self.pods[pod.namespace, pod.name] = pod
         if pod.node_name:
             self.state.upsert_pod(pod)
+        else:
+            self.state.nominate(pod, pod.nominated_node_name)
 
     def pending_pods(self) -> list[Pod]:
         """Return the pods without a node."""

@@ -40,6 +40,9 @@ _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 class VolumeFilter:
     """What every node says to the claims of a pod. `bind_timeout_s`: how long its volumes may take to be bound."""
 
+    #: No pod of a node takes a volume from another.
+    trial = None
+
     def __init__(self, claims: PodClaims, snapshot: Snapshot, bind_timeout_s: float) -> None:
         self._snapshot = snapshot
         self._bind_timeout_s = bind_timeout_s
