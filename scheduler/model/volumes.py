@@ -315,7 +315,7 @@ class StorageDecoder:
                 "PersistentVolumeClaim: metadata.name and metadata.namespace are required"
             )
         annotations = meta.annotations or _NO_LABELS
-        owners = meta.owner_references or ()
+        owners, selected_node = meta.owner_references or (), annotations.get(SELECTED_NODE)
         return PersistentVolumeClaim(
             key=f"{meta.namespace}/{meta.name}",
             uid=meta.uid or "",
@@ -327,7 +327,7 @@ class StorageDecoder:
             attributes_class=intern(spec.volume_attributes_class_name or ""),
             requested_bytes=_storage_bytes(spec.resources.requests),
             selector=None if spec.selector is None else label_selector(spec.selector),
-            selected_node=annotations.get(SELECTED_NODE),
+            selected_node=None if selected_node is None else intern(selected_node),
             is_bind_completed=BIND_COMPLETED in annotations,
             is_lost=raw.status.phase == "Lost",
             terminating=meta.deletion_timestamp is not None,
