@@ -22,15 +22,10 @@ class Key(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     name: str
 
-    @property
-    def path(self) -> str:
-        """`namespace/name`; `/name` of cluster-scoped kinds. `of` turns it back."""
-        return f"{self.namespace}/{self.name}"
-
     @classmethod
     def of(cls, path: str) -> Key:
-        """Return the key of this path."""
-        namespace, _, name = path.partition("/")
+        """Return the key whose `str` this is; no part of it has a slash."""
+        namespace, _, name = path.rpartition("/")
         return cls(namespace, name)
 
     def __str__(self) -> str:

@@ -38,7 +38,7 @@ class Comparison(Generic[T]):
         #: The stored version when the first list ended, and the metadata in that list; None if absent.
         self._suspects: dict[Key, tuple[Version | None, ObjectMeta | None]] = {}
         #: Objects stored before the first list that it has not returned, as `Store.copy_versions` yields them.
-        self._unlisted: list[dict[str, str]] = []
+        self._unlisted: list[dict[str, bytes]] = []
         #: Suspects as the second list returned them.
         self._raw_by_key: dict[Key, msgspec.Raw] = {}
 
@@ -57,7 +57,7 @@ class Comparison(Generic[T]):
         """Compare an object of the first list with the store. Cost: O(bytes)."""
         if (meta := _read_meta(raw)) is None:
             return
-        self._unlisted[self._store.shard_of(meta.key)].pop(meta.key.path, None)
+        self._unlisted[self._store.shard_of(meta.key)].pop(str(meta.key), None)
         stored = self._store.version_of(meta.key)
         if stored is None or _is_outdated(stored, meta):
             self._suspects[meta.key] = (stored, meta)

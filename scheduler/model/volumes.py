@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -430,7 +431,12 @@ def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
 def _storage_bytes(amounts: Mapping[str, QuantityText] | None) -> int | None:
     if amounts is None or "storage" not in amounts:
         return None
-    amount = amounts["storage"]
+    return _n_bytes(amounts["storage"])
+
+
+@lru_cache(maxsize=1024)
+def _n_bytes(amount: QuantityText) -> int:
+    """Return the number: for equal amounts one object, so that 50,000 volumes of a few sizes share a few."""
     return parse_quantity(0 if amount is None else amount).value()
 
 

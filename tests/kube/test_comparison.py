@@ -181,9 +181,9 @@ class _Collection:
 
     def stored(self) -> dict[str, tuple[str, int]]:
         versions = (
-            (Key.of(path).name, Version.of(text))
+            (Key.of(path).name, Version.of(packed))
             for part in self.store.copy_versions()
-            for path, text in part.items()
+            for path, packed in part.items()
         )
         return {name: (version.uid, int(version.resource_version)) for name, version in versions}
 
