@@ -32,6 +32,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.profile import Profile
+from scheduler.framework.reserving import WrappedFilter
 from scheduler.framework.status import Code, NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
 from scheduler.observe.guest_watch import GuestCall, GuestWatch
@@ -274,7 +275,7 @@ class _TimedFilterPlugin:
         return _TimedNodeFilter(self.name, result, self._timer)
 
 
-class _TimedNodeFilter:
+class _TimedNodeFilter(WrappedFilter):
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
         self._name = name
         self.wrapped = node_filter
