@@ -176,7 +176,7 @@ class SweepDue:
     """Cached values that no pod has used for a while are to be dropped."""
 
 
-Stimulus = (
+WatchEvent = (
     PodSeen
     | PodGone
     | NodeSeen
@@ -187,12 +187,16 @@ Stimulus = (
     | WorkloadGone
     | StorageSeen
     | StorageGone
+    | DisruptionBudgetSeen
+    | DisruptionBudgetGone
+)
+
+Stimulus = (
+    WatchEvent
     | BindDone
     | BindFailed
     | VolumesWritten
     | EvictionEnded
-    | DisruptionBudgetSeen
-    | DisruptionBudgetGone
     | PluginFailing
     | CycleDue
     | TimePassed
