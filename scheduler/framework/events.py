@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.requests import pod_requests
-from scheduler.model.volumes import StorageKind
+from scheduler.model.volumes import PersistentVolumeClaim, StorageKind
 
 
 class Resource(StrEnum):
@@ -129,6 +129,9 @@ HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
 #: or owner. If not, the result for one pod is used for all pods of its spec and profile, of which thousands may wait.
 #: It must not read labels or owner itself.
 ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
+#: Called with the object before and after the change. Returns the claims (`namespace/name`) of which a pod has to use
+#: one for the hint to return QUEUE; None if the hint may return it for any pod.
+ClaimsFn: TypeAlias = Callable[[Any, Any], frozenset[str] | None]
 
 
 def queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
@@ -146,6 +149,12 @@ def never(_pod: Pod, _old: object, _new: object) -> bool:
     return False
 
 
+def changed_claim(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> frozenset[str]:
+    """Return the claim that changed: the hint helps its pods alone."""
+    changed = old if new is None else new
+    return frozenset() if changed is None else frozenset((changed.key,))
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """
@@ -156,12 +165,14 @@ class ClusterEventWithHint:
         actions: union of the actions of interest.
         hint: decides about one change; None means QUEUE.
         reads_labels: returns whether the hint depends on labels or owner of the pending pod.
+        claims: narrows the pods that the hint is asked about, of which thousands may wait with a claim each.
     """
 
     resource: Resource
     actions: Action
     hint: HintFn | None = None
     reads_labels: ReadsLabels = always
+    claims: ClaimsFn | None = None
 
     def matches(self, event: ClusterEvent) -> bool:
         """

@@ -391,8 +391,9 @@ class StorageDecoder:
         return shared
 
     def _shared_modes(self, modes: tuple[str, ...] | None) -> tuple[str, ...]:
-        # At most as many as there are lists of the four modes.
-        return self._access_modes.setdefault(modes or (), modes or ())
+        # At most as many as there are sets of the four modes: a server stores any list of these.
+        once_each = tuple(sorted(set(modes or ())))
+        return self._access_modes.setdefault(once_each, once_each)
 
 
 def is_older(version: str, than: str) -> bool:

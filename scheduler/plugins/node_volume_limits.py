@@ -15,7 +15,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    changed_claim,
+    never,
+)
 from scheduler.framework.explaining import (
     MOST_REMOVED,
     ExplainContext,
@@ -67,8 +74,10 @@ class NodeVolumeLimits:
         return (
             ClusterEventWithHint(csi_node, Action.ADD),
             ClusterEventWithHint(csi_node, Action.UPDATE, _hint_after_csi_node_update, never),
-            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
-            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never),
+            ClusterEventWithHint(
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, claims=_helped_by_deletion
+            ),
+            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never, claims=changed_claim),
             ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment, never),
         )
 
@@ -223,6 +232,10 @@ def _hint_after_pod_deletion(_pod: Pod, old: Pod | None, _new: Pod | None) -> Hi
     if old is None or not (old.node_name or old.nominated_node_name):
         return Hint.SKIP
     return Hint.QUEUE if _may_count(old.spec) else Hint.SKIP
+
+
+def _helped_by_deletion(old: Pod | None, _new: Pod | None) -> frozenset[str] | None:
+    return None if old is not None and _may_count(old.spec) else frozenset()
 
 
 def _hint_after_claim_add(

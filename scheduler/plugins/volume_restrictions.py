@@ -16,7 +16,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    changed_claim,
+    never,
+)
 from scheduler.framework.explaining import (
     MOST_REMOVED,
     ExplainContext,
@@ -52,9 +59,17 @@ class VolumeRestrictions:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return pods that free a disk or a claim, new nodes, and new claims."""
         return (
-            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
+            ClusterEventWithHint(
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, claims=_helped_by_deletion
+            ),
             ClusterEventWithHint(Resource.NODE, Action.ADD),
-            ClusterEventWithHint(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, _hint_after_claim_add, never),
+            ClusterEventWithHint(
+                Resource.PERSISTENT_VOLUME_CLAIM,
+                Action.ADD,
+                _hint_after_claim_add,
+                never,
+                claims=changed_claim,
+            ),
         )
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
@@ -126,6 +141,12 @@ def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hin
     # Quirk: whether the claim is ReadWriteOncePod does not matter.
     shares_claim = not set(pod.spec.claims).isdisjoint(old.spec.claims)
     return Hint.QUEUE if shares_claim or _share_disk(pod, old) else Hint.SKIP
+
+
+def _helped_by_deletion(old: Pod | None, _new: Pod | None) -> frozenset[str] | None:
+    if old is None or old.spec.disks:
+        return None
+    return frozenset(f"{old.namespace}/{name}" for name in old.spec.claims)
 
 
 def _hint_after_claim_add(

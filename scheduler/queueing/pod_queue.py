@@ -55,6 +55,7 @@ from scheduler.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.queueing.queueing_hints import QueueingHintMap, QueueingHints
 from scheduler.queueing.sub_queues import SubQueues
+from scheduler.queueing.unschedulable_pods import InterestedPlugins
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
@@ -210,7 +211,7 @@ class PodQueue:
         A pending pod's own update goes to `update`. Cost: O(pods moved + equivalence classes rejected by a plugin
         that registered the event); if a hint reads labels for this event, each label set counts.
         """
-        plugins = self._hints.interested_plugins(event)
+        plugins = self._hints.interested_plugins(event, old, new)
         if plugins:
             self._backlog.add(self._requeuing(plugins, event, old, new, now_s, only))
 
@@ -256,7 +257,7 @@ class PodQueue:
 
     def _requeuing(
         self,
-        plugins: frozenset[str],
+        plugins: InterestedPlugins,
         event: ClusterEvent,
         old: object,
         new: object,
