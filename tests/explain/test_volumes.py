@@ -60,7 +60,7 @@ def test_a_volume_in_one_zone_and_the_pod_to_be_near_in_another_are_named_togeth
         ([claim("c", "s", volume="v")], None),
         (
             [storage_class("s", "kubernetes.io/no-provisioner"), claim("c", "s", request="10Gi")],
-            "claim c: no free volume of class s has 10Gi",
+            "claim c: no free volume of class s suits it (10Gi, ReadWriteOnce)",
         ),
         (
             [storage_class("s", topologies=[{ZONE: ["x", "y"]}]), claim("c", "s")],

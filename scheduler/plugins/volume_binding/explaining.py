@@ -97,7 +97,8 @@ def _text(part: _Refusals, row: int, volumes: Volumes) -> str:
     if BIND_CONFLICT in reasons and claim.selected_node is not None:
         return f"claim {claim.name}: its volume is to be on node {claim.selected_node}"
     if not _maker(storage_class):
-        return f"claim {claim.name}: no free volume of class {storage_class.key} has {size}"
+        wanted = ", ".join((size, *claim.access_modes))
+        return f"claim {claim.name}: no free volume of class {storage_class.key} suits it ({wanted})"
     allowed = topology_text(VolumeTopology(storage_class.allowed_topologies))
     return f"claim {claim.name}: class {storage_class.key} makes volumes for {allowed}"
 
