@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
-from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
+from scheduler.settings.loading import default_settings
+from scheduler.shell.watched_kinds import kinds_for
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.cluster import Cluster
@@ -107,11 +108,15 @@ async def test_410_on_resume_leads_to_a_list(
 
 
 async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: DevCluster) -> None:
-    """At once instead of inside the stream, of every kind that is watched."""
+    """At once instead of inside the stream, of every kind that is watched, by a server that streams no lists."""
     await cluster.add_node("a")
-    paths = [f"{each.resource.path}$" for each in (*required_kinds(), *workload_kinds(), *storage_kinds())]
+    paths = [f"{each.resource.path}$" for each in kinds_for(default_settings())]
     devcluster.faults.add(
-        *(Fault(action=Action.RESPOND, path=path, verb="watch", code=410) for path in paths),
+        *(
+            Fault(action=Action.RESPOND, path=path, verb="watch", code=code)
+            for path in paths
+            for code in (410, 400)
+        ),
         *(Fault(action=Action.END_STREAM, path=path) for path in paths),
     )
 
