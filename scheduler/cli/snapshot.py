@@ -20,11 +20,11 @@ from typing import Final
 import msgspec
 
 from scheduler.cli.query.input_files import STANDARD_INPUT
-from scheduler.cli.query.listing import connect, list_kind
+from scheduler.cli.query.listing import DISRUPTION_BUDGETS, connect, list_all, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
-from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
+from scheduler.explain.snapshot_file import BUDGET, SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
 from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
 
@@ -69,6 +69,9 @@ async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
             objects_by_kind[watched.kind] = await list_kind(
                 client, watched, partial(_reduce, watched.kind), progress
             )
+        objects_by_kind[BUDGET] = await list_all(
+            client, DISRUPTION_BUDGETS, partial(_reduce, BUDGET), partial(progress.update, BUDGET)
+        )
     progress.clear()
     parts = [msgspec.json.encode(header())[:-1]]
     for kind, section in SECTIONS.items():

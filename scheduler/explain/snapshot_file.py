@@ -25,6 +25,7 @@ from scheduler.model.volumes import (
 )
 
 KIND: Final = "ClusterSnapshot"
+BUDGET: Final = "PodDisruptionBudget"
 
 #: The name of each kind's list in the file, in the order of the file.
 SECTIONS: Final = {
@@ -41,6 +42,7 @@ SECTIONS: Final = {
     "CSIDriver": "csiDrivers",
     "CSIStorageCapacity": "csiStorageCapacities",
     "VolumeAttachment": "volumeAttachments",
+    BUDGET: "podDisruptionBudgets",
     "Pod": "pods",
 }
 
@@ -219,6 +221,11 @@ _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "VolumeAttachment": {
         "metadata": _META,
         "spec": {"attacher": True, "nodeName": True, "source": {"persistentVolumeName": True}},
+    },
+    BUDGET: {
+        "metadata": _META,
+        "spec": {"selector": _SELECTOR},
+        "status": {"disruptionsAllowed": True, "disruptedPods": True},
     },
     "Pod": _POD,
 }

@@ -461,6 +461,21 @@ class LabelSelected(Wire, frozen=True):
     spec: LabelSelectorSpec = LabelSelectorSpec()
 
 
+class DisruptionBudgetStatus(Wire, frozen=True):
+    """status of a PodDisruptionBudget."""
+
+    disruptions_allowed: int | None = None
+    disrupted_pods: dict[str, str | None] | None = None
+
+
+class DisruptionBudget(Wire, frozen=True):
+    """A PodDisruptionBudget."""
+
+    metadata: Metadata
+    spec: LabelSelectorSpec = LabelSelectorSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
 _AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
 _LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
 _SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)

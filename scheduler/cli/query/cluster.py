@@ -13,6 +13,7 @@ import numpy as np
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.new_claims import default_class, names_no_class, new_claim
 from scheduler.framework.profile import Profile
+from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
 from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
@@ -39,6 +40,8 @@ class LoadedCluster:
         self.kinds = kinds_for(settings)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
+        #: PodDisruptionBudgets, if they were asked for or the snapshot has them.
+        self.budgets: list[DisruptionBudget] = []
         #: Numbers of objects that could not be decoded, by kind.
         self.malformed: Counter[str] = Counter()
         #: Failed pods that a kubelet rejected.
@@ -77,6 +80,13 @@ class LoadedCluster:
                 self._apply_pod(pod)
             case _:
                 raise TypeError(f"a list made {type(seen).__name__}")
+
+    def add_budget(self, raw: msgspec.Raw) -> None:
+        """Add the PodDisruptionBudget; a malformed one is counted and left out."""
+        try:
+            self.budgets.append(decode_disruption_budget(raw))
+        except MalformedObjectError:
+            self.malformed["PodDisruptionBudget"] += 1
 
     def _apply_pod(self, pod: Pod) -> None:
         if pod.is_terminal:

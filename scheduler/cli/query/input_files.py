@@ -17,7 +17,7 @@ from scheduler.errors import SettingsError
 from scheduler.explain.explanation import API_VERSION
 from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_manifest
 from scheduler.explain.new_claims import created
-from scheduler.explain.snapshot_file import KIND, SECTIONS
+from scheduler.explain.snapshot_file import BUDGET, KIND, SECTIONS
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.documents import read_document
@@ -181,11 +181,14 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
             )
             for watched in cluster.kinds
         }
+        budgets = msgspec.json.decode(sections.get(SECTIONS[BUDGET]) or b"[]", type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), "lists of objects") from error
     for watched in cluster.kinds:
         for raw in by_kind[watched.kind]:
             cluster.apply(cluster.decode(watched, raw))
+    for raw in budgets:
+        cluster.add_budget(raw)
 
 
 def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:

@@ -13,8 +13,10 @@ from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
 from scheduler.cli.query.listing import (
     DEFAULT_NAMESPACE,
+    DISRUPTION_BUDGETS,
     connect,
     context_namespace,
+    list_all,
     list_kind,
     read_pod,
 )
@@ -87,10 +89,11 @@ def read_manifest_file(args: argparse.Namespace, settings: Settings) -> Manifest
 
 
 async def read_cluster(
-    args: argparse.Namespace, settings: Settings, query: PodQuery | None
+    args: argparse.Namespace, settings: Settings, query: PodQuery | None, *, budgets: bool = False
 ) -> tuple[LoadedCluster, PodQuery | None]:
     """
-    Return the cluster, and the query with the pod's JSON. If there is no such pod, nothing else is read.
+    Return the cluster, with its PodDisruptionBudgets if `budgets` is set, and the query with the pod's JSON. If there
+    is no such pod, nothing else is read.
 
     Raises SettingsError.
     """
@@ -105,6 +108,8 @@ async def read_cluster(
                 return cluster, query
             query = PodQuery(query.namespace, query.name, stored)
         await _list_all(client, cluster)
+        if budgets:
+            await list_all(client, DISRUPTION_BUDGETS, cluster.add_budget, lambda _: None)
     return cluster, query
 
 
