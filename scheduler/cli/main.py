@@ -31,6 +31,11 @@ _COMMANDS: Final = (
         "scheduler.cli.simulate",
         "place a manifest's replicas, or the pods of drained nodes, on a copy of the cluster",
     ),
+    (
+        "shadow",
+        "scheduler.cli.shadow",
+        "watch what another scheduler decides, and report what would be otherwise here",
+    ),
     ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
     (
         "webhook",
