@@ -14,6 +14,7 @@ before are counted, not compared.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +25,7 @@ from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.node_scores import Rng
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
+from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
@@ -47,8 +49,6 @@ RACE_S: Final = 2.0
 #: Changes that are taken back, and differences that wait for later binds; each costs a decision.
 _MAX_RECENT: Final = 50
 _MAX_DIFFERENCES: Final = 1_000
-#: The end of a message that reports an attempt to preempt.
-_PREEMPTION: Final = " preemption: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Shadow:
             return
         if not pod.node_name:
             if pod.scheduler_name == self.scheduler_name:
-                self._see_waiting(pod)
+                self._see_waiting(pod, now_s)
             return
         is_new = pod.uid not in self.state.placed
         if is_new and self.compares and pod.scheduler_name == self.scheduler_name:
@@ -189,15 +189,17 @@ class Shadow:
             self._counts.tied += n_best > 1
             return
         difference = self._difference(pod, node, decision)
-        earlier = self._before_recent_changes(pod, node, now_s)
+        earlier = self._before_recent_changes(
+            lambda: bool(_n_best(self._decide(pod), self.state, node)), now_s
+        )
         if earlier is not None:
             difference = _as_race(difference, earlier)
         else:
             self._unsettled[pod.uid] = _Unsettled(pod, node, now_s)
         self._note(pod.uid, difference)
 
-    def _before_recent_changes(self, pod: Pod, node: str, now_s: float) -> Pod | None:
-        """Take recent changes back, the last one first, until the node is among the best; return the last one's pod."""
+    def _before_recent_changes(self, agrees: Callable[[], bool], now_s: float) -> Pod | None:
+        """Take recent changes back, the last one first, until the decisions agree; return the last one's pod."""
         undone: list[_Recent] = []
         found: Pod | None = None
         for recent in reversed(self._recent):
@@ -206,7 +208,7 @@ class Shadow:
             if recent.came == (recent.pod.uid in self.state.placed):
                 self._redo(recent, came=not recent.came)
                 undone.append(recent)
-                if _n_best(self._decide(pod), self.state, node):
+                if agrees():
                     found = recent.pod
                     break
         for recent in reversed(undone):
@@ -278,7 +280,7 @@ class Shadow:
 
     # -- pending pods ----------------------------------------------------------------------------------------
 
-    def _see_waiting(self, pod: Pod) -> None:
+    def _see_waiting(self, pod: Pod, now_s: float) -> None:
         before = self._waiting.get(pod.uid)
         self._waiting[pod.uid] = pod
         condition = pod.scheduled_condition
@@ -286,17 +288,15 @@ class Shadow:
         if not (self.compares and is_new and condition is not None and condition.reason == "Unschedulable"):
             return
         decision = self._decide(pod)
-        if isinstance(decision, ScheduleResult):
-            ours = f"fits on {decision.node_name}"
-        else:
-            ours = decision.message if isinstance(decision, CycleError) else decision.message()
-        theirs = condition.message.partition(_PREEMPTION)[0]
-        same = ours == theirs
+        same = _says(decision, condition.message)
         self._counts.pending[pod.uid] = same
-        if not same:
-            here = decision.node_name if isinstance(decision, ScheduleResult) else ""
-            text = f"there: {theirs} here: {ours}"
-            self._note(f"{pod.uid} pending", _of(pod, Cause.RULE, "", here, text))
+        if same:
+            return
+        here = decision.node_name if isinstance(decision, ScheduleResult) else ""
+        ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else _message(decision)
+        difference = _of(pod, Cause.RULE, "", here, f"there: {condition.message} here: {ours}")
+        earlier = self._before_recent_changes(lambda: _says(self._decide(pod), condition.message), now_s)
+        self._note(f"{pod.uid} pending", difference if earlier is None else _as_race(difference, earlier))
 
     # ---------------------------------------------------------------------------------------------------------
 
@@ -321,6 +321,15 @@ def _n_best(decision: Decision, state: ClusterState, node: str) -> int:
     totals = decision.scores.totals
     most = totals.max()
     return int(np.count_nonzero(totals == most)) if totals[row] == most else 0
+
+
+def _message(decision: FitError | CycleError) -> str:
+    return decision.message if isinstance(decision, CycleError) else decision.message()
+
+
+def _says(decision: Decision, message: str) -> bool:
+    """Return whether the decision gives the reasons of the message, to which PostFilter plugins may have added."""
+    return not isinstance(decision, ScheduleResult) and f"{message} ".startswith(f"{_message(decision)} ")
 
 
 def _behind(decision: ScheduleResult, row: int) -> tuple[int, str, int]:
