@@ -1,6 +1,6 @@
 # Two images of one source:
-#   docker build -t affinity-scheduler:0.1.0 .                        the product: no embedded cluster, no demo
-#   docker build -t affinity-scheduler-demo:0.1.0 --target demo .     with both; `docker run` plays the demo
+#   docker build -t affinity-scheduler:0.1.0 .                        the product: without devcluster, demo and test kit
+#   docker build -t affinity-scheduler-demo:0.1.0 --target demo .     with all of it; `docker run` plays the demo
 # Both run as user 65532. The product writes no file at all; the demo keeps its logs in /tmp while it plays.
 ARG PYTHON=3.13
 
@@ -26,7 +26,7 @@ RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinit
 
 FROM installed AS product-build
 RUN cd /opt/affinity-scheduler/lib/python3.*/site-packages/scheduler \
-    && rm -r devcluster demo
+    && rm -r devcluster demo testing pytest_plugin.py
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
 
 FROM python:${PYTHON}-slim AS runtime

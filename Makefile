@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.installed ## Play nine stories about pod affinity on an embedded cluster.
+demo: $(VENV)/.installed ## Play ten stories about pod affinity on an embedded cluster.
 	@$(BIN)/affinity-scheduler demo
 
 # Much of it is waiting for other processes: more workers than a small machine has cores. Each file is run by one of
@@ -20,8 +20,8 @@ test: $(VENV)/.installed lint ## Run every test, import contracts, ruff and mypy
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: $(VENV)/.installed ## ruff, mypy --strict and the import contracts.
-	@$(BIN)/ruff check scheduler tests
-	@$(BIN)/ruff format --check scheduler tests
+	@$(BIN)/ruff check scheduler tests manifests/examples
+	@$(BIN)/ruff format --check scheduler tests manifests/examples
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 

@@ -90,6 +90,18 @@ class LeadershipLost(SchedulerError):
     """Another instance may schedule now. Raised by `shell.leader_election`; caught by the app, which exits with 1."""
 
 
+class PluginFailed(SchedulerError):
+    """
+    A guest plugin raised, or returned something that the contract does not allow. Caught by `core.decide`.
+
+    `point`: the extension point, as metrics name it.
+    """
+
+    def __init__(self, plugin: str, point: str, message: str) -> None:
+        self.plugin, self.point = plugin, point
+        super().__init__(message)
+
+
 class InvariantViolation(SchedulerError):
     """
     Our own state contradicts itself: a bug. Raised by audits and never caught: the process stops.

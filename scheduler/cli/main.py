@@ -36,11 +36,17 @@ _COMMANDS: Final = (
         "scheduler.cli.shadow",
         "watch what another scheduler decides, and report what would be otherwise here",
     ),
+    ("ui", "scheduler.cli.ui", "open the page of the scheduler that runs in the cluster"),
     ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
     (
         "webhook",
         "scheduler.cli.webhook",
         "serve the admission webhook: merge label keys into new pods, refuse harmful ones",
+    ),
+    (
+        "plugins",
+        "scheduler.cli.plugins",
+        "list the plugins that a configuration can name, or write a rule of your own",
     ),
     (
         "demo",

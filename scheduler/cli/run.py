@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, serving_flags
+from scheduler.cli import election_flags, kube_scheduler_flags, plugin_flags, server_flags, serving_flags
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
-from scheduler.settings.loading import default_settings, load_settings
 from scheduler.settings.resolved import ClientConnection, LeaderElection, Settings
 from scheduler.shell.app import Options, serve
 from scheduler.shell.leader_election import ElectionSettings
@@ -30,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a KubeSchedulerConfiguration (v1); default: one profile named affinity-scheduler",
     )
+    plugin_flags.add_arguments(parser)
     server_flags.add_server(parser)
     parser.add_argument(
         "--feature-gates",
@@ -127,7 +127,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     """Return the configuration with the flags that override it. Raises SettingsError."""
     # Upstream has components in front of gates, and every gate here is kube's.
     gates = parse_feature_gates(",".join(args.feature_gates).replace("kube:", ""))
-    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    settings = plugin_flags.settings(args.config, gates, args.plugins)
     settings = server_flags.with_kubeconfig(settings, args.kubeconfig)
     if not args.config:
         settings = _with_rate_limit(settings, args)

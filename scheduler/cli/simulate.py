@@ -27,10 +27,10 @@ from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
-from scheduler.core.node_scores import Rng
 from scheduler.errors import SettingsError
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
+from scheduler.framework.interface import Rng
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
 from scheduler.state.snapshot import Snapshot

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import os
 import sys
 import tempfile
@@ -19,14 +20,16 @@ from typing import Final
 
 import msgspec
 
+from scheduler.cli import plugin_flags
 from scheduler.cli.query.input_files import STANDARD_INPUT
-from scheduler.cli.query.listing import DISRUPTION_BUDGETS, connect, list_all, list_kind
+from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
-from scheduler.explain.snapshot_file import BUDGET, SECTIONS, header, scheduling_fields
+from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
-from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
+from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.shell.watched_kinds import disruption_budgets, required_kinds, storage_kinds, workload_kinds
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -38,14 +41,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         default=STANDARD_INPUT,
-        help='file to write ("-", the default: print)',
+        help='file to write, compressed if its name ends in .gz ("-", the default: print)',
+    )
+    plugin_flags.add_arguments(parser)
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the scheduler's configuration, if its plugins read annotations of nodes",
     )
     add_cluster_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the snapshot and return 0. Raises SettingsError for bad input."""
-    body = asyncio.run(snapshot_of(args.kubeconfig, args.context))
+    settings = plugin_flags.settings(args.config, DEFAULT_FEATURE_GATES, args.plugins)
+    body = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings.node_annotations))
+    if args.output.endswith(".gz"):
+        body = gzip.compress(body)
     if args.output == STANDARD_INPUT:
         sys.stdout.buffer.write(body)
         sys.stdout.buffer.flush()
@@ -60,18 +72,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
-    """Return the snapshot as JSON, one object per line. Raises SettingsError."""
+async def snapshot_of(
+    kubeconfig: str | None, context: str | None, node_annotations: frozenset[str] = frozenset()
+) -> bytes:
+    """
+    Return the snapshot as JSON, one object per line, with the annotations of nodes that plugins read.
+
+    Raises SettingsError.
+    """
     progress = ReadProgress(sys.stderr, os.environ)
     objects_by_kind: dict[str, list[bytes]] = {}
     async with connect(kubeconfig, context, os.environ) as client:
-        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds()):
+        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets()):
             objects_by_kind[watched.kind] = await list_kind(
-                client, watched, partial(_reduce, watched.kind), progress
+                client, watched, partial(_reduce, watched.kind, node_annotations), progress
             )
-        objects_by_kind[BUDGET] = await list_all(
-            client, DISRUPTION_BUDGETS, partial(_reduce, BUDGET), partial(progress.update, BUDGET)
-        )
     progress.clear()
     parts = [msgspec.json.encode(header())[:-1]]
     for kind, section in SECTIONS.items():
@@ -80,8 +95,9 @@ async def snapshot_of(kubeconfig: str | None, context: str | None) -> bytes:
     return b"".join((*parts, b"}\n"))
 
 
-def _reduce(kind: str, raw: msgspec.Raw) -> bytes:
-    return msgspec.json.encode(scheduling_fields(kind, nesting.read(_JSON.decode, raw)))
+def _reduce(kind: str, node_annotations: frozenset[str], raw: msgspec.Raw) -> bytes:
+    document = nesting.read(_JSON.decode, raw)
+    return msgspec.json.encode(scheduling_fields(kind, document, node_annotations))
 
 
 def _write(path: Path, body: bytes) -> None:

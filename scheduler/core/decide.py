@@ -11,16 +11,19 @@ asks for fewer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
-from scheduler.core.node_scores import INFEASIBLE, FilterResult, NodeScores, PluginScores, Refusal, Rng
-from scheduler.framework.diagnosis import FitError, PluginRefusals
-from scheduler.framework.interface import FeasibleNodes, NodeScorer, PodContext, PreFilterResult
+from scheduler.core.node_scores import INFEASIBLE, FilterResult, NodeScores, PluginScores, Refusal
+from scheduler.errors import PluginFailed
+from scheduler.framework.diagnosis import FitError, PluginRefusals, PostFiltered
+from scheduler.framework.interface import FeasibleNodes, NodeScorer, PodContext, PreFilterResult, Rng
+from scheduler.framework.node_trial import FilterTrials, NodeRefusal
 from scheduler.framework.normalizing import MAX_NODE_SCORE
-from scheduler.framework.observer import Observer
+from scheduler.framework.observer import Observer, Unobserved
+from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SKIP, Code, NodeStatuses, Status, unresolvable
 from scheduler.model.pods import Pod
@@ -61,7 +64,11 @@ def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: O
     Cost: O(n_rows) per plugin that has work to do; 0.1 to 0.2 ms at 5,000 rows.
     """
     profile = observer.begin(profile)
-    decision = _decide(pod, snapshot, profile, rng, observer)
+    try:
+        decision = _decide(pod, snapshot, profile, rng, observer)
+    except PluginFailed as failure:
+        observer.leave(failure.point, Code.ERROR)
+        decision = CycleError(str(failure))
     observer.end()
     return decision
 
@@ -70,17 +77,24 @@ def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: 
     if snapshot.n_nodes == 0:
         return CycleError(NO_NODES, unschedulable=True)
     context = PodContext(pod, snapshot.label_set(pod))
-    filtered = _run_prefilters(context, snapshot, profile, observer)
-    if not isinstance(filtered, FilterResult):
-        return filtered
+    filtered = FilterResult()
+    failure = _run_prefilters(context, snapshot, profile, filtered, observer)
+    trials = FilterTrials(filtered.filters)
+    if isinstance(failure, CycleError):
+        return failure
+    if failure is not None:
+        return _post_filtered(UnfitPod(context, failure, trials), snapshot, profile, rng, observer)
     observer.enter("Filter")
     nodes = _nodes_to_filter(snapshot, filtered)
     mask = _run_filters(nodes, filtered, observer)
+    mask = _without_nominated(pod, snapshot, filtered, trials, mask)
     mask = _sampled(_nominated_first(pod, snapshot, mask), snapshot.n_nodes, profile, rng)
     observer.leave("Filter", Code.SUCCESS)
     feasible = FeasibleNodes(mask)
     if feasible.n == 0:
-        return _diagnosed(snapshot, filtered, nodes)
+        _explain_with_nominated(pod, snapshot, filtered, trials, nodes)
+        failure = _diagnosed(snapshot, filtered, nodes)
+        return _post_filtered(UnfitPod(context, failure, trials), snapshot, profile, rng, observer)
     scored = _run_scorers(context, snapshot, profile, feasible, observer)
     if isinstance(scored, CycleError):
         return scored
@@ -91,16 +105,25 @@ def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: 
     return ScheduleResult(snapshot.nodes.name_of(chosen), snapshot.n_nodes, feasible.n, scores)
 
 
+def fits(pod: Pod, snapshot: Snapshot, profile: Profile) -> bool:
+    """Return whether a node takes the pod now. Cost: the filters of a decision."""
+    filtered = FilterResult()
+    context, unobserved = PodContext(pod, snapshot.label_set(pod)), Unobserved()
+    if _run_prefilters(context, snapshot, profile, filtered, unobserved) is not None:
+        return False
+    mask = _run_filters(_nodes_to_filter(snapshot, filtered), filtered, unobserved)
+    return bool(_without_nominated(pod, snapshot, filtered, FilterTrials(filtered.filters), mask).any())
+
+
 def _run_prefilters(
-    context: PodContext, snapshot: Snapshot, profile: Profile, observer: Observer
-) -> FilterResult | FitError | CycleError:
+    context: PodContext, snapshot: Snapshot, profile: Profile, filtered: FilterResult, observer: Observer
+) -> FitError | CycleError | None:
     """
-    Run PreFilter of every plugin, in order. Return the filters, or the failure.
+    Run PreFilter of every plugin, in order, and add the filters to `filtered`. Return the failure, if there is one.
 
     UnschedulableAndUnresolvable stops at once; Unschedulable rejects the pod after all plugins have run.
     """
     observer.enter("PreFilter")
-    filtered = FilterResult()
     rejections: list[tuple[str, Status]] = []
     for plugin in profile.filters:
         result = plugin.prefilter(context, snapshot)
@@ -124,7 +147,7 @@ def _run_prefilters(
         rejections = [(name, _no_node_left(names)) for name in names]
     if not rejections:
         observer.leave("PreFilter", Code.SUCCESS)
-        return filtered
+        return None
     status = rejections[-1][1]
     observer.leave("PreFilter", status.code)
     rejecting = frozenset(name for name, _ in rejections)
@@ -164,6 +187,39 @@ def _run_filters(nodes: Mask, filtered: FilterResult, observer: Observer) -> Mas
         if not n_left:
             break
     return left
+
+
+def _without_nominated(
+    pod: Pod, snapshot: Snapshot, filtered: FilterResult, trials: FilterTrials, mask: Mask
+) -> Mask:
+    """Return the nodes of `mask` that take the pod also if the pods come that are nominated there."""
+    above = [(row, pods) for row, pods in snapshot.nominated_above(pod) if mask.item(row)]
+    refused = _refused_with(above, trials)
+    if not refused:
+        return mask
+    filtered.replace_refusals(refused, snapshot.n_rows)
+    mask = mask.copy()
+    mask[list(refused)] = False
+    return mask
+
+
+def _explain_with_nominated(
+    pod: Pod, snapshot: Snapshot, filtered: FilterResult, trials: FilterTrials, nodes: Mask
+) -> None:
+    """
+    Give each node the reason for which it refuses the pod once the pods come that are nominated there.
+
+    Upstream tries with these pods first, so that a node that refuses in both passes has the reason of the first.
+    """
+    above = [(row, pods) for row, pods in snapshot.nominated_above(pod) if nodes.item(row)]
+    if refused := _refused_with(above, trials):
+        filtered.replace_refusals(refused, snapshot.n_rows)
+
+
+def _refused_with(above: Sequence[tuple[int, Sequence[Pod]]], trials: FilterTrials) -> dict[int, NodeRefusal]:
+    """Return by row why it refuses the pod once these nominated pods are there. 5 µs per row."""
+    refusals = ((row, trials.at(row, pods).refusal_with_nominated()) for row, pods in above)
+    return {row: refusal for row, refusal in refusals if refusal is not None}
 
 
 def _nominated_first(pod: Pod, snapshot: Snapshot, mask: Mask) -> Mask:
@@ -208,9 +264,38 @@ def _diagnosed(snapshot: Snapshot, filtered: FilterResult, nodes: Mask) -> FitEr
         parts.append(PluginRefusals(names, statuses, left_out))
         rejecting.update(filtered.node_names)
     for name, node_filter, rows in filtered.refusals:
+        if not rows.any():
+            continue
         parts.append(PluginRefusals(name, node_filter.statuses(), rows))
         rejecting.add(name)
     return FitError(snapshot.n_nodes, frozenset(rejecting), per_node=tuple(parts))
+
+
+def _post_filtered(
+    unfit: UnfitPod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: Observer
+) -> FitError:
+    """
+    Return the error with what the PostFilter plugins did.
+
+    They run until one succeeds, fails, or says that nothing helps. Otherwise their reasons are joined, and the last
+    nomination holds (runtime/framework.go, RunPostFilterPlugins, kubernetes 1.36).
+    """
+    if not profile.post_filters:
+        return unfit.fit_error
+    observer.enter("PostFilter")
+    reasons: tuple[str, ...] = ()
+    nominated: str | None = None
+    for plugin in profile.post_filters:
+        observer.evaluated(plugin.name, "PostFilter")
+        result = plugin.postfilter(unfit, snapshot, rng)
+        if result.status.code is not Code.UNSCHEDULABLE:
+            break
+        reasons += result.status.reasons
+        nominated = nominated if result.nominated_node_name is None else result.nominated_node_name
+    else:
+        result = PostFiltered(Status(Code.UNSCHEDULABLE, reasons), nominated)
+    observer.leave("PostFilter", result.status.code)
+    return replace(unfit.fit_error, postfilter=result)
 
 
 def _run_scorers(

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from scheduler.framework.diagnosis import reason_counts
 from scheduler.framework.interface import FeasibleNodes, NodeFilter
+from scheduler.framework.node_trial import NodeRefusal
+from scheduler.framework.status import NodeStatuses
 from scheduler.state.arrays import Mask, Scores
 
 #: The total of an infeasible row, by dtype of the totals: below every sum of weighted scores.
 INFEASIBLE: Final = {np.dtype(one): int(np.iinfo(one).min) for one in (np.int16, np.int32, np.int64)}
 
 
-class Rng(Protocol):
-    """A random number generator, seeded by the caller."""
+@dataclass(frozen=True, slots=True)
+class GivenRefusals:
+    """A filter of statuses that are known already."""
 
-    def randrange(self, stop: int, /) -> int:
-        """Return a number from 0 to stop - 1."""
-        ...
+    given: NodeStatuses
+    #: No pod changes them.
+    trial: None = None
+
+    def mask(self) -> Mask:
+        """Return the rows without a status."""
+        mask: Mask = self.given.codes == 0
+        return mask
+
+    def statuses(self) -> NodeStatuses:
+        """Return the statuses."""
+        return self.given
 
 
 class Refusal(NamedTuple):
@@ -45,6 +57,17 @@ class FilterResult:
     filters: list[tuple[str, NodeFilter]] = field(default_factory=list)
     node_names: dict[str, frozenset[str]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
+
+    def replace_refusals(self, by_row: Mapping[int, NodeRefusal], n_rows: int) -> None:
+        """Give these rows these refusals, in place of those that they have, if any."""
+        for index, refusal in enumerate(self.refusals):
+            rows = refusal.rows.copy()
+            rows[list(by_row)] = False
+            self.refusals[index] = refusal._replace(rows=rows)
+        for plugin in sorted({refusal.plugin for refusal in by_row.values()}):
+            of_plugin = {row: one.status for row, one in by_row.items() if one.plugin == plugin}
+            statuses = NodeStatuses.by_row(of_plugin, n_rows)
+            self.refusals.append(Refusal(plugin, GivenRefusals(statuses), statuses.codes > 0))
 
     def reason_counts(self) -> Counter[str]:
         """Return how many nodes were refused for each reason. O(n_rows) per filter that refused a node."""

@@ -28,6 +28,8 @@ class Binding:
     n_evaluated: int
     n_feasible: int
     started_s: float
+    #: The decision annotation, '' if it has none.
+    record: str
 
 
 def report_bound(binding: Binding) -> list[Instruction]:
@@ -42,20 +44,27 @@ def report_bound(binding: Binding) -> list[Instruction]:
             n_evaluated=binding.n_evaluated,
             n_feasible=binding.n_feasible,
             message=binding.node_name,
+            record=binding.record,
         ),
     ]
 
 
-def report_failure(pod: Pod, message: str, *, unschedulable: bool) -> list[Instruction]:
-    """Return the event of a failed attempt, and the condition if it changed or a nomination has to be cleared."""
+def report_failure(
+    pod: Pod, message: str, *, unschedulable: bool, nominated: str | None = ""
+) -> list[Instruction]:
+    """
+    Return the event of a failed attempt, and the condition if it or the nomination changed.
+
+    `nominated`: the node that the pod is nominated to from now on, empty for none; None leaves its nomination.
+    """
     reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
     instructions: list[Instruction] = [failed_event(pod, message)]
     condition = pod.scheduled_condition
     wanted = ("False", reason, message)
     unchanged = condition is not None and (condition.status, condition.reason, condition.message) == wanted
-    is_nominated = bool(pod.nominated_node_name)
-    if not unchanged or is_nominated:
-        instructions.append(PatchCondition(pod, reason, message, clear_nomination=is_nominated))
+    changed = None if nominated == pod.nominated_node_name else nominated
+    if not unchanged or changed is not None:
+        instructions.append(PatchCondition(pod, reason, message, changed))
     return instructions
 
 
@@ -81,6 +90,9 @@ def attempted(
     n_evaluated: int = 0,
     n_feasible: int = 0,
     message: str = "",
+    tried_preemption: bool = False,
+    n_victims: int = 0,
+    record: str = "",
 ) -> Attempted:
     """Return the attempt for metrics and logs. A pod never active before became active at `started_s`."""
     return Attempted(
@@ -93,4 +105,7 @@ def attempted(
         n_evaluated=n_evaluated,
         n_feasible=n_feasible,
         message=message,
+        tried_preemption=tried_preemption,
+        n_victims=n_victims,
+        record=record,
     )

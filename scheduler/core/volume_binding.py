@@ -120,6 +120,10 @@ class VolumeBindings:
         """Return the number of pods."""
         return len(self._reservations)
 
+    def holds(self, uid: str) -> bool:
+        """Return whether the pod's volumes are reserved and the pod is not being bound yet."""
+        return uid in self._reservations
+
     def next_wake_s(self) -> float | None:
         """Return when the time of a waiting pod is over next, None if none waits."""
         return min((next(iter(ends_s.values())) for ends_s in self._ends_s.values() if ends_s), default=None)

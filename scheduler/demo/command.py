@@ -19,6 +19,7 @@ from typing import Final
 
 from scheduler.demo.api import ApiSession
 from scheduler.demo.display import Display
+from scheduler.demo.examples import folder
 from scheduler.demo.pod_watch import PodWatch, StoryFailed
 from scheduler.demo.processes import KUBECONFIG, Child, free_port, is_answered, process_of, server_address
 from scheduler.demo.stage import Stage, Story
@@ -28,6 +29,7 @@ from scheduler.demo.stories import (
     customers,
     database,
     enforced,
+    own_rules,
     racks,
     rolling_update,
     tenants,
@@ -47,6 +49,7 @@ STORIES: Final[Sequence[Story]] = (
     racks.STORY,
     backport.STORY,
     database.STORY,
+    own_rules.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3
@@ -161,6 +164,7 @@ class _Demo:
         if self.serves:
             self.is_played = n_broken == 0
             self.show.line("  the cluster keeps running; look around, then press Ctrl-C:")
+            self.show.line(f"  http://127.0.0.1:{port}/ui/ is the scheduler's page")
             self.show.line(f"  KUBECONFIG={self.logs / KUBECONFIG} kubectl get pods -A -o wide")
         self.show.line(summary(len(self.numbers), watch.n_placed(), n_broken))
         if self.serves:
@@ -209,7 +213,11 @@ class _Demo:
             )
             api = await stack.enter_async_context(ApiSession(await server_address(self.logs, cluster)))
             scheduler = await stack.enter_async_context(
-                process_of("scheduler", ["run", "--kubeconfig", kubeconfig, "--port", str(port)], self.logs)
+                process_of(
+                    "scheduler",
+                    ["run", "--kubeconfig", kubeconfig, "--port", str(port), *_own_rules()],
+                    self.logs,
+                )
             )
             await scheduler.ready(lambda: is_answered(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
             watch = PodWatch(api)
@@ -221,6 +229,12 @@ class _Demo:
                 yield api, watch, port
                 for task in watching:
                     task.cancel()
+
+
+def _own_rules() -> list[str]:
+    """Return the flags that add the profile with the plugins among the examples."""
+    plugins = folder() / "plugins"
+    return ["--plugins", str(plugins), "--config", str(plugins / "configuration.yaml")]
 
 
 def _watched(cluster: Child, scheduler: Child, watch: PodWatch) -> list[tuple[str, Child | PodWatch]]:

@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import shlex
 import signal
+import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -46,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="port on 127.0.0.1; 0, the default, chooses a free one",
     )
     parser.add_argument(
+        "--ui", action="store_true", help="run the scheduler too, and print the address of its page"
+    )
+    parser.add_argument(
         "--kubeconfig",
         default=_KUBECONFIG,
         metavar="FILE",
@@ -68,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         nodes=args.nodes, zones=args.zones, port=args.port, controllers=True, node_labels=labels
     )
     size = f"{counted(args.nodes, 'node')} in {counted(args.zones, 'zone')}"
-    return asyncio.run(_serve(cluster, size, Path(args.kubeconfig).resolve()))
+    return asyncio.run(_serve(cluster, size, Path(args.kubeconfig).resolve(), with_page=args.ui))
 
 
 def node_label(text: str) -> tuple[str, list[str]]:
@@ -82,7 +87,7 @@ def node_label(text: str) -> tuple[str, list[str]]:
     return key, values.split(",")
 
 
-async def _serve(cluster: DevCluster, size: str, kubeconfig: Path) -> int:
+async def _serve(cluster: DevCluster, size: str, kubeconfig: Path, *, with_page: bool) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,15 +101,46 @@ async def _serve(cluster: DevCluster, size: str, kubeconfig: Path) -> int:
             print(f"{size} at {cluster.url}. Ctrl-C ends it and everything in it.")
             print(_NOT_SERVED)
             print()
+            if with_page:
+                return await _schedule(stop, kubeconfig)
             print("Schedule its pods, in a second terminal:")
             print(f"  affinity-scheduler run --kubeconfig {shlex.quote(str(kubeconfig))}")
             print("Look at it, in a third one:")
-            print(f"  export KUBECONFIG={shlex.quote(str(kubeconfig))}")
-            print("  kubectl get nodes", flush=True)
+            _print_kubectl(kubeconfig)
             await stop.wait()
     finally:
         await cluster.stop()
     return 0
+
+
+def _print_kubectl(kubeconfig: Path) -> None:
+    print(f"  export KUBECONFIG={shlex.quote(str(kubeconfig))}")
+    print("  kubectl get nodes", flush=True)
+
+
+async def _schedule(stop: asyncio.Event, kubeconfig: Path) -> int:
+    """Run a scheduler for the cluster until stopped. Return its exit code if it ends first."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # Its own session: Ctrl-C in the terminal reaches this command alone, which ends it.
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig), "--port", str(port)),
+        start_new_session=True,
+    )
+    ended = asyncio.ensure_future(process.wait())
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        print(f"The scheduler runs; its page is at http://127.0.0.1:{port}/ui/")
+        print("Look at the cluster, in a second terminal:")
+        _print_kubectl(kubeconfig)
+        await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return 0 if stop.is_set() else await ended
+    finally:
+        stopped.cancel()
+        if process.returncode is None:
+            process.terminate()
+        await ended
 
 
 @contextlib.contextmanager

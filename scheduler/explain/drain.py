@@ -19,10 +19,10 @@ from enum import StrEnum
 from typing import Final
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.core.node_scores import Rng
 from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct, PodRef, Pods
 from scheduler.explain.new_claims import new_claim
 from scheduler.explain.simulation import reserve
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.disruption_budgets import DisruptionBudget

@@ -15,7 +15,6 @@ from msgspec.structs import replace as with_parts
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
-from scheduler.core.node_scores import Rng
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.explanation import Explanation, NodeGroup, State
@@ -25,6 +24,7 @@ from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import ExplainContext, RejectionExplainer
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
@@ -37,6 +37,7 @@ from scheduler.syntax.plurals import counted
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10
 _SHOWN_SCORES: Final = 5
+_SHOWN_VICTIMS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class ExplainRequest:
 
     Args:
         pod: the pod.
-        state: the cluster; never changed.
+        state: the cluster; never changed unless `owns_state`.
         new_profile: makes the pod's profile for a snapshot. Each state needs its own, since plugins cache what they
             compute from it.
         rng: breaks ties between nodes.
@@ -55,6 +56,7 @@ class ExplainRequest:
         recorded: the decision that the pod's annotation records.
         notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
+        owns_state: whether nothing else reads the state, so that it serves as that copy.
         on_step: told in a few words what is done next. The steps of one pod may take seconds.
     """
 
@@ -67,6 +69,7 @@ class ExplainRequest:
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     try_changes: bool = True
+    owns_state: bool = False
     on_step: Callable[[str], None] = lambda _: None
 
 
@@ -123,6 +126,20 @@ def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
     )
 
 
+def _preemption_notes(error: FitError) -> tuple[str, ...]:
+    """Return whom the pod would evict, and from which node; why it would not is in the message."""
+    found = error.postfilter
+    if found is None or not found.victims:
+        return ()
+    pods = [f"{victim.key} (priority {victim.priority})" for victim in found.victims[:_SHOWN_VICTIMS]]
+    if n_more := len(found.victims) - len(pods):
+        pods.append(f"{n_more} more")
+    broken = f", against a PodDisruptionBudget for {found.n_violations} of them" if found.n_violations else ""
+    return (
+        f"preemption makes room on node {found.nominated_node_name}: it evicts {', '.join(pods)}{broken}",
+    )
+
+
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
     """Return the explanation with state "gated" if the pod has gates; a note says what would happen without them."""
     if not pod.gates:
@@ -134,7 +151,9 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 
 
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
-    explanation = _explanation(request, "unschedulable", error.message())
+    explanation = with_parts(
+        _explanation(request, "unschedulable", error.message()), notes=_preemption_notes(error)
+    )
     profile = request.new_profile(Snapshot(request.state))
     request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
@@ -146,7 +165,14 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     shown = rules[:_SHOWN_RULES]
     request.on_step(f"looking at {counted(len(rules), 'rule')}")
     if request.try_changes:
-        what_if = WhatIf(request.pod, request.state, request.new_state, request.new_profile, request.rng)
+        what_if = WhatIf(
+            request.pod,
+            request.state,
+            request.new_state,
+            request.new_profile,
+            request.rng,
+            owns_state=request.owns_state,
+        )
         explanation = with_parts(
             explanation, suggestions=find_suggestions(inspection, what_if, request.on_step)
         )
@@ -178,7 +204,7 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
 def _explain_bound(request: ExplainRequest) -> Explanation:
     """Explain a bound pod: decide anew on a copy without the pod, and compare the pod's node with the others."""
     node_name = request.pod.node_name
-    state = copy_state(request.state, request.new_state())
+    state = request.state if request.owns_state else copy_state(request.state, request.new_state())
     state.remove_pod(request.pod.uid)
     pod = replace(request.pod, node_name="", nominated_node_name="")
     decision = _decide(request, pod, state)

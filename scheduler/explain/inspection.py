@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from scheduler.errors import PluginFailed
 from scheduler.framework.explaining import (
     BlockingRule,
     ExplainContext,
@@ -14,7 +15,7 @@ from scheduler.framework.explaining import (
 )
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFilterResult
 from scheduler.framework.profile import Profile
-from scheduler.framework.status import NodeStatuses, Skip, Status
+from scheduler.framework.status import NodeStatuses, Skip, Status, failed
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 
@@ -55,11 +56,14 @@ def inspect_pod(
     pod_context = PodContext(pod, snapshot.label_set(pod))
     refusals: list[tuple[FilterPlugin, NodeStatuses]] = []
     for plugin in profile.filters:
-        result = plugin.prefilter(pod_context, snapshot)
-        if isinstance(result, Skip):
-            continue
-        if isinstance(result, Status):
-            return plugin.name, result
-        node_filter = result.node_filter if isinstance(result, PreFilterResult) else result
-        refusals.append((plugin, node_filter.statuses()))
+        try:
+            result = plugin.prefilter(pod_context, snapshot)
+            if isinstance(result, Skip):
+                continue
+            if isinstance(result, Status):
+                return plugin.name, result
+            node_filter = result.node_filter if isinstance(result, PreFilterResult) else result
+            refusals.append((plugin, node_filter.statuses()))
+        except PluginFailed as failure:
+            return plugin.name, failed(str(failure))
     return Inspection(context, refusals, pending_pods)

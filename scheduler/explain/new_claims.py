@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from scheduler.model.disks import MIGRATIONS
 from scheduler.model.match_label_keys import Json
 from scheduler.model.volumes import (
@@ -21,9 +23,11 @@ from scheduler.model.volumes import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    StorageDecoder,
     StorageKind,
     VolumeTopology,
 )
+from scheduler.state.cluster import ClusterState
 from scheduler.state.volumes import Volumes
 
 
@@ -45,6 +49,25 @@ def created(document: Json) -> Json:
         return document
     uid = f"not-created/{metadata.get('namespace')}/{metadata.get('name')}"
     return {**document, "metadata": {"uid": uid, **metadata}}
+
+
+def add_claim(state: ClusterState, document: Json) -> str:
+    """
+    Add a claim to the state as its pod finds it, unless it exists.
+
+    Return the sentence about what is assumed of it, '' if nothing is. Raises MalformedObjectError.
+    """
+    volumes = state.volumes
+    claim = StorageDecoder().decode(StorageKind.CLAIM, msgspec.json.encode(document))
+    if not isinstance(claim, PersistentVolumeClaim) or volumes.claim(claim.key) is not None:
+        return ""
+    if not claim.class_name and names_no_class(document):
+        claim = replace(claim, class_name=default_class(volumes))
+    made = new_claim(claim, volumes)
+    state.upsert_storage(made.claim)
+    if made.volume is not None:
+        state.upsert_storage(made.volume)
+    return made.assumption
 
 
 def names_no_class(claim: Json) -> bool:

@@ -15,21 +15,23 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace as with_parts
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
-from scheduler.core.node_scores import Rng
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
 from scheduler.framework.diagnosis import FitError
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
+    DisruptionBudgetGone,
+    DisruptionBudgetSeen,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
@@ -133,6 +135,10 @@ class Shadow:
                 self.state.upsert_storage(obj)
             case StorageGone(storage_kind, key):
                 self.state.remove_storage(storage_kind, key)
+            case DisruptionBudgetSeen(budget):
+                self.state.upsert_budget(budget)
+            case DisruptionBudgetGone(namespace, name):
+                self.state.remove_budget(namespace, name)
             case _:
                 raise TypeError(f"a watch made {type(stimulus).__name__}")
 
@@ -324,11 +330,14 @@ def _n_best(decision: Decision, state: ClusterState, node: str) -> int:
 
 
 def _message(decision: FitError | CycleError) -> str:
-    return decision.message if isinstance(decision, CycleError) else decision.message()
+    """Return why no node fits, without the outcome of PostFilter."""
+    return (
+        decision.message if isinstance(decision, CycleError) else replace(decision, postfilter=None).message()
+    )
 
 
 def _says(decision: Decision, message: str) -> bool:
-    """Return whether the decision gives the reasons of the message, to which PostFilter plugins may have added."""
+    """Return whether the decision gives the reasons of the message, to which PostFilter may have added."""
     return not isinstance(decision, ScheduleResult) and f"{message} ".startswith(f"{_message(decision)} ")
 
 

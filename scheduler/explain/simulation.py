@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.core.decide import ScheduleResult, decide
-from scheduler.core.node_scores import Rng
 from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed

@@ -5,13 +5,14 @@ The format of a cluster snapshot file, which has only what scheduling reads.
      "nodes": [...], "namespaces": [...], "pods": [...], "services": [...], "persistentVolumes": [...], ...}
 
 Objects are API JSON with only the fields listed here, so that an unknown field stays out of the file. It
-has no environment variables, no commands, no names of secrets, no annotations but affinity rules and the state of
-claims, and of volumes only size, topology and the name at their driver. A list that the file lacks is empty.
+has no environment variables, no commands, no names of secrets, no annotations but affinity rules, the state of claims
+and those of nodes that a plugin reads, and of volumes only size, topology and the name at their driver. A list that the
+file lacks is empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from scheduler.explain.explanation import API_VERSION
@@ -25,7 +26,6 @@ from scheduler.model.volumes import (
 )
 
 KIND: Final = "ClusterSnapshot"
-BUDGET: Final = "PodDisruptionBudget"
 
 #: The name of each kind's list in the file, in the order of the file.
 SECTIONS: Final = {
@@ -42,7 +42,7 @@ SECTIONS: Final = {
     "CSIDriver": "csiDrivers",
     "CSIStorageCapacity": "csiStorageCapacities",
     "VolumeAttachment": "volumeAttachments",
-    BUDGET: "podDisruptionBudgets",
+    "PodDisruptionBudget": "podDisruptionBudgets",
     "Pod": "pods",
 }
 
@@ -99,6 +99,7 @@ _POD: Final[FieldTree] = {
         "nodeName": True,
         "schedulerName": True,
         "priority": True,
+        "preemptionPolicy": True,
         "nodeSelector": True,
         "affinity": _AFFINITY,
         "topologySpreadConstraints": {
@@ -139,6 +140,7 @@ _POD: Final[FieldTree] = {
         "phase": True,
         "reason": True,
         "nominatedNodeName": True,
+        "startTime": True,
         "conditions": {"type": True, "status": True, "reason": True},
         "containerStatuses": _CONTAINER_STATUS,
         "initContainerStatuses": _CONTAINER_STATUS,
@@ -173,7 +175,7 @@ _VOLUME: Final[FieldTree] = {
 }
 _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "Node": {
-        "metadata": _META,
+        "metadata": {**_META, "creationTimestamp": True},
         "spec": {"unschedulable": True, "taints": {"key": True, "value": True, "effect": True}},
         "status": {
             "allocatable": True,
@@ -222,7 +224,7 @@ _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
         "metadata": _META,
         "spec": {"attacher": True, "nodeName": True, "source": {"persistentVolumeName": True}},
     },
-    BUDGET: {
+    "PodDisruptionBudget": {
         "metadata": _META,
         "spec": {"selector": _SELECTOR},
         "status": {"disruptionsAllowed": True, "disruptedPods": True},
@@ -245,13 +247,24 @@ _READ_VOLUMES: Final = (
 )
 
 
-def scheduling_fields(kind: str, document: Mapping[str, object]) -> dict[str, object]:
-    """Return a copy of the object with only the fields that scheduling reads."""
+def scheduling_fields(
+    kind: str, document: Mapping[str, object], node_annotations: Collection[str] = ()
+) -> dict[str, object]:
+    """Return a copy of the object with only the fields that scheduling reads, and these annotations of a node."""
     found = _select(document, _FIELDS_BY_KIND[kind])
+    if kind == "Node" and node_annotations:
+        kept = dict.fromkeys(node_annotations, True)
+        annotations = _select(document, {"metadata": {"annotations": kept}}).get("metadata")
+        if annotations:
+            found["metadata"] = {**_mapping(found.get("metadata")), **_mapping(annotations)}
     spec = found.get("spec")
     if kind == "Pod" and isinstance(spec, dict) and isinstance(spec.get("volumes"), list):
         spec["volumes"] = [v for v in spec["volumes"] if any(source in v for source in _READ_VOLUMES)]
     return found
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def header() -> dict[str, str]:

@@ -6,16 +6,17 @@ The copy is made once. After each trial its counts equal a recount.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import assert_never
+from itertools import islice
+from typing import Final, assert_never
 
 import msgspec
 
 from scheduler.core.decide import Decision, ScheduleResult, decide
-from scheduler.core.node_scores import Rng
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.changes import (
@@ -45,6 +46,9 @@ from scheduler.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Tolerat
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
+#: Objects copied in one piece, 10 to 15 µs each.
+_COPIED_AT_ONCE: Final = 40
+
 
 def copy_state(state: ClusterState, copy: ClusterState) -> ClusterState:
     """
@@ -52,33 +56,57 @@ def copy_state(state: ClusterState, copy: ClusterState) -> ClusterState:
 
     Cost: O(pods + nodes), about 0.7 s for 50,000 pods.
     """
-    copy.workloads = state.workloads  # shared: no change is about a workload
-    for obj in state.volumes.objects():
-        copy.upsert_storage(obj)
-    for name, labels in state.label_sets.namespace_labels.items():
-        copy.upsert_namespace(Namespace(name, "", labels))
-    for node in state.nodes.nodes:
-        if node is not None:
-            copy.upsert_node(node)
-    for placed in state.placed.values():
-        node_name = state.nodes.name_of(placed.row)
-        copy.upsert_pod(replace(placed.pod, node_name=node_name))
+    for _ in copy_pieces(state, copy):
+        pass
     return copy
+
+
+def copy_pieces(state: ClusterState, copy: ClusterState) -> Generator[None, None, None]:
+    """As `copy_state`, and yield every 0.5 ms. If `state` changes meanwhile, a pod that does is copied or not."""
+    copy.workloads = state.workloads.copy()
+    for obj in list(state.volumes.objects()):
+        copy.upsert_storage(obj)
+    for namespace in list(state.budgets.namespaces()):
+        for budget in list(state.budgets.within(namespace)):
+            copy.upsert_budget(budget)
+    for node_name, pods in list(state.nominated.by_node()):
+        for waiting in pods:
+            copy.nominate(waiting, node_name)
+    for name, labels in list(state.label_sets.namespace_labels.items()):
+        copy.upsert_namespace(Namespace(name, "", labels))
+    yield
+    nodes = iter(list(state.nodes.nodes))
+    while piece := list(islice(nodes, _COPIED_AT_ONCE)):
+        for node in piece:
+            if node is not None:
+                copy.upsert_node(node)
+        yield
+    for part in state.placed.parts():
+        placed = iter([(one.pod, one.pod.node_name or state.nodes.name_of(one.row)) for one in part.values()])
+        while some := list(islice(placed, _COPIED_AT_ONCE)):
+            for pod, node_name in some:
+                copy.upsert_pod(replace(pod, node_name=node_name))
+            yield
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Decides where one pod would go if changes were made. The copy of the cluster is made at the first call."""
+    """
+    Decides where one pod would go if changes were made. The copy of the cluster is made at the first call.
+
+    `owns_state`: nothing else reads `state`, so that no copy is needed.
+    """
 
     pod: Pod
     state: ClusterState
     new_state: Callable[[], ClusterState]
     new_profile: Callable[[Snapshot], Profile]
     rng: Rng
+    owns_state: bool = False
 
     @cached_property
     def _copy(self) -> ClusterState:
-        return copy_state(self.state, self.new_state())
+        return self.state if self.owns_state else copy_state(self.state, self.new_state())
 
     @cached_property
     def _profile(self) -> Profile:

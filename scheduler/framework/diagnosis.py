@@ -15,7 +15,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from scheduler.framework.status import NodeStatuses, Status
+import numpy as np
+
+from scheduler.framework.status import Code, NodeStatuses, Status
+from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
 
 
@@ -29,27 +32,71 @@ class PluginRefusals:
 
 
 @dataclass(frozen=True, slots=True)
+class PostFiltered:
+    """
+    What PostFilter did for a pod that fits on no node.
+
+    `status`: a success, or the reasons that end the message. `nominated_node_name`: the node that the pod is nominated
+    to from now on, empty for none; None leaves its nomination as it is. `victims`: the pods to remove from that node,
+    the most important first.
+    """
+
+    status: Status
+    nominated_node_name: str | None = None
+    victims: tuple[Pod, ...] = ()
+    n_violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FitError:
     """
     Why no node fits.
 
     `rejecting`: plugins whose events can make the pod schedulable. `prefilter`: the status of a PreFilter that rejected
-    the pod; `per_node` is empty then.
+    the pod; `per_node` is empty then. `postfilter`: the outcome of PostFilter, None if it did not run.
     """
 
     n_nodes: int
     rejecting: frozenset[str]
     prefilter: Status | None = None
     per_node: tuple[PluginRefusals, ...] = field(default=())
+    postfilter: PostFiltered | None = None
 
-    def message(self, postfilter: str = "") -> str:
+    def message(self) -> str:
         """Return the text of the PodScheduled condition and of the event."""
-        text = f"0/{self.n_nodes} nodes are available:"
+        postfilter = "" if self.postfilter is None else self.postfilter.status.message
         if self.prefilter is not None:
-            text += f" {self.prefilter.message}."
-        elif entries := _entries(reason_counts((part.statuses, part.rows) for part in self.per_node)):
-            text += f" {', '.join(entries)}."
+            text = f"0/{self.n_nodes} nodes are available: {self.prefilter.message}."
+        else:
+            text = fit_message(
+                self.n_nodes, reason_counts((part.statuses, part.rows) for part in self.per_node)
+            )
         return f"{text} {postfilter}" if postfilter else text
+
+    def code_at(self, row: int) -> Code:
+        """Return the code of the row's status; a node that was not asked is refused for good."""
+        if self.prefilter is not None:
+            return self.prefilter.code
+        for part in self.per_node:
+            if part.rows.item(row) and (status := part.statuses.at(row)) is not None:
+                return status.code
+        return Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
+    def unschedulable_rows(self, alive: Mask) -> Mask:
+        """Return the rows whose refusal the removal of pods may lift: bool array of shape (n_rows,)."""
+        if self.prefilter is not None:
+            return alive & (self.prefilter.code is Code.UNSCHEDULABLE)
+        rows = np.zeros_like(alive)
+        for part in self.per_node:
+            may_help = [False, *(one.code is Code.UNSCHEDULABLE for one in part.statuses.statuses)]
+            rows |= part.rows & np.array(may_help)[part.statuses.codes]
+        return rows
+
+
+def fit_message(n_nodes: int, counts: Counter[str]) -> str:
+    """Return the text of a pod that fits on none of so many nodes, given how many there are by reason."""
+    entries = _entries(counts)
+    return f"0/{n_nodes} nodes are available:" + (f" {', '.join(entries)}." if counts else "")
 
 
 def reason_counts(parts: Iterable[tuple[NodeStatuses, Mask]]) -> Counter[str]:

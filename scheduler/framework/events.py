@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.requests import pod_requests
-from scheduler.model.volumes import StorageKind
+from scheduler.model.volumes import PersistentVolumeClaim, StorageKind
 
 
 class Resource(StrEnum):
@@ -129,6 +129,9 @@ HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
 #: or owner. If not, the result for one pod is used for all pods of its spec and profile, of which thousands may wait.
 #: It must not read labels or owner itself.
 ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
+#: Called with the object before and after the change. Returns the claims (`namespace/name`) of which a pod has to use
+#: one for the hint to return QUEUE; None if the hint may return it for any pod.
+ClaimsFn: TypeAlias = Callable[[Any, Any], frozenset[str] | None]
 
 
 def queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
@@ -146,6 +149,12 @@ def never(_pod: Pod, _old: object, _new: object) -> bool:
     return False
 
 
+def changed_claim(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> frozenset[str]:
+    """Return the claim that changed: the hint helps its pods alone."""
+    changed = old if new is None else new
+    return frozenset() if changed is None else frozenset((changed.key,))
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """
@@ -156,12 +165,14 @@ class ClusterEventWithHint:
         actions: union of the actions of interest.
         hint: decides about one change; None means QUEUE.
         reads_labels: returns whether the hint depends on labels or owner of the pending pod.
+        claims: narrows the pods that the hint is asked about, of which thousands may wait with a claim each.
     """
 
     resource: Resource
     actions: Action
     hint: HintFn | None = None
     reads_labels: ReadsLabels = always
+    claims: ClaimsFn | None = None
 
     def matches(self, event: ClusterEvent) -> bool:
         """
@@ -192,6 +203,7 @@ KUBELET_REFUSAL_OVER: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_CON
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF_Q: Final = "PopFromBackoffQ"
+FORCE_ACTIVATE: Final = "ForceActivate"
 UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
 
 
@@ -236,8 +248,8 @@ def node_update_actions(old: Node, new: Node) -> list[Action]:
     """
     Return the actions of a node update, in upstream's order; none if no scheduling property changed.
 
-    A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION and UPDATE_NODE_ANNOTATION are never
-    returned: no plugin reads conditions or annotations.
+    A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION is never returned: no plugin reads
+    conditions. A node has only the annotations that a plugin reads.
 
     Cost: O(labels + taints + resources).
     Source: pkg/scheduler/framework/events.go, NodeSchedulingPropertiesChange (kubernetes 1.36).
@@ -246,6 +258,7 @@ def node_update_actions(old: Node, new: Node) -> list[Action]:
         Action.UPDATE_NODE_TAINT: old.taints != new.taints or (old.unschedulable and not new.unschedulable),
         Action.UPDATE_NODE_ALLOCATABLE: old.allocatable != new.allocatable,
         Action.UPDATE_NODE_LABEL: old.labels != new.labels,
+        Action.UPDATE_NODE_ANNOTATION: old.annotations != new.annotations,
         Action.UPDATE_NODE_DECLARED_FEATURE: old.declared_features != new.declared_features,
     }
     return [action for action, is_changed in changed.items() if is_changed]

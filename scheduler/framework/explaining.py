@@ -8,7 +8,7 @@ For a plugin without `explain` it shows only the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol, runtime_checkable
@@ -23,6 +23,7 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher
+from scheduler.state.read_only import ReadOnlySnapshot
 from scheduler.state.snapshot import Snapshot
 
 #: The most pods that one proposal may remove.
@@ -38,8 +39,14 @@ class ExplainContext:
 
     def __init__(self, pod: Pod, state: ClusterState) -> None:
         self.pod = pod
-        self.snapshot = Snapshot(state)
+        self.snapshot: Snapshot = Snapshot(state)
         self._state = state
+
+    def read_only(self, owner: Hashable) -> ExplainContext:
+        """Return the context for a guest plugin. `owner`: see `GuestKey`."""
+        context = ExplainContext(self.pod, self._state)
+        context.snapshot = ReadOnlySnapshot(self._state, owner)
+        return context
 
     @property
     def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:

@@ -8,7 +8,7 @@ not loop over nodes in Python, see another plugin, log, count or read a clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -32,6 +32,22 @@ class PodContext:
     label_set: LabelSet
 
 
+class NodeTrial(Protocol):
+    """
+    A filter's answer at one row while pods come and go there, of which the state knows nothing.
+
+    As upstream's AddPod and RemovePod (PreFilterExtensions): preemption takes pods away, and nominated pods are added.
+    """
+
+    def count(self, pod: Pod, delta: int) -> None:
+        """Count the pod in (`delta` 1), or out (-1). Counting in and out again leaves the answer as it was."""
+        ...
+
+    def refusal(self) -> Status | None:
+        """Return why the row is refused now, None if it is not."""
+        ...
+
+
 class NodeFilter(Protocol):
     """What PreFilter returns for Filter. `statuses().codes` is 0 exactly where `mask()` is true."""
 
@@ -43,6 +59,11 @@ class NodeFilter(Protocol):
         """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
         ...
 
+    @property
+    def trial(self) -> Callable[[int], NodeTrial] | None:
+        """Return the answer at a row while pods come and go there; None if it does not depend on the row's pods."""
+        ...
+
 
 class RuleFilter:
     """
@@ -50,14 +71,17 @@ class RuleFilter:
 
     A node gets the status of the first rule that it does not satisfy.
 
-    Masks are bool arrays of shape (n_rows,).
+    Masks are bool arrays of shape (n_rows,). `trial`: as `NodeFilter.trial`; without it, pods do not matter.
     """
 
-    __slots__ = ("_n_rows", "rules")
+    __slots__ = ("_n_rows", "rules", "trial")
 
-    def __init__(self, n_rows: int, *rules: tuple[Mask, Status]) -> None:
+    def __init__(
+        self, n_rows: int, *rules: tuple[Mask, Status], trial: Callable[[int], NodeTrial] | None = None
+    ) -> None:
         self._n_rows = n_rows
         self.rules = rules
+        self.trial = trial
 
     def mask(self) -> Mask:
         """Return the rows that satisfy every rule."""
@@ -169,6 +193,14 @@ class ScorePlugin(Protocol):
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         """Return a scorer for the feasible nodes, SKIP, or the status with which the plugin failed."""
+        ...
+
+
+class Rng(Protocol):
+    """A random number generator, seeded by the caller."""
+
+    def randrange(self, stop: int, /) -> int:
+        """Return a number from 0 to stop - 1."""
         ...
 
 

@@ -14,6 +14,10 @@ def _no_selector(_pod: Pod) -> Selector | None:
     return None
 
 
+def _never(_pod: Pod) -> bool:
+    return False
+
+
 def _no_labels(_namespace: str) -> Mapping[str, str] | None:
     return None
 
@@ -30,9 +34,11 @@ class PluginContext:
     `default_selector`: returns the selector of a pod's default spread constraints, None if no workload selects it.
     `namespace_labels`: returns the labels of a namespace, None if it is not known.
     `is_kept_apart`: returns whether a running pod's required anti-affinity by one of these topology keys selects a pod.
+    `is_preempting`: returns whether pods are being evicted for a pod.
     """
 
     gates: FeatureGates = field(default_factory=FeatureGates)
     default_selector: Callable[[Pod], Selector | None] = _no_selector
     namespace_labels: Callable[[str], Mapping[str, str] | None] = _no_labels
     is_kept_apart: Callable[[Pod, Collection[str]], bool] = _kept_apart_by_none
+    is_preempting: Callable[[Pod], bool] = _never

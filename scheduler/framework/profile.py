@@ -8,8 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.normalizing import MAX_NODE_SCORE
+from scheduler.framework.post_filter import PostFilterPlugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,17 @@ class Profile:
     """
     One profile of the configuration, ready to run.
 
-    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default.
+    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `guests`: its plugins of the user's, which
+    are also among the others.
     """
 
     scheduler_name: str
     filters: tuple[FilterPlugin, ...]
     scorers: tuple[WeightedScorer, ...]
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
+    post_filters: tuple[PostFilterPlugin, ...] = ()
     percentage_of_nodes_to_score: int = 0
+    guests: tuple[GuardedPlugin, ...] = ()
 
     @cached_property
     def totals_dtype(self) -> np.dtype[np.signedinteger]:

@@ -6,9 +6,9 @@ A filter that knows of such needs says so here, in place of upstream's Reserve a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from scheduler.framework.interface import NodeFilter
 from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
@@ -34,17 +34,16 @@ class PodVolumes:
         return bool(self.static or self.dynamic)
 
 
-@runtime_checkable
-class VolumeNeeds(Protocol):
+# Base classes rather than protocols: `isinstance` takes 0.1 µs instead of 10 in Python 3.11.
+class VolumeNeeds(ABC):
     """A filter that knows the needs of its pod."""
 
+    @abstractmethod
     def volumes_on(self, row: int) -> PodVolumes:
         """Return what binding the pod to the row, which is not refused, would need."""
-        ...
 
 
-@runtime_checkable
-class WrappedFilter(Protocol):
+class WrappedFilter:
     """A filter around another one, such as one that is timed."""
 
     wrapped: NodeFilter

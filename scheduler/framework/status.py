@@ -6,7 +6,7 @@ A refusal is a value, never an exception. Source: staging/src/k8s.io/kube-schedu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -60,6 +60,9 @@ def failed(*reasons: str) -> Status:
     return Status(Code.ERROR, reasons)
 
 
+SUCCESS: Final = Status(Code.SUCCESS, ())
+
+
 class Skip(Enum):
     """The result of a plugin that has nothing to do for the pod: its Filter or Score is not run in this cycle."""
 
@@ -87,6 +90,15 @@ class NodeStatuses:
         for code in range(len(rules), 0, -1):
             np.putmask(codes, ~rules[code - 1][0], code)
         return cls(codes, [status for _, status in rules])
+
+    @classmethod
+    def by_row(cls, status_by_row: Mapping[int, Status], n_rows: int) -> NodeStatuses:
+        """Return the statuses of these rows; the others fit."""
+        codes = np.zeros(n_rows, dtype=np.intp)
+        code_by_status: dict[Status, int] = {}
+        for row, status in status_by_row.items():
+            codes[row] = code_by_status.setdefault(status, len(code_by_status) + 1)
+        return cls(codes, list(code_by_status))
 
     def at(self, row: int) -> Status | None:
         """Return why the row is refused, None if it fits."""

@@ -49,10 +49,24 @@ class _AccessSpec(RequestBody, frozen=True):
     uid: str = ""
 
 
+class _Resource(RequestBody, frozen=True):
+    namespace: str
+    verb: str
+    resource: str
+
+
+class _ResourceSpec(RequestBody, frozen=True):
+    resource_attributes: _Resource
+    user: str
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+    uid: str = ""
+
+
 class _AccessReview(RequestBody, frozen=True):
     api_version: str
     kind: str
-    spec: _AccessSpec
+    spec: _AccessSpec | _ResourceSpec
 
 
 def review_token(token: str) -> Request:
@@ -68,7 +82,16 @@ def review_access(user: UserInfo, path: str, verb: str) -> Request:
 
     `decode_allowed` decodes the response.
     """
-    spec = _AccessSpec(_Path(path, verb), user.name, user.groups, dict(user.extra), user.uid)
+    return _access_review(_AccessSpec(_Path(path, verb), user.name, user.groups, dict(user.extra), user.uid))
+
+
+def review_pod_list(user: UserInfo, namespace: str) -> Request:
+    """Return a request that asks if the user may list the pods of a namespace; '' for those of all namespaces."""
+    resource = _Resource(namespace, "list", "pods")
+    return _access_review(_ResourceSpec(resource, user.name, user.groups, dict(user.extra), user.uid))
+
+
+def _access_review(spec: _AccessSpec | _ResourceSpec) -> Request:
     review = _AccessReview("authorization.k8s.io/v1", "SubjectAccessReview", spec)
     target = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     return Request("POST", target, "create", (), msgspec.json.encode(review), JSON)

@@ -22,6 +22,12 @@ class Key(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     name: str
 
+    @classmethod
+    def of(cls, path: str) -> Key:
+        """Return the key whose `str` this is; no part of it has a slash."""
+        namespace, _, name = path.rpartition("/")
+        return cls(namespace, name)
+
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 

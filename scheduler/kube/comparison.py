@@ -37,8 +37,8 @@ class Comparison(Generic[T]):
         self._store = store
         #: The stored version when the first list ended, and the metadata in that list; None if absent.
         self._suspects: dict[Key, tuple[Version | None, ObjectMeta | None]] = {}
-        #: Objects stored before the first list that it has not returned, by `Store.shard_of`.
-        self._unlisted: list[dict[Key, Version]] = []
+        #: Objects stored before the first list that it has not returned, as `Store.copy_versions` yields them.
+        self._unlisted: list[dict[str, bytes]] = []
         #: Suspects as the second list returned them.
         self._raw_by_key: dict[Key, msgspec.Raw] = {}
 
@@ -57,14 +57,14 @@ class Comparison(Generic[T]):
         """Compare an object of the first list with the store. Cost: O(bytes)."""
         if (meta := _read_meta(raw)) is None:
             return
-        self._unlisted[self._store.shard_of(meta.key)].pop(meta.key, None)
+        self._unlisted[self._store.shard_of(meta.key)].pop(str(meta.key), None)
         stored = self._store.version_of(meta.key)
         if stored is None or _is_outdated(stored, meta):
             self._suspects[meta.key] = (stored, meta)
 
     def end_first(self) -> None:
         """Suspect every object that was stored before the first list, still is, and was not listed. O(suspects)."""
-        for key in chain.from_iterable(self._unlisted):
+        for key in map(Key.of, chain.from_iterable(self._unlisted)):
             if (stored := self._store.version_of(key)) is not None:
                 self._suspects[key] = (stored, None)
         self._unlisted.clear()

@@ -22,7 +22,7 @@ STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 
 #: The Kubernetes verb of a request, for metrics and logs.
-Verb = Literal["list", "watch", "get", "create", "update", "patch"]
+Verb = Literal["list", "watch", "get", "create", "update", "patch", "delete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +197,20 @@ def patch_pod_status(
     status = _Status((condition,) if condition else (), nominated)
     body = msgspec.json.encode(_StatusPatch(_UidMeta(uid), status))
     return Request("PATCH", _pod_path(namespace, name, "status"), "patch", (), body, STRATEGIC_MERGE)
+
+
+class _Preconditions(RequestBody, frozen=True):
+    uid: str
+
+
+class _DeleteOptions(RequestBody, frozen=True):
+    preconditions: _Preconditions
+
+
+def delete_pod(namespace: str, name: str, uid: str) -> Request:
+    """Return a request that deletes the pod with this uid, with its own grace; Conflict for another uid."""
+    body = msgspec.json.encode(_DeleteOptions(_Preconditions(uid)))
+    return Request("DELETE", _pod_path(namespace, name), "delete", (), body, JSON)
 
 
 class ClaimReference(RequestBody, frozen=True, omit_defaults=False):

@@ -35,23 +35,39 @@ class WriteVolumes:
 
 @dataclass(frozen=True, slots=True)
 class PatchCondition:
-    """Set PodScheduled=False on the pod; with `clear_nomination` also clear status.nominatedNodeName."""
+    """Set PodScheduled=False on the pod, and status.nominatedNodeName: None leaves it, empty clears it."""
 
     pod: Pod
     reason: Literal["Unschedulable", "SchedulerError"]
     message: str
-    clear_nomination: bool
+    nominated_node_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClearNomination:
+    """Clear the pod's status.nominatedNodeName."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class EvictVictim:
+    """Say on the victim that the preemptor needs its place, and delete it; answered by EvictionEnded."""
+
+    preemptor: Pod
+    victim: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """Record an event about the pod, reported by its profile."""
+    """Record an event about the pod, reported by the profile `reported_by`; by its own if that is empty."""
 
     pod: Pod
     type: Literal["Normal", "Warning"]
-    reason: Literal["Scheduled", "FailedScheduling"]
-    action: Literal["Binding", "Scheduling"]
+    reason: Literal["Scheduled", "FailedScheduling", "Preempted", "PluginShutOff"]
+    action: Literal["Binding", "Scheduling", "Preempting"]
     note: str
+    reported_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,9 @@ class Attempted:
         after_flush: whether the timeout of unschedulable pods caused the attempt.
         n_evaluated: nodes that were filtered.
         n_feasible: nodes that passed.
+        tried_preemption: whether PostFilter ran.
+        n_victims: pods whose eviction began.
+        record: the decision annotation of a bound pod; '' if it has none.
     """
 
     pod: Pod
@@ -77,6 +96,9 @@ class Attempted:
     n_evaluated: int
     n_feasible: int
     message: str
+    tried_preemption: bool = False
+    n_victims: int = 0
+    record: str = ""
 
 
-Instruction = Bind | WriteVolumes | PatchCondition | EmitEvent | Attempted
+Instruction = Bind | WriteVolumes | PatchCondition | ClearNomination | EvictVictim | EmitEvent | Attempted

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -25,7 +26,14 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node at one resourceVersion. `allocatable` is in milli-cpu for cpu and in whole units for all else."""
+    """
+    One node at one resourceVersion.
+
+    Attributes:
+        allocatable: in milli-cpu for cpu and in whole units for all else.
+        created: the creationTimestamp as text, whose order is that of time; empty if it is not known.
+        annotations: only those that a plugin reads.
+    """
 
     uid: str
     name: str
@@ -36,6 +44,8 @@ class Node:
     allocatable: Mapping[str, int] = field(hash=False)
     images: tuple[Image, ...]
     declared_features: frozenset[str]
+    created: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +72,20 @@ class Workload:
     selector: Selector
 
 
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+
 _NODE = msgspec.json.Decoder(wire.Node)
 _NAMESPACE = msgspec.json.Decoder(wire.Namespace)
 _MAP_SELECTED = msgspec.json.Decoder(wire.MapSelected)
 _LABEL_SELECTED = msgspec.json.Decoder(wire.LabelSelected)
 
 
-def decode_node(data: bytes | msgspec.Raw) -> Node:
-    """Return the node of a JSON document; raise MalformedObjectError, which names field and problem."""
+def decode_node(data: bytes | msgspec.Raw, annotation_keys: Collection[str] = ()) -> Node:
+    """
+    Return the node of a JSON document, with the annotations of these keys.
+
+    Raises MalformedObjectError, which names field and problem.
+    """
     try:
         raw = nesting.read(_NODE.decode, data)
         allocatable = {
@@ -89,6 +105,12 @@ def decode_node(data: bytes | msgspec.Raw) -> Node:
         allocatable=allocatable,
         images=tuple(Image(i.names or (), i.size_bytes or 0) for i in raw.status.images or ()),
         declared_features=frozenset(raw.status.declared_features or ()),
+        created=raw.metadata.creation_timestamp or "",
+        annotations={
+            key: text for key, text in (raw.metadata.annotations or {}).items() if key in annotation_keys
+        }
+        if annotation_keys
+        else _NO_ANNOTATIONS,
     )
 
 

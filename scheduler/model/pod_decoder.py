@@ -97,6 +97,9 @@ class PodDecoder:
             resize=_resize(spec, status),
             affinity_grace_s=parse_grace_period(meta.annotations) if meta.annotations else None,
             kubelet_refusal=rejection_reason(status) if status.phase == "Failed" else "",
+            may_preempt=spec.preemption_policy != "Never",
+            started=status.start_time or "",
+            is_preempted=_is_preempted(status.conditions),
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -232,6 +235,14 @@ def _scheduled_condition(conditions: tuple[wire.Condition, ...] | None) -> PodCo
         if condition.type == "PodScheduled":
             return PodCondition(condition.status or "", condition.reason or "", condition.message or "")
     return None
+
+
+def _is_preempted(conditions: tuple[wire.Condition, ...] | None) -> bool:
+    """Source: defaultpreemption/default_preemption.go, podTerminatingByPreemption (kubernetes 1.36)."""
+    for condition in conditions or ():
+        if condition.type == "DisruptionTarget":
+            return (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
+    return False
 
 
 def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:

@@ -167,6 +167,12 @@ class Pod:
     affinity_grace_s: float | Problem | None = None
     #: Why the node's kubelet rejected the failed pod, such as OutOfcpu; empty if it did not.
     kubelet_refusal: str = ""
+    #: Whether it may preempt others: its preemptionPolicy is not Never.
+    may_preempt: bool = True
+    #: When the kubelet first saw it, as the API server writes it; empty before.
+    started: str = ""
+    #: Whether its condition DisruptionTarget says that a scheduler preempts it.
+    is_preempted: bool = False
 
     @property
     def key(self) -> str:

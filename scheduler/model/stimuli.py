@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
+from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind, StorageObject
@@ -98,6 +100,16 @@ class BindFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginFailing:
+    """A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest."""
+
+    profile: str
+    plugin: str
+    why: str
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
 class VolumesWritten:
     """
     The answer to WriteVolumes.
@@ -111,6 +123,42 @@ class VolumesWritten:
     uid: str
     versions: tuple[str, ...]
     problem: str = ""
+
+
+class VictimFate(StrEnum):
+    """The end of the eviction of a victim."""
+
+    #: The API server deletes it.
+    DELETED = "deleted"
+    #: It was gone, or another pod has its name.
+    GONE = "gone"
+    #: Its eviction was not wanted any more.
+    SPARED = "spared"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionEnded:
+    """The answer to EvictVictim."""
+
+    preemptor_uid: str
+    victim_uid: str
+    fate: VictimFate
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudgetSeen:
+    """A watch or list showed this PodDisruptionBudget."""
+
+    budget: DisruptionBudget
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudgetGone:
+    """The PodDisruptionBudget was deleted."""
+
+    namespace: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +176,7 @@ class SweepDue:
     """Cached values that no pod has used for a while are to be dropped."""
 
 
-Stimulus = (
+WatchEvent = (
     PodSeen
     | PodGone
     | NodeSeen
@@ -139,9 +187,17 @@ Stimulus = (
     | WorkloadGone
     | StorageSeen
     | StorageGone
+    | DisruptionBudgetSeen
+    | DisruptionBudgetGone
+)
+
+Stimulus = (
+    WatchEvent
     | BindDone
     | BindFailed
     | VolumesWritten
+    | EvictionEnded
+    | PluginFailing
     | CycleDue
     | TimePassed
     | SweepDue

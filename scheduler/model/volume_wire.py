@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from scheduler.model.wire import LabelSelector, Metadata, NodeSelector, QuantityText, Wire
@@ -157,7 +159,7 @@ class StorageClass(Wire, frozen=True):
 class Allocatable(Wire, frozen=True):
     """spec.drivers[].allocatable of a CSINode."""
 
-    count: int | None = None
+    count: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
 
 
 class CsiNodeDriver(Wire, frozen=True):

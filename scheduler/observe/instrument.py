@@ -18,11 +18,13 @@ from dataclasses import replace
 from random import Random
 from typing import Final, Generic, TypeVar
 
+from scheduler.errors import PluginFailed
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
     NodeFilter,
     NodeScorer,
+    NodeTrial,
     PodContext,
     PreFiltered,
     PreFilterResult,
@@ -30,15 +32,25 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.profile import Profile
+from scheduler.framework.reserving import WrappedFilter
 from scheduler.framework.status import Code, NodeStatuses, Skip, Status
+from scheduler.model.pods import Pod
+from scheduler.observe.guest_watch import GuestCall, GuestWatch
 from scheduler.observe.series import Histogram, HistogramSeries
 from scheduler.state.arrays import Mask, Scores
 from scheduler.state.snapshot import Snapshot
 
 _Raw = TypeVar("_Raw")
+_T = TypeVar("_T")
 
 #: Upstream's `status` label. A global is read ten times as fast as `Code.value`.
 _SUCCESS: Final = Code.SUCCESS.value
+#: Upstream's `extension_point` label of NormalizeScore.
+_NORMALIZE: Final = "ScoreExtensionNormalize"
+
+
+def _success(_result: object) -> str:
+    return _SUCCESS
 
 
 class CycleObserver:
@@ -53,6 +65,7 @@ class CycleObserver:
         plugins: durations of plugin calls; labels plugin, extension_point, status.
         sampled: the fraction of cycles in which plugin calls are timed; upstream's is 0.1.
         seed: of the generator that chooses these cycles.
+        guests: judges guest plugins, whose calls are timed in every cycle; 2 µs each.
         now_s: a clock for durations.
     """
 
@@ -65,6 +78,7 @@ class CycleObserver:
         plugins: Histogram,
         sampled: float,
         seed: int,
+        guests: GuestWatch | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._algorithm = algorithm
@@ -72,7 +86,7 @@ class CycleObserver:
         self._draw = Random(seed).random
         self._now_s = now_s
         timer = _PluginTimer(plugins, now_s)
-        self._observed = {p.scheduler_name: _ObservedProfile(p, points, timer) for p in profiles}
+        self._observed = {p.scheduler_name: _ObservedProfile(p, points, timer, guests) for p in profiles}
         #: The running cycle's profile, or the last one's.
         self._running: _ObservedProfile
         #: None between cycles.
@@ -85,7 +99,7 @@ class CycleObserver:
         self._running = self._observed[profile.scheduler_name]
         self._began_s = self._now_s()
         self._is_sampled = self._draw() < self._sampled
-        return self._running.timed if self._is_sampled else profile
+        return self._running.timed if self._is_sampled else self._running.untimed
 
     def enter(self, point: str) -> None:  # noqa: ARG002 - the protocol passes it; `leave` needs it
         """Note when the extension point begins."""
@@ -121,19 +135,20 @@ class CycleObserver:
 class _ObservedProfile:
     """A profile with every plugin timed, and the series of the profile."""
 
-    __slots__ = ("_name", "_points", "evaluations", "succeeded", "timed")
+    __slots__ = ("_name", "_points", "evaluations", "succeeded", "timed", "untimed")
 
-    def __init__(self, profile: Profile, points: Histogram, timer: _PluginTimer) -> None:
+    def __init__(
+        self, profile: Profile, points: Histogram, timer: _PluginTimer, guests: GuestWatch | None
+    ) -> None:
         self._name = profile.scheduler_name
         self._points = points
-        self.timed = replace(
-            profile,
-            filters=tuple(_TimedFilterPlugin(plugin, timer) for plugin in profile.filters),
-            scorers=tuple(
-                replace(weighted, plugin=_TimedScorePlugin(weighted.plugin, timer))
-                for weighted in profile.scorers
-            ),
-        )
+        #: The profile of a cycle that is not sampled: only guests are timed, if there are any.
+        self.untimed = profile
+        if guests is not None and profile.guests:
+            self.untimed = _timed(profile, self._guest_timers(profile, guests, None, timer.now_s), None)
+            self.timed = _timed(profile, self._guest_timers(profile, guests, timer, timer.now_s), timer)
+        else:
+            self.timed = _timed(profile, {}, timer)
         #: Series of successful runs by extension point, cached for the hot path.
         self.succeeded = _SeriesByPoint(lambda point: self.ended(point, _SUCCESS))
         #: Number of evaluations by plugin and extension point.
@@ -142,6 +157,13 @@ class _ObservedProfile:
         names += [(w.plugin.name, "PreScore", "Score") for w in profile.scorers]
         for plugin, first, second in names:
             self.evaluations[plugin, first] = self.evaluations[plugin, second] = 0
+
+    @staticmethod
+    def _guest_timers(
+        profile: Profile, watch: GuestWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+    ) -> Mapping[str, _GuestTimer]:
+        name = profile.scheduler_name
+        return {guest.name: _GuestTimer(name, watch, timer, now_s) for guest in profile.guests}
 
     def ended(self, point: str, status: str) -> HistogramSeries:
         return self._points.labels(point, status, self._name)
@@ -168,9 +190,68 @@ class _PluginTimer:
         self._plugins = plugins
         self.now_s = now_s
 
-    def observe(self, plugin: str, point: str, started_s: float, status: str = _SUCCESS) -> None:
-        """Observe a call that started at `started_s` and has just ended."""
-        self._plugins.labels(plugin, point, status).observe(self.now_s() - started_s)
+    def begin(self, pod: Pod) -> None:
+        """Note that the next calls are about the pod."""
+
+    def run(
+        self, plugin: str, point: str, call: Callable[[], _T], status_of: Callable[[_T], str] = _success
+    ) -> _T:
+        """Return the result of the call, and observe how long it took."""
+        started_s = self.now_s()
+        try:
+            result = call()
+        except PluginFailed as failure:
+            self.observe(plugin, point, self.now_s() - started_s, Code.ERROR.value, str(failure))
+            raise
+        self.observe(plugin, point, self.now_s() - started_s, status_of(result))
+        return result
+
+    def observe(self, plugin: str, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
+        """Observe a call that has just ended."""
+        del failure
+        self._plugins.labels(plugin, point, status).observe(elapsed_s)
+
+
+class _GuestTimer(_PluginTimer):
+    """Lets the watch judge the calls of one guest; `timer` observes them too, if the cycle is sampled."""
+
+    __slots__ = ("_pod", "_profile", "_timer", "_watch")
+
+    def __init__(
+        self, profile: str, watch: GuestWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+    ) -> None:
+        self._profile, self._watch, self._timer, self.now_s = profile, watch, timer, now_s
+        self._pod: Pod
+
+    def begin(self, pod: Pod) -> None:
+        """Note that the next calls are about the pod."""
+        self._pod = pod
+
+    def observe(self, plugin: str, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
+        """Judge a call that has just ended, and observe it."""
+        if self._timer is not None:
+            self._timer.observe(plugin, point, elapsed_s, status)
+        self._watch.judge(GuestCall(self._profile, plugin, point, self._pod), elapsed_s, failure)
+
+
+def _timed(
+    profile: Profile, timer_by_guest: Mapping[str, _GuestTimer], other: _PluginTimer | None
+) -> Profile:
+    """Return the profile with these guests timed by their timers, and all other plugins by `other` if there is one."""
+
+    def filtering(plugin: FilterPlugin) -> FilterPlugin:
+        timer = timer_by_guest.get(plugin.name, other)
+        return plugin if timer is None else _TimedFilterPlugin(plugin, timer)
+
+    def scoring(plugin: ScorePlugin) -> ScorePlugin:
+        timer = timer_by_guest.get(plugin.name, other)
+        return plugin if timer is None else _TimedScorePlugin(plugin, timer)
+
+    return replace(
+        profile,
+        filters=tuple(map(filtering, profile.filters)),
+        scorers=tuple(replace(weighted, plugin=scoring(weighted.plugin)) for weighted in profile.scorers),
+    )
 
 
 class _TimedFilterPlugin:
@@ -182,9 +263,10 @@ class _TimedFilterPlugin:
         self._timer = timer
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        started_s = self._timer.now_s()
-        result = self._plugin.prefilter(context, snapshot)
-        self._timer.observe(self.name, "PreFilter", started_s, _status(result))
+        self._timer.begin(context.pod)
+        result = self._timer.run(
+            self.name, "PreFilter", lambda: self._plugin.prefilter(context, snapshot), _status
+        )
         if isinstance(result, Skip | Status):
             return result
         if isinstance(result, PreFilterResult):
@@ -193,20 +275,21 @@ class _TimedFilterPlugin:
         return _TimedNodeFilter(self.name, result, self._timer)
 
 
-class _TimedNodeFilter:
+class _TimedNodeFilter(WrappedFilter):
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
         self._name = name
         self.wrapped = node_filter
         self._timer = timer
 
     def mask(self) -> Mask:
-        started_s = self._timer.now_s()
-        mask = self.wrapped.mask()
-        self._timer.observe(self._name, "Filter", started_s)
-        return mask
+        return self._timer.run(self._name, "Filter", self.wrapped.mask)
 
     def statuses(self) -> NodeStatuses:
         return self.wrapped.statuses()
+
+    @property
+    def trial(self) -> Callable[[int], NodeTrial] | None:
+        return self.wrapped.trial
 
 
 class _TimedScorePlugin:
@@ -218,9 +301,10 @@ class _TimedScorePlugin:
         self._timer = timer
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
-        started_s = self._timer.now_s()
-        result = self._plugin.prescore(context, snapshot, feasible)
-        self._timer.observe(self.name, "PreScore", started_s, _status(result))
+        self._timer.begin(context.pod)
+        result = self._timer.run(
+            self.name, "PreScore", lambda: self._plugin.prescore(context, snapshot, feasible), _status
+        )
         if isinstance(result, Skip | Status):
             return result
         return _TimedNodeScorer(self.name, result, self._timer)
@@ -233,17 +317,18 @@ class _TimedNodeScorer(Generic[_Raw]):
         self._timer = timer
 
     def raw(self) -> _Raw:
-        started_s = self._timer.now_s()
-        scores = self._scorer.raw()
-        self._timer.observe(self._name, "Score", started_s)
-        return scores
+        return self._timer.run(self._name, "Score", self._scorer.raw)
 
     def normalized(self, raw: _Raw) -> Scores:
-        started_s = self._timer.now_s()
-        scores = self._scorer.normalized(raw)
+        timer, started_s = self._timer, self._timer.now_s()
+        try:
+            scores = self._scorer.normalized(raw)
+        except PluginFailed as failure:
+            timer.observe(self._name, _NORMALIZE, timer.now_s() - started_s, Code.ERROR.value, str(failure))
+            raise
         # The same array means that the plugin does not normalise; upstream makes no call then.
         if scores is not raw:
-            self._timer.observe(self._name, "ScoreExtensionNormalize", started_s)
+            timer.observe(self._name, _NORMALIZE, timer.now_s() - started_s, _SUCCESS)
         return scores
 
 

@@ -12,11 +12,14 @@ Differences: `event_handling_duration_seconds` has our stimuli as its events; se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
+from scheduler.model.stimuli import PluginFailing
+from scheduler.observe.guest_watch import GuestWatch
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.process import ControllerMetrics
 from scheduler.observe.series import Family, Numbers, exponential_bounds
@@ -130,6 +133,32 @@ LEFT_OUT: Final = Family(
     "Number of pairs of pod spec and node that are excluded now because the kubelet rejected such a pod.",
 )
 
+PREEMPTION_ATTEMPTS: Final = Family(
+    "scheduler_preemption_attempts_total",
+    "[STABLE] Total preemption attempts in the cluster till now.",
+)
+PREEMPTION_VICTIMS: Final = Family(
+    "scheduler_preemption_victims",
+    "[STABLE] Number of selected preemption victims.",
+    bounds=exponential_bounds(1, 2, 7),
+)
+EVICTIONS_IN_VAIN: Final = Family(
+    "affinity_scheduler_evictions_in_vain_total",
+    "Number of pods evicted for a pod that did not run on their node, by the cause.",
+    ("cause",),
+)
+PLUGIN_FAILURES: Final = Family(
+    "affinity_scheduler_plugin_failures_total",
+    'Number of calls of a plugin of the user\'s that raised, returned something wrong (reason="error") or took too '
+    'long (reason="overrun").',
+    ("plugin", "profile", "reason"),
+)
+PLUGIN_SHUT_OFF: Final = Family(
+    "affinity_scheduler_plugin_shut_off",
+    "1 if a plugin of the user's is not called any more, since it failed again and again.",
+    ("plugin", "profile"),
+)
+
 #: Label values of a family without labels.
 _NO_LABELS: Final[tuple[str, ...]] = ()
 #: From this number on, attempts share one label value (schedule_one.go, getAttemptsLabel).
@@ -150,24 +179,44 @@ class Metrics(ControllerMetrics):
         self._point_duration = self._histogram(EXTENSION_POINT_DURATION)
         self._plugin_duration = self._histogram(PLUGIN_DURATION)
         self._event_handling = self._histogram(EVENT_HANDLING_DURATION)
+        self._preemption_attempts = self._counter(PREEMPTION_ATTEMPTS)
+        self._preemption_victims = self._histogram(PREEMPTION_VICTIMS).labels()
         self._divergences = self._counter(CACHE_DIVERGENCES)
         self._unreadable_binds = self._counter(UNREADABLE_BINDS)
         self._loop_lag = self._histogram(LOOP_LAG).labels()
+        self._plugin_failures = self._counter(PLUGIN_FAILURES)
 
-    def register_state(self, queue: PodQueue, state: ClusterState) -> None:
+    def register_state(
+        self, queue: PodQueue, state: ClusterState, evictions_in_vain: Mapping[str, int]
+    ) -> None:
         """Read the numbers of queue and cluster state at every scrape. Call once."""
         self._callback(PENDING_PODS, queue.depths)
         self._callback(QUEUE_INCOMING, lambda: queue.incoming)
         self._callback(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by_plugin)
         self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
+        self._callback(EVICTIONS_IN_VAIN, lambda: evictions_in_vain)
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
 
     def cycle_observer(
-        self, profiles: Mapping[str, Profile], *, seed: int, sampled: float = 0.1
+        self,
+        profiles: Mapping[str, Profile],
+        *,
+        seed: int,
+        sampled: float = 0.1,
+        on_failing: Callable[[PluginFailing], None] = lambda _: None,
+        now_s: Callable[[], float] = time.perf_counter,
     ) -> CycleObserver:
-        """Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once."""
+        """
+        Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once.
+
+        `on_failing` is called once for a guest plugin that fails again and again.
+        """
+        guests = [(guest, name) for name, profile in profiles.items() for guest in profile.guests]
+        self._callback(
+            PLUGIN_SHUT_OFF, lambda: {(guest.name, name): int(bool(guest.shut_off)) for guest, name in guests}
+        )
         observer = CycleObserver(
             profiles.values(),
             algorithm=self._algorithm_duration.labels(),
@@ -175,6 +224,8 @@ class Metrics(ControllerMetrics):
             plugins=self._plugin_duration,
             sampled=sampled,
             seed=seed,
+            guests=GuestWatch(self._plugin_failures.add, on_failing),
+            now_s=now_s,
         )
         self._callback(PLUGIN_EVALUATION, observer.evaluations)
         return observer
@@ -184,6 +235,10 @@ class Metrics(ControllerMetrics):
         profile = attempt.pod.scheduler_name
         self._attempts.add(attempt.result, profile)
         self._attempt_duration.labels(attempt.result, profile).observe(now_s - attempt.started_s)
+        if attempt.tried_preemption:
+            self._preemption_attempts.add()
+        if attempt.n_victims:
+            self._preemption_victims.observe(attempt.n_victims)
         if attempt.result != "scheduled":
             return
         n = attempt.attempts

@@ -19,7 +19,7 @@ from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resou
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
 from scheduler.framework.memo import MemoBySpec
-from scheduler.framework.status import SKIP, unschedulable
+from scheduler.framework.status import SKIP, Status, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.pods import HostPort, Pod
 from scheduler.state.cluster import host_ports
@@ -59,11 +59,45 @@ class NodePorts:
             held = snapshot.nodes.ports.get((port.protocol, port.port))
             if held:
                 mask[conflicting_rows(port.ip, held)] = False
-        return RuleFilter(snapshot.n_rows, (mask, PORT_TAKEN))
+        return RuleFilter(snapshot.n_rows, (mask, PORT_TAKEN), trial=partial(_PortTrial, wanted, snapshot))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Propose to remove the pods that hold a port of the pod."""
         return PluginExplanation(repair=Repair(partial(_free_ports, context)))
+
+
+class _PortTrial:
+    """
+    The ports of one node that conflict with wanted ones, while pods come and go there.
+
+    Quirk of kubernetes 1.36 (HostPortInfo is a set): of two pods that hold the same port, the first to go frees it.
+    """
+
+    def __init__(self, wanted: Sequence[HostPort], snapshot: Snapshot, row: int) -> None:
+        self._wanted = wanted
+        self._held = {port for placed in snapshot.placed_on(row) for port in self._conflicting(placed.pod)}
+        #: Pods of the node that are counted out, and others that are counted in, by UID.
+        self._out: set[str] = set()
+        self._in: dict[str, set[HostPort]] = {}
+
+    def count(self, pod: Pod, delta: int) -> None:
+        """Count the pod's ports in or out."""
+        conflicting = self._conflicting(pod)
+        if delta < 0 and self._in.pop(pod.uid, None) is None:
+            self._out.add(pod.uid)
+            self._held -= conflicting
+        elif delta > 0 and pod.uid in self._out:
+            self._out.remove(pod.uid)
+            self._held |= conflicting
+        elif delta > 0:
+            self._in[pod.uid] = conflicting
+
+    def refusal(self) -> Status | None:
+        """Return the refusal as long as a port conflicts."""
+        return PORT_TAKEN if self._held or any(self._in.values()) else None
+
+    def _conflicting(self, pod: Pod) -> set[HostPort]:
+        return {held for held in host_ports(pod.spec) if any(_overlap(one, held) for one in self._wanted)}
 
 
 def conflicting_rows(wanted_ip: str, held: Mapping[int, Collection[str]]) -> list[int]:

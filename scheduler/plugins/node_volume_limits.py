@@ -15,7 +15,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    changed_claim,
+    never,
+)
 from scheduler.framework.explaining import (
     MOST_REMOVED,
     ExplainContext,
@@ -67,8 +74,10 @@ class NodeVolumeLimits:
         return (
             ClusterEventWithHint(csi_node, Action.ADD),
             ClusterEventWithHint(csi_node, Action.UPDATE, _hint_after_csi_node_update, never),
-            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
-            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never),
+            ClusterEventWithHint(
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, claims=_helped_by_deletion
+            ),
+            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never, claims=changed_claim),
             ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment, never),
         )
 
@@ -84,7 +93,7 @@ class NodeVolumeLimits:
         mask = np.ones(snapshot.n_rows, dtype=np.bool_)
         for driver, volumes in wanted.items():
             mask &= _fits(driver, volumes, snapshot)
-        return RuleFilter(snapshot.n_rows, (mask, TOO_MANY))
+        return RuleFilter(snapshot.n_rows, (mask, TOO_MANY), trial=partial(_RoomTrial, wanted, snapshot))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Say which driver attaches too few volumes; propose that pods with such volumes leave."""
@@ -96,6 +105,41 @@ class NodeVolumeLimits:
             repair=Repair(partial(_detach, context, wanted)),
             admitted="room for its volumes",
         )
+
+
+class _RoomTrial:
+    """The volumes of one node while pods come and go there."""
+
+    def __init__(self, wanted: Mapping[str, set[AttachedVolume]], snapshot: Snapshot, row: int) -> None:
+        self._wanted = wanted
+        self._snapshot = snapshot
+        self._attached = snapshot.volumes.attached
+        self._node_name = snapshot.nodes.name_of(row)
+        self._room = {driver: int(snapshot.volume_room(driver)[row]) for driver in wanted}
+        #: Pods of the node by volume, where that changed.
+        self._n_users: dict[AttachedVolume, int] = {}
+
+    def count(self, pod: Pod, delta: int) -> None:
+        """Count the pod's uses in or out; a volume leaves with its last pod, unless it is attached without one."""
+        for volume in self._snapshot.volumes.attached_by(pod):
+            if volume.driver not in self._room:
+                continue
+            before = self._users(volume)
+            self._n_users[volume] = before + delta
+            if not (before and before + delta) and not self._attached.is_attached(volume, self._node_name):
+                self._room[volume.driver] -= delta
+
+    def refusal(self) -> Status | None:
+        """Return that the volumes of a driver are too many."""
+        for driver, volumes in self._wanted.items():
+            needed = sum(not self._users(volume) for volume in volumes)
+            if needed and needed > self._room[driver]:
+                return TOO_MANY
+        return None
+
+    def _users(self, volume: AttachedVolume) -> int:
+        n = self._n_users.get(volume)
+        return self._attached.users(volume).get(self._node_name, 0) if n is None else n
 
 
 def _may_count(spec: PodSpec) -> bool:
@@ -188,6 +232,10 @@ def _hint_after_pod_deletion(_pod: Pod, old: Pod | None, _new: Pod | None) -> Hi
     if old is None or not (old.node_name or old.nominated_node_name):
         return Hint.SKIP
     return Hint.QUEUE if _may_count(old.spec) else Hint.SKIP
+
+
+def _helped_by_deletion(old: Pod | None, _new: Pod | None) -> frozenset[str] | None:
+    return None if old is not None and _may_count(old.spec) else frozenset()
 
 
 def _hint_after_claim_add(

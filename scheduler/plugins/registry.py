@@ -11,12 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from scheduler.errors import InvariantViolation
+from scheduler.errors import InvariantViolation, SettingsError
+from scheduler.framework.guests import GuardedPlugin, GuestAdmission, GuestPlugin, described
 from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.post_filter import PostFilterPlugin
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.volumes import StorageKind
+from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.plugins.kubelet_refusal import KubeletRefusal
@@ -41,6 +44,9 @@ from scheduler.plugins.volume_zone import VolumeZone
 #: instance of it, complete, and a `PluginContext` are then passed to the constructor, which otherwise takes none.
 PluginClass = type[Any]
 
+#: A profile without plugins of the user's.
+NO_GUESTS: Final[Mapping[str, GuestPlugin]] = {}
+
 #: Plugins of every profile, whatever the configuration says: the first and the last to filter.
 ALWAYS_FIRST: Final = Unsupported
 ALWAYS_LAST: Final = KubeletRefusal
@@ -62,6 +68,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
+        DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,
@@ -94,9 +101,11 @@ def build_profile(
     scorers: Sequence[tuple[str, int]],
     pre_enqueue: Sequence[str] = (),
     prefilter_only: Sequence[str] = (),
+    post_filters: Sequence[str] = (),
     args_by_plugin: Mapping[str, object] | None = None,
     context: PluginContext,
     percentage_of_nodes_to_score: int = 0,
+    guests: Mapping[str, GuestPlugin] = NO_GUESTS,
 ) -> Profile:
     """
     Return the profile that runs these plugins in this order, one instance of each.
@@ -107,31 +116,57 @@ def build_profile(
         scorers: names and weights of the plugins of PreScore and Score.
         pre_enqueue: names of the plugins of PreEnqueue.
         prefilter_only: names of plugins that run at PreFilter but not at Filter.
+        post_filters: names of the plugins of PostFilter.
         args_by_plugin: arguments by plugin name; other plugins get their defaults.
         context: passed to the plugins' constructors.
         percentage_of_nodes_to_score: 0 scores all nodes.
+        guests: plugins of the user's, by name.
 
-    Raises InvariantViolation for a name that is not in `IN_TREE` and for a plugin without the extension point; settings
-    reject both.
+    Raises InvariantViolation for a name that is neither in `IN_TREE` nor a guest's, and for a plugin without the
+    extension point; settings reject both. Raises SettingsError for a guest that its arguments do not make.
     """
-    used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue)
-    built = {name: _build(name, args_by_plugin or {}, context) for name in dict.fromkeys(used)}
+    used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
+    args_by_plugin = args_by_plugin or {}
+    built = {
+        name: _guarded(scheduler_name, guests[name], args_by_plugin, context)
+        if name in guests
+        else _build(name, IN_TREE.get(name), args_by_plugin, context)
+        for name in dict.fromkeys(used)
+    }
+    admitting = [built[name] for name in pre_enqueue]
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
             ALWAYS_FIRST(),
+            *(GuestAdmission(plugin) for plugin in admitting if isinstance(plugin, GuardedPlugin)),
             *(PreFilterOnly(_filter_plugin(name, built[name])) for name in prefilter_only),
             *(_filter_plugin(name, built[name]) for name in filters),
             ALWAYS_LAST(),
         ),
         scorers=tuple(WeightedScorer(_score_plugin(name, built[name]), weight) for name, weight in scorers),
+        post_filters=tuple(_post_filter_plugin(name, built[name]) for name in post_filters),
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
+        guests=tuple(plugin for plugin in built.values() if isinstance(plugin, GuardedPlugin)),
     )
 
 
-def _build(name: str, args_by_plugin: Mapping[str, object], context: PluginContext) -> object:
-    plugin = IN_TREE.get(name)
+def _guarded(
+    scheduler_name: str, guest: GuestPlugin, args_by_plugin: Mapping[str, object], context: PluginContext
+) -> GuardedPlugin:
+    # Profiles are built anew for each explanation; they share the values that they derive from one state.
+    owner = (scheduler_name, guest.name, repr(args_by_plugin.get(guest.name)))
+    try:
+        plugin = _build(guest.name, guest.plugin_class, args_by_plugin, context)
+        return GuardedPlugin(guest.name, plugin, owner)
+    except Exception as error:
+        found = described(error, guest.plugin_class)
+        raise SettingsError(guest.source, guest.name, found, "a plugin that its arguments make") from error
+
+
+def _build(
+    name: str, plugin: PluginClass | None, args_by_plugin: Mapping[str, object], context: PluginContext
+) -> object:
     if plugin is None:
         raise InvariantViolation(f"plugin {name} is in no registry")
     kind = args_type(plugin)
@@ -161,3 +196,9 @@ def _pre_enqueue_plugin(name: str, plugin: object) -> PreEnqueuePlugin:
     if isinstance(plugin, PreEnqueuePlugin):
         return plugin
     raise InvariantViolation(f"plugin {name} has no PreEnqueue")
+
+
+def _post_filter_plugin(name: str, plugin: object) -> PostFilterPlugin:
+    if isinstance(plugin, PostFilterPlugin):
+        return plugin
+    raise InvariantViolation(f"plugin {name} has no PostFilter")

@@ -16,7 +16,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    changed_claim,
+    never,
+)
 from scheduler.framework.explaining import (
     MOST_REMOVED,
     ExplainContext,
@@ -26,7 +33,7 @@ from scheduler.framework.explaining import (
     removal,
 )
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
-from scheduler.framework.status import SKIP, unresolvable, unschedulable
+from scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import RESTRICTED, disks_conflict
 from scheduler.model.pods import Pod
@@ -52,9 +59,17 @@ class VolumeRestrictions:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return pods that free a disk or a claim, new nodes, and new claims."""
         return (
-            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
+            ClusterEventWithHint(
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, claims=_helped_by_deletion
+            ),
             ClusterEventWithHint(Resource.NODE, Action.ADD),
-            ClusterEventWithHint(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, _hint_after_claim_add, never),
+            ClusterEventWithHint(
+                Resource.PERSISTENT_VOLUME_CLAIM,
+                Action.ADD,
+                _hint_after_claim_add,
+                never,
+                claims=changed_claim,
+            ),
         )
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
@@ -68,15 +83,16 @@ class VolumeRestrictions:
             if READ_WRITE_ONCE_POD in claim.access_modes:
                 once_per_pod.append(claim)
         # Quirk of kubernetes 1.36: the claim is taken on every node, so that no node is better than another.
-        taken = any(map(snapshot.is_claim_used, once_per_pod))
-        if not taken and not any(disk.plugin in RESTRICTED for disk in pod.spec.disks):
+        n_taken = sum(map(snapshot.is_claim_used, once_per_pod))
+        if not n_taken and not any(disk.plugin in RESTRICTED for disk in pod.spec.disks):
             return SKIP
         mask = np.ones(snapshot.n_rows, dtype=np.bool_)
         mask[list(snapshot.with_conflicting_disks(pod.spec.disks))] = False
-        if not taken:
-            return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN))
+        trial = partial(_SharingTrial, pod, [claim.name for claim in once_per_pod], n_taken, snapshot)
+        if not n_taken:
+            return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), trial=trial)
         nowhere = np.zeros(snapshot.n_rows, dtype=np.bool_)
-        return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN))
+        return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN), trial=trial)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Name the pods that use a wanted claim; propose that they leave, or the pods that hold a wanted disk."""
@@ -91,6 +107,33 @@ class VolumeRestrictions:
         )
 
 
+class _SharingTrial:
+    """The disks of one node that conflict, and the claims in use, while pods come and go there."""
+
+    def __init__(
+        self, pod: Pod, once_per_pod: Sequence[str], n_taken: int, snapshot: Snapshot, row: int
+    ) -> None:
+        self._pod = pod
+        self._once_per_pod = once_per_pod
+        self._n_taken = n_taken
+        self._n_conflicts = sum(_n_conflicts(pod, placed.pod) for placed in snapshot.placed_on(row))
+
+    def count(self, pod: Pod, delta: int) -> None:
+        """
+        Count the pod's disks and claims in or out.
+
+        Quirk of kubernetes 1.36 (conflictingPVCRefCountForPod): claims are compared by name, whatever the namespace.
+        """
+        self._n_conflicts += delta * _n_conflicts(self._pod, pod)
+        self._n_taken += delta * sum(name in self._once_per_pod for name in pod.spec.claims)
+
+    def refusal(self) -> Status | None:
+        """Return that a disk is taken, else that a claim is."""
+        if self._n_conflicts:
+            return DISK_TAKEN
+        return CLAIM_TAKEN if self._n_taken > 0 else None
+
+
 def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
     """Source: volume_restrictions.go, isSchedulableAfterPodDeleted (kubernetes 1.36): of its own namespace only."""
     if old is None or old.namespace != pod.namespace:
@@ -98,6 +141,12 @@ def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hin
     # Quirk: whether the claim is ReadWriteOncePod does not matter.
     shares_claim = not set(pod.spec.claims).isdisjoint(old.spec.claims)
     return Hint.QUEUE if shares_claim or _share_disk(pod, old) else Hint.SKIP
+
+
+def _helped_by_deletion(old: Pod | None, _new: Pod | None) -> frozenset[str] | None:
+    if old is None or old.spec.disks:
+        return None
+    return frozenset(f"{old.namespace}/{name}" for name in old.spec.claims)
 
 
 def _hint_after_claim_add(
@@ -136,4 +185,8 @@ def _free_disks(context: ExplainContext, row: int) -> list[Changes]:
 
 
 def _share_disk(pod: Pod, running: Pod) -> bool:
-    return any(disks_conflict(one, other) for one in pod.spec.disks for other in running.spec.disks)
+    return _n_conflicts(pod, running) > 0
+
+
+def _n_conflicts(pod: Pod, running: Pod) -> int:
+    return sum(disks_conflict(one, other) for one in pod.spec.disks for other in running.spec.disks)

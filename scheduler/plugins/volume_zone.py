@@ -11,7 +11,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    changed_claim,
+    never,
+)
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable
@@ -57,7 +64,9 @@ class VolumeZone:
         return (
             ClusterEventWithHint(Resource.STORAGE_CLASS, Action.ADD, _hint_after_class_add, never),
             ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-            ClusterEventWithHint(claim, Action.ADD | Action.UPDATE, _hint_after_claim_change, never),
+            ClusterEventWithHint(
+                claim, Action.ADD | Action.UPDATE, _hint_after_claim_change, never, claims=changed_claim
+            ),
             ClusterEventWithHint(volume, Action.ADD | Action.UPDATE, _hint_after_volume_change, never),
         )
 

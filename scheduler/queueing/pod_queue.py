@@ -11,6 +11,7 @@ The scheduling queue: which pending pod is tried next, and when a rejected pod i
     (popped)        put_back after an error                         BACKOFF
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
+    not ACTIVE      activate                                        ACTIVE
     any             delete                                          (gone)
 
 A pod that moves to ACTIVE or BACKOFF has to pass the PreEnqueue checks, unless it comes from BACKOFF. If a check fails,
@@ -37,6 +38,7 @@ from typing import Final
 
 from scheduler.framework.events import (
     BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
     POP_FROM_BACKOFF_Q,
     SCHEDULE_ATTEMPT_FAILURE,
     UNSCHEDULABLE_POD_ADD,
@@ -53,6 +55,7 @@ from scheduler.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.queueing.queueing_hints import QueueingHintMap, QueueingHints
 from scheduler.queueing.sub_queues import SubQueues
+from scheduler.queueing.unschedulable_pods import InterestedPlugins
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
@@ -133,6 +136,13 @@ class PodQueue:
             if queued.sub_queue.waits_for_event and self._hints.is_worth_requeuing(queued, event, old, new):
                 self._requeue(queued, event.label, now_s)
 
+    def activate(self, uid: str, now_s: float) -> None:
+        """Let the pod be tried without waiting any longer, if the queue holds it and PreEnqueue allows."""
+        self._backlog.finish()
+        queued = self._pods.get(uid)
+        if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
+            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
+
     def delete(self, uid: str) -> None:
         """Remove the pod, which is gone or assigned, if the queue holds it."""
         self._backlog.finish()
@@ -201,7 +211,7 @@ class PodQueue:
         A pending pod's own update goes to `update`. Cost: O(pods moved + equivalence classes rejected by a plugin
         that registered the event); if a hint reads labels for this event, each label set counts.
         """
-        plugins = self._hints.interested_plugins(event)
+        plugins = self._hints.interested_plugins(event, old, new)
         if plugins:
             self._backlog.add(self._requeuing(plugins, event, old, new, now_s, only))
 
@@ -247,7 +257,7 @@ class PodQueue:
 
     def _requeuing(
         self,
-        plugins: frozenset[str],
+        plugins: InterestedPlugins,
         event: ClusterEvent,
         old: object,
         new: object,

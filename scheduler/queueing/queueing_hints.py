@@ -7,14 +7,23 @@ Source: isEventOfInterest and isPodWorthRequeuing in pkg/scheduler/backend/queue
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from scheduler.framework.events import ClusterEvent, ClusterEventWithHint, Hint, with_node_taint_updates
+from scheduler.framework.events import (
+    ClaimsFn,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Hint,
+    with_node_taint_updates,
+)
 from scheduler.queueing.queued_pod import QueuedPod
-from scheduler.queueing.unschedulable_pods import EquivalenceClass
+from scheduler.queueing.unschedulable_pods import EquivalenceClass, InterestedPlugins
 
 #: Profile -> plugin -> the events that the plugin registers.
 QueueingHintMap: TypeAlias = Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]
+_Narrowed: TypeAlias = tuple[tuple[str, ClaimsFn], ...]
+
+_NO_CLAIMS: Final[frozenset[str]] = frozenset()
 
 
 class QueueingHints:
@@ -29,10 +38,20 @@ class QueueingHints:
         self._matching_by_event: dict[
             ClusterEvent, dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]
         ] = {}
+        #: Memo of `_interested`.
+        self._interested_by_event: dict[ClusterEvent, tuple[InterestedPlugins, _Narrowed]] = {}
 
-    def interested_plugins(self, event: ClusterEvent) -> frozenset[str]:
-        """Return the plugins that registered `event` in any profile."""
-        return frozenset().union(*self._matching(event).values())
+    def interested_plugins(self, event: ClusterEvent, old: object, new: object) -> InterestedPlugins:
+        """Return the plugins that registered `event` in any profile and may help a pod."""
+        found, narrowed = self._interested(event)
+        if not narrowed:
+            return found
+        by_plugin: dict[str, frozenset[str] | None] = {}
+        for plugin, claims_of in narrowed:
+            if (claims := claims_of(old, new)) != _NO_CLAIMS:
+                known = by_plugin.get(plugin, _NO_CLAIMS)
+                by_plugin[plugin] = None if claims is None or known is None else known | claims
+        return {**by_plugin, **found}
 
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> bool:
         """Return whether `event`, a change from `old` to `new`, may make the rejected pod `queued` schedulable."""
@@ -78,6 +97,21 @@ class QueueingHints:
         by_plugin = self._matching(event).get(queued.profile, {})
         for plugin in queued.unschedulable_plugins:
             yield from by_plugin.get(plugin, ())
+
+    def _interested(self, event: ClusterEvent) -> tuple[InterestedPlugins, _Narrowed]:
+        """Return the plugins whose hints may help any pod, and what narrows those of the others."""
+        if event not in self._interested_by_event:
+            registered_events = [
+                (plugin, registered)
+                for by_plugin in self._matching(event).values()
+                for plugin, matching in by_plugin.items()
+                for registered in matching
+            ]
+            self._interested_by_event[event] = (
+                {plugin: None for plugin, registered in registered_events if registered.claims is None},
+                tuple((plugin, one.claims) for plugin, one in registered_events if one.claims is not None),
+            )
+        return self._interested_by_event[event]
 
     def _matching(self, event: ClusterEvent) -> dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]:
         """Return profile -> plugin -> the events that match `event`, of plugins that have any."""

@@ -13,6 +13,8 @@ _LabelsAndOwner: TypeAlias = tuple[object, ...]
 #: all of the same labels and owner if a hint reads these. No mapping in it is empty.
 EquivalenceClass: TypeAlias = Mapping[_LabelsAndOwner, Mapping[str, QueuedPod]]
 _MutableClass: TypeAlias = dict[_LabelsAndOwner, dict[str, QueuedPod]]
+#: Plugins that an event may help, and the claims (`namespace/name`) of which a pod has to use one; None for any pod.
+InterestedPlugins: TypeAlias = Mapping[str, frozenset[str] | None]
 
 
 class UnschedulablePods:
@@ -29,6 +31,8 @@ class UnschedulablePods:
         self._keys_by_uid: dict[str, tuple[_Signature, _LabelsAndOwner]] = {}
         self._classes: dict[_Signature, _MutableClass] = {}
         self._classes_by_plugin: dict[str, dict[_Signature, _MutableClass]] = {}
+        #: The classes of pods that may use a claim; see `_claim_keys`.
+        self._classes_by_claim: dict[str, dict[_Signature, _MutableClass]] = {}
 
     @property
     def n_gated(self) -> int:
@@ -46,6 +50,8 @@ class UnschedulablePods:
             equivalents = self._classes[signature] = {}
             for plugin in _indexing_plugins(queued):
                 self._classes_by_plugin.setdefault(plugin, {})[signature] = equivalents
+            for key in _claim_keys(queued):
+                self._classes_by_claim.setdefault(key, {})[signature] = equivalents
         equivalents.setdefault(labels_and_owner, {})[queued.uid] = queued
 
     def remove(self, queued: QueuedPod) -> None:
@@ -61,20 +67,26 @@ class UnschedulablePods:
             return
         del self._classes[signature]
         for plugin in _indexing_plugins(queued):
-            of_plugin = self._classes_by_plugin[plugin]
-            del of_plugin[signature]
-            if not of_plugin:
-                del self._classes_by_plugin[plugin]
+            _discard(self._classes_by_plugin, plugin, signature)
+        for key in _claim_keys(queued):
+            _discard(self._classes_by_claim, key, signature)
 
-    def classes(self, plugins: Iterable[str]) -> list[EquivalenceClass]:
+    def classes(self, plugins: InterestedPlugins) -> list[EquivalenceClass]:
         """
         Return the equivalence classes that an event registered by `plugins` may help, as live views.
 
-        Cost: O(classes returned).
+        Cost: O(classes returned), and of a plugin with claims O(classes that may use one of them).
         """
         found: dict[_Signature, EquivalenceClass] = {}
-        for plugin in sorted(plugins):
-            found.update(self._classes_by_plugin.get(plugin, {}))
+        for plugin, claims in sorted(plugins.items()):
+            of_plugin = self._classes_by_plugin.get(plugin, {})
+            if claims is None or not of_plugin:
+                found.update(of_plugin)
+                continue
+            for claim in sorted(claims):
+                for key in (claim, _any_of_namespace(claim.partition("/")[0])):
+                    using = self._classes_by_claim.get(key, {})
+                    found.update((one, using[one]) for one in using if one in of_plugin)
         return list(found.values())
 
     def contains(self, equivalents: EquivalenceClass, queued: QueuedPod) -> bool:
@@ -92,3 +104,24 @@ def _keys(queued: QueuedPod) -> tuple[_Signature, _LabelsAndOwner]:
 
 def _indexing_plugins(queued: QueuedPod) -> Iterable[str]:
     return (queued.gating_plugin,) if queued.gating_plugin else queued.unschedulable_plugins
+
+
+def _claim_keys(queued: QueuedPod) -> Iterable[str]:
+    """Return a key for each claim; one of an ephemeral volume is named after its pod, which may be any of the class."""
+    spec = queued.pod.spec
+    return {
+        _any_of_namespace(spec.namespace) if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"
+        for volume in spec.claim_volumes
+    }
+
+
+def _any_of_namespace(namespace: str) -> str:
+    # No claim has this key: its name is not empty.
+    return f"{namespace}/"
+
+
+def _discard(index: dict[str, dict[_Signature, _MutableClass]], key: str, signature: _Signature) -> None:
+    of_key = index[key]
+    del of_key[signature]
+    if not of_key:
+        del index[key]

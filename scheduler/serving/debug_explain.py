@@ -55,7 +55,7 @@ class DebugExplain:
 
     async def handle(self, request: web.Request) -> web.Response:
         """Return the explanation, or 400, 403, 404, 429 or 503 with a line of text."""
-        if self._is_plain_http and not is_loopback(_host(request.host)):
+        if self._is_plain_http and not is_loopback(host_of(request.host)):
             return _text(403, "only for this machine, by the name localhost or a loopback address")
         namespace, pod = request.query.get("namespace", ""), request.query.get("pod", "")
         if bool(namespace) != bool(pod) or max(len(namespace), len(pod)) > _NAME_LIMIT:
@@ -87,7 +87,8 @@ def is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def _host(header: str) -> str:
+def host_of(header: str) -> str:
+    """Return the name or address of a Host header, without the port; empty if it is malformed."""
     try:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:

@@ -32,7 +32,14 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from scheduler.errors import ApiError, ServerFault, Throttled, Unreachable
-from scheduler.kube.access_reviews import UserInfo, decode_allowed, decode_user, review_access, review_token
+from scheduler.kube.access_reviews import (
+    UserInfo,
+    decode_allowed,
+    decode_user,
+    review_access,
+    review_pod_list,
+    review_token,
+)
 from scheduler.kube.client import KubeClient
 from scheduler.kube.rate_limit import TokenBucket
 from scheduler.kube.requests import Request
@@ -55,6 +62,9 @@ _RETRY_AFTER_S: Final = 0.5
 _LOG_PERIOD_S: Final = 10.0
 
 ANONYMOUS: Final = UserInfo("system:anonymous", groups=("system:unauthenticated",))
+#: The page, and the prefix of its data. The page's own files contain nothing of the cluster and need no right.
+PAGE_PATH: Final = "/ui"
+API_PREFIX: Final = "/api/v1/"
 #: As upstream's default of --authorization-always-allow-paths.
 ALWAYS_ALLOWED: Final = ("/healthz", "/readyz", "/livez")
 
@@ -145,13 +155,27 @@ class DelegatedAuth:
         """
         if path in self._open_paths or path.startswith(self._open_prefixes):
             return None
-        token = _bearer_token(authorization)
-        user: UserInfo | Rejection = ANONYMOUS
-        if token:
-            user = await self._authenticate(token)
+        user = await self.identify(authorization)
         if isinstance(user, Rejection):
             return user
         return await self._authorize_user(user, path, verb)
+
+    async def identify(self, authorization: str) -> UserInfo | Rejection:
+        """Return the user of the header's token; the anonymous one without a token."""
+        token = _bearer_token(authorization)
+        return await self._authenticate(token) if token else ANONYMOUS
+
+    async def may_list_pods(self, user: UserInfo, namespace: str) -> bool | Rejection:
+        """Return whether the user may list the pods of the namespace, or of all namespaces for ''."""
+
+        async def ask() -> bool | Rejection:
+            try:
+                return decode_allowed(await self._review(self._rights, review_pod_list(user, namespace)))
+            except ApiError as error:
+                self._log_failure("Unable to authorize the request", error)
+                return Rejection(500, "", "Internal Server Error: the API server could not be asked")
+
+        return await self._share((user, "pods", namespace), ask, known=True)
 
     def middleware(self) -> Middleware:
         """Return an aiohttp middleware that lets only authorized requests through."""
@@ -162,7 +186,13 @@ class DelegatedAuth:
             if resource is None:  # 404 or 405
                 return await handler(request)
             authorization = request.headers.get("Authorization", "")
-            rejection = await self.authorize(authorization, resource.canonical, request.method.lower())
+            path, verb = resource.canonical, request.method.lower()
+            if path == PAGE_PATH or path.startswith(f"{PAGE_PATH}/"):
+                return await handler(request)
+            if path.startswith(API_PREFIX):
+                # By system:discovery, every authenticated user may get /api/*. A question changes nothing: `get`.
+                path, verb = PAGE_PATH, "get"
+            rejection = await self.authorize(authorization, path, verb)
             return await handler(request) if rejection is None else rejection.response()
 
         return authorized

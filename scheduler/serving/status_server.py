@@ -1,6 +1,6 @@
 """
 The HTTP endpoints /metrics, /healthz, /livez, /readyz, /configz, /statusz and /flagz as kube-scheduler's, and
-/debug/explain.
+/debug/explain, and the page at /ui.
 
 Plain HTTP on loopback, unless a flag asks for HTTPS; elsewhere HTTPS with authentication. Every response is computed
 from memory in a few ms.
@@ -32,6 +32,8 @@ from scheduler.observe.process import CONTENT_TYPE
 from scheduler.serving.debug_explain import PATH, DebugExplain, Explain, is_loopback
 from scheduler.serving.delegated_auth import ALWAYS_ALLOWED, MAX_CONCURRENT, DelegatedAuth
 from scheduler.serving.listener import Listener
+from scheduler.serving.page_access import PageAccess
+from scheduler.serving.page_api import PageApi, PageSource
 from scheduler.serving.serving_certificate import FileCertificate, SelfSignedCertificate
 from scheduler.serving.tls import KeyPair, TlsLimits, load_pair, server_context
 from scheduler.serving.zpages import ZPages
@@ -128,6 +130,7 @@ class StatusServer:
         live: the checks of /livez and /healthz besides `ping`.
         explain: answers /debug/explain; served only with it, and on plain HTTP only on loopback.
         is_synced: returns True once /debug/explain can be answered.
+        page: the data of the page at /ui; served as /debug/explain is.
         zpages: answers /statusz and /flagz, which are served only with it.
     """
 
@@ -143,6 +146,7 @@ class StatusServer:
         live: Mapping[str, Check] = _NO_CHECKS,
         explain: Explain | None = None,
         is_synced: Check = lambda: True,
+        page: PageSource | None = None,
         zpages: ZPages | None = None,
     ) -> None:
         if options.is_secure and auth is None:
@@ -155,6 +159,8 @@ class StatusServer:
                 explain, is_plain_http=not options.is_secure, now_s=time.monotonic, is_synced=is_synced
             )
             app.router.add_get(PATH, debug_explain.handle)
+        if page is not None and (options.is_secure or is_loopback(options.address)):
+            PageApi(page, PageAccess(auth if options.is_secure else None)).add_to(app)
         if zpages is not None:
             app.router.add_get("/statusz", zpages.statusz)
             app.router.add_get("/flagz", zpages.flagz)

@@ -7,19 +7,21 @@ component-base/config/validation (kubernetes 1.36).
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
+from scheduler.framework.guests import GuestPlugin
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.documents import MAX_CHARS, read_document
 from scheduler.settings.durations import format_duration
 from scheduler.settings.extenders import refuse_extenders
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.settings.guest_files import NO_PLUGINS, LoadedPlugins
 from scheduler.settings.plugin_lists import API_VERSION
 from scheduler.settings.problems import Problems, described, shown
 from scheduler.settings.profiles import read_percentage, read_profiles
-from scheduler.settings.resolved import ClientConnection, LeaderElection, Settings
+from scheduler.settings.resolved import ClientConnection, LeaderElection, ProfileSettings, Settings
 
 KIND: Final = "KubeSchedulerConfiguration"
 STANDARD_INPUT: Final = "-"
@@ -31,15 +33,21 @@ _JITTER_FACTOR: Final = 1.2
 _T = TypeVar("_T")
 
 
-def load_settings(file: str, feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES) -> Settings:
+def load_settings(
+    file: str,
+    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES,
+    plugins: LoadedPlugins = NO_PLUGINS,
+) -> Settings:
     """
-    Return the settings in `file` ("-" reads standard input).
+    Return the settings in `file` ("-" reads standard input), whose profiles may run the `plugins`.
 
     Raises:
-        InvalidSettingsError: with a line for every problem: file, field path, found, expected.
+        InvalidSettingsError: with a line for every problem, those of the plugins first: file, field path, found,
+            expected.
     """
     source = "standard input" if file == STANDARD_INPUT else file
     problems = Problems(source)
+    problems.include(plugins.problems)
     content = b""
     try:
         if file == STANDARD_INPUT:
@@ -55,18 +63,22 @@ def load_settings(file: str, feature_gates: Mapping[str, bool] = DEFAULT_FEATURE
         )
     if len(content) > MAX_CHARS:
         problems.found("", f"more than {MAX_CHARS} bytes", "fewer")
-    problems.raise_if_any()
+    if len(problems.lines) > len(plugins.problems):
+        problems.raise_if_any()
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         problems.found("", f"no UTF-8 at byte {error.start}", "UTF-8 text")
         problems.raise_if_any()
         raise
-    return parse_settings(text, source, feature_gates)
+    return parse_settings(text, source, feature_gates, plugins)
 
 
 def parse_settings(
-    text: str, source: str, feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES
+    text: str,
+    source: str,
+    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES,
+    plugins: LoadedPlugins = NO_PLUGINS,
 ) -> Settings:
     """
     Return the settings in `text`, YAML or JSON; messages call it `source`.
@@ -75,18 +87,23 @@ def parse_settings(
         InvalidSettingsError: with a line for every problem.
     """
     problems = Problems(source)
+    problems.include(plugins.problems)
     document = read_document(text, problems)
     if not isinstance(document, dict):
-        if not problems.lines:
+        if len(problems.lines) == len(plugins.problems):
             problems.found("", described(document) if text.strip() else "nothing", f"a {KIND}")
         problems.raise_if_any()
     notes: list[str] = []
-    settings = _read_configuration(ObjectReader(document, "", problems), feature_gates, notes)
+    settings = _read_configuration(
+        ObjectReader(document, "", problems), feature_gates, plugins.by_name, notes
+    )
     problems.raise_if_any()
     return settings
 
 
-def default_settings(feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES) -> Settings:
+def default_settings(
+    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES, plugins: LoadedPlugins = NO_PLUGINS
+) -> Settings:
     """
     Return the settings without a file: upstream's defaults for one profile named `affinity-scheduler`.
 
@@ -99,11 +116,14 @@ def default_settings(feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES) 
         "clientConnection": {"qps": -1},
         "profiles": [{"schedulerName": _SCHEDULER_NAME}],
     }
-    return parse_settings(json.dumps(document), "built-in defaults", feature_gates)
+    return parse_settings(json.dumps(document), "built-in defaults", feature_gates, plugins)
 
 
 def _read_configuration(
-    reader: ObjectReader, feature_gates: Mapping[str, bool], notes: list[str]
+    reader: ObjectReader,
+    feature_gates: Mapping[str, bool],
+    guests: Mapping[str, GuestPlugin],
+    notes: list[str],
 ) -> Settings:
     _check_type(reader)
     with reader:
@@ -113,7 +133,7 @@ def _read_configuration(
         if parallelism <= 0:
             path = reader.at("parallelism")
             reader.problems.invalid(path, parallelism, "should be an integer value greater than zero")
-        profiles = read_profiles(reader, notes)
+        profiles = read_profiles(reader, notes, guests)
         percentage = _default(read_percentage(reader), 0)
         initial_s, max_s = _read_backoff(reader)
         refuse_extenders(reader)
@@ -132,7 +152,12 @@ def _read_configuration(
             delay_cache_until_active=_default(reader.boolean("delayCacheUntilActive"), False),
             feature_gates=feature_gates,
             notes=tuple(notes),
+            guests={name: guest for name, guest in guests.items() if _is_used(name, profiles)},
         )
+
+
+def _is_used(name: str, profiles: Iterable[ProfileSettings]) -> bool:
+    return any(name in names for profile in profiles for names in profile.plugins_by_point.values())
 
 
 def _check_type(reader: ObjectReader) -> None:

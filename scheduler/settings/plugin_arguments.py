@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
 from scheduler.model.annotations import MARKED_NAMESPACES
+from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import (
@@ -252,8 +253,8 @@ def _check_label_name(path: str, name: str, problems: Problems) -> None:
         problems.invalid(path, name, "; ".join(faults))
 
 
-def check_default_preemption(reader: ObjectReader) -> None:
-    """Validate the arguments of DefaultPreemption, which is not built."""
+def read_default_preemption(reader: ObjectReader) -> DefaultPreemptionArgs:
+    """Return DefaultPreemptionArgs, complete."""
     percentage, absolute = (
         reader.integer("minCandidateNodesPercentage"),
         reader.integer("minCandidateNodesAbsolute"),
@@ -271,6 +272,7 @@ def check_default_preemption(reader: ObjectReader) -> None:
         zero_with = "cannot be zero at the same time as"
         problems.invalid(percentage_path, percentage, f"{zero_with} minCandidateNodesAbsolute")
         problems.invalid(absolute_path, absolute, f"{zero_with} minCandidateNodesPercentage")
+    return DefaultPreemptionArgs(percentage, absolute)
 
 
 def check_dynamic_resources(reader: ObjectReader) -> None:
@@ -286,6 +288,7 @@ def check_dynamic_resources(reader: ObjectReader) -> None:
 
 READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyType(
     {
+        "DefaultPreemption": read_default_preemption,
         "InterPodAffinity": read_inter_pod_affinity,
         "NodeAffinity": read_node_affinity,
         "NodeResourcesBalancedAllocation": read_balanced_allocation,
@@ -296,7 +299,6 @@ READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyT
 )
 CHECK_ARGS_OF_NOT_BUILT: Final[Mapping[str, Callable[[ObjectReader], None]]] = MappingProxyType(
     {
-        "DefaultPreemption": check_default_preemption,
         "DynamicResources": check_dynamic_resources,
     }
 )

@@ -19,6 +19,7 @@ from scheduler.settings.plugin_table import (
     MULTI_POINT,
     POINTS,
     REMOVED_PLUGINS,
+    InTreePlugin,
     type_name,
 )
 from scheduler.settings.problems import Problems, shown
@@ -55,7 +56,9 @@ class PluginLists:
 _DEFAULT_ENTRIES: Final = tuple(PluginEntry(plugin.name, plugin.weight) for plugin in DEFAULT_PLUGINS)
 
 
-def read_plugin_sets(reader: ObjectReader, notes: list[str]) -> dict[str, PluginSet]:
+def read_plugin_sets(
+    reader: ObjectReader, known: Mapping[str, InTreePlugin], notes: list[str]
+) -> dict[str, PluginSet]:
     """
     Return the plugin set of every extension point and of multiPoint, empty if the file does not mention it.
 
@@ -64,24 +67,26 @@ def read_plugin_sets(reader: ObjectReader, notes: list[str]) -> dict[str, Plugin
     """
     with reader:
         return {
-            point: _read_set(point, reader.child(point), notes)
+            point: _read_set(point, reader.child(point), known, notes)
             for point in (MULTI_POINT, *POINTS, *GROUP_POINTS)
         }
 
 
-def _read_set(point: str, reader: ObjectReader, notes: list[str]) -> PluginSet:
+def _read_set(
+    point: str, reader: ObjectReader, known: Mapping[str, InTreePlugin], notes: list[str]
+) -> PluginSet:
     with reader:
         entries = [_read_entry(item) for item in reader.objects("enabled")]
         disabled = [_read_entry(item) for item in reader.objects("disabled")]
     notes.extend(
         f"{entry.path}.name: {shown(entry.name)} does not exist, so nothing is disabled"
         for entry in disabled
-        if entry.name not in IN_TREE_BY_NAME and entry.name not in REMOVED_PLUGINS | {ALL}
+        if entry.name not in known and entry.name not in REMOVED_PLUGINS | {ALL}
     )
     seen: set[str] = set()
     usable: list[PluginEntry] = []
     for entry in entries:
-        if not _can_run(point, entry, reader.problems):
+        if not _can_run(point, entry, known, reader.problems):
             continue
         if point != MULTI_POINT and entry.name in seen:
             _report_duplicate(entry, point, reader.problems)
@@ -96,9 +101,9 @@ def _read_entry(reader: ObjectReader) -> PluginEntry:
         return PluginEntry(reader.text("name") or "", reader.integer("weight") or 0, reader.path)
 
 
-def _can_run(point: str, entry: PluginEntry, problems: Problems) -> bool:
+def _can_run(point: str, entry: PluginEntry, known: Mapping[str, InTreePlugin], problems: Problems) -> bool:
     path, name = f"{entry.path}.name", entry.name
-    plugin = IN_TREE_BY_NAME.get(name)
+    plugin = known.get(name)
     if name in REMOVED_PLUGINS:
         report_removed(entry.path, name, problems)
     elif plugin is None:
@@ -150,20 +155,30 @@ def merge(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[PluginE
     return (*kept, *appended)
 
 
-def resolve(sets: Mapping[str, PluginSet], problems: Problems) -> PluginLists:
+def resolve(
+    sets: Mapping[str, PluginSet], known: Mapping[str, InTreePlugin], problems: Problems
+) -> PluginLists:
     """Return the plugins of every point under the file's `sets`; duplicates in multiPoint are recorded as problems."""
     multi = merge(_DEFAULT_ENTRIES, sets[MULTI_POINT])
     duplicates: set[str] = set()
-    names_by_point = {point: _expanded(point, sets[point], multi, problems, duplicates) for point in POINTS}
+    names_by_point = {
+        point: _expanded(point, sets[point], multi, known, problems, duplicates) for point in POINTS
+    }
     weight_by_name: dict[str, int] = {}
     for entry in (*sets["score"].enabled, *multi):
         if entry.name in names_by_point["score"] and entry.name not in weight_by_name:
-            weight_by_name[entry.name] = entry.weight or 1
+            own = 0 if entry.name in IN_TREE_BY_NAME else known[entry.name].weight
+            weight_by_name[entry.name] = entry.weight or own or 1
     return PluginLists(names_by_point, weight_by_name)
 
 
 def _expanded(
-    point: str, own: PluginSet, multi: tuple[PluginEntry, ...], problems: Problems, duplicates: set[str]
+    point: str,
+    own: PluginSet,
+    multi: tuple[PluginEntry, ...],
+    known: Mapping[str, InTreePlugin],
+    problems: Problems,
+    duplicates: set[str],
 ) -> tuple[str, ...]:
     own_names = [entry.name for entry in own.enabled]
     if ALL in own.disabled:
@@ -172,7 +187,7 @@ def _expanded(
     from_multi: list[str] = []
     for entry in multi:
         name = entry.name
-        if point not in IN_TREE_BY_NAME[name].points or name in own.disabled:
+        if point not in known[name].points or name in own.disabled:
             continue
         if name in own_names:
             overridden.add(name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from scheduler.framework.guests import GuestPlugin
 from scheduler.plugins.registry import IN_TREE, default_weight
 
 MULTI_POINT: Final = "multiPoint"
@@ -35,7 +36,7 @@ GROUP_POINTS: Final = ("placementGenerate", "placementScore")
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
     """
-    One plugin of kube-scheduler.
+    One plugin of kube-scheduler, or a guest.
 
     `weight` is the default score weight, 0 if upstream sets none (it then counts as 1). `missing` is the feature
     without which the plugin is not built, '' if it is built.
@@ -58,7 +59,6 @@ def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTre
 
 
 _CLAIMS: Final = "resource claims are not supported yet"
-_PREEMPTION: Final = "preemption is not supported yet"
 GROUPS_MISSING: Final = "pod groups are not supported yet"
 
 #: Enabled through multiPoint by default, in this order.
@@ -78,7 +78,7 @@ DEFAULT_PLUGINS: Final = (
     _built("PodTopologySpread"),
     _built("InterPodAffinity"),
     _plugin("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", 2, _CLAIMS),
-    _plugin("DefaultPreemption", "preEnqueue postFilter", missing=_PREEMPTION),
+    _built("DefaultPreemption"),
     _built("NodeResourcesBalancedAllocation"),
     _built("ImageLocality"),
     _plugin("DefaultBinder", "bind"),
@@ -92,12 +92,21 @@ _GATED_PLUGINS: Final = (
     _plugin("PodGroupPodsCount", "placementScore", 1, missing=GROUPS_MISSING),
 )
 
-IN_TREE_BY_NAME: Final[Mapping[str, InTreePlugin]] = MappingProxyType(
+IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
     {plugin.name: plugin for plugin in (*DEFAULT_PLUGINS, *_GATED_PLUGINS)}
 )
 
 #: Source: apis/config/validation/validation.go, invalidPluginsByVersion (kubernetes 1.36).
 REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+
+
+def known_plugins(guests: Mapping[str, GuestPlugin]) -> Mapping[str, InTreePlugin]:
+    """Return every plugin that a configuration can name."""
+    added = {
+        name: InTreePlugin(name, frozenset(guest.points), guest.default_weight)
+        for name, guest in guests.items()
+    }
+    return IN_TREE_BY_NAME | added
 
 
 def type_name(point: str) -> str:

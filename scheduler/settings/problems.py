@@ -45,6 +45,10 @@ class Problems:
         else:
             self._n_omitted += 1
 
+    def include(self, lines: Iterable[str]) -> None:
+        """Record problems of other sources; each line is complete."""
+        self._lines.update(dict.fromkeys(lines))
+
     def found(self, path: str, found: str, expected: str) -> None:
         """Record a value that cannot be read, or that this scheduler does not support."""
         self.add(path, f"found {found}, expected {expected}")

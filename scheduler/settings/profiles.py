@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from scheduler.framework.guests import GuestPlugin
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
+from scheduler.plugins.registry import NO_GUESTS
 from scheduler.settings.decoding import ObjectReader
+from scheduler.settings.guest_arguments import add_default_args, read_guest_args
 from scheduler.settings.plugin_arguments import CHECK_ARGS_OF_NOT_BUILT, DEFAULT_ARGS, READ_ARGS
 from scheduler.settings.plugin_lists import (
     API_VERSION,
@@ -20,7 +23,14 @@ from scheduler.settings.plugin_lists import (
     report_removed,
     resolve,
 )
-from scheduler.settings.plugin_table import DEFAULT_PLUGINS, IN_TREE_BY_NAME, POINTS, REMOVED_PLUGINS
+from scheduler.settings.plugin_table import (
+    DEFAULT_PLUGINS,
+    IN_TREE_BY_NAME,
+    POINTS,
+    REMOVED_PLUGINS,
+    InTreePlugin,
+    known_plugins,
+)
 from scheduler.settings.problems import Problems, shown
 from scheduler.settings.resolved import ProfileSettings
 
@@ -32,14 +42,16 @@ class _Draft:
     queue_sort: PluginSet
 
 
-def read_profiles(reader: ObjectReader, notes: list[str]) -> tuple[ProfileSettings, ...]:
+def read_profiles(
+    reader: ObjectReader, notes: list[str], guests: Mapping[str, GuestPlugin] = NO_GUESTS
+) -> tuple[ProfileSettings, ...]:
     """
     Return every profile, complete; one with upstream's defaults if the file has none.
 
     Fields without effect are added to `notes`. A single profile without a name is `default-scheduler`.
     """
     items = reader.objects("profiles") or [ObjectReader({}, f"{reader.at('profiles')}[0]", reader.problems)]
-    drafts = [_read_profile(item, notes, only=len(items) == 1) for item in items]
+    drafts = [_read_profile(item, notes, guests, only=len(items) == 1) for item in items]
     first_path_by_name: dict[str, str] = {}
     for draft in drafts:
         path, name = f"{draft.path}.schedulerName", draft.settings.scheduler_name
@@ -51,26 +63,34 @@ def read_profiles(reader: ObjectReader, notes: list[str]) -> tuple[ProfileSettin
     return tuple(draft.settings for draft in drafts)
 
 
-def _read_profile(reader: ObjectReader, notes: list[str], *, only: bool) -> _Draft:
-    problems = reader.problems
+def _read_profile(
+    reader: ObjectReader, notes: list[str], guests: Mapping[str, GuestPlugin], *, only: bool
+) -> _Draft:
+    problems, known = reader.problems, known_plugins(guests)
     with reader:
         given = reader.text("schedulerName")
         name = DEFAULT_SCHEDULER_NAME if given is None and only else given or ""
         if not name:
             problems.required(reader.at("schedulerName"))
         percentage = read_percentage(reader)
-        sets = read_plugin_sets(reader.child("plugins"), notes)
-        args = _read_plugin_config(reader, notes)
-    lists = resolve(sets, problems)
+        sets = read_plugin_sets(reader.child("plugins"), known, notes)
+        args = _read_plugin_config(reader, guests, notes)
+    lists = resolve(sets, known, problems)
     _check_lists(reader.at("plugins"), name, lists, problems)
-    return _Draft(reader.path, _profile(name, percentage, lists, args), sets["queueSort"])
+    used = {plugin for names in lists.names_by_point.values() for plugin in names}
+    args = add_default_args(reader, args, [guests[plugin] for plugin in sorted(used & guests.keys())])
+    return _Draft(reader.path, _profile(name, percentage, lists, known, args), sets["queueSort"])
 
 
 def _profile(
-    name: str, percentage: int | None, lists: PluginLists, args: Mapping[str, object]
+    name: str,
+    percentage: int | None,
+    lists: PluginLists,
+    known: Mapping[str, InTreePlugin],
+    args: Mapping[str, object],
 ) -> ProfileSettings:
     used = {plugin for names in lists.names_by_point.values() for plugin in names}
-    built = {plugin for plugin in used if not IN_TREE_BY_NAME[plugin].missing}
+    built = {plugin for plugin in used if not known[plugin].missing}
     return ProfileSettings(
         scheduler_name=name,
         plugins_by_point=MappingProxyType(
@@ -92,7 +112,9 @@ def read_percentage(reader: ObjectReader) -> int | None:
     return percentage
 
 
-def _read_plugin_config(reader: ObjectReader, notes: list[str]) -> Mapping[str, object]:
+def _read_plugin_config(
+    reader: ObjectReader, guests: Mapping[str, GuestPlugin], notes: list[str]
+) -> Mapping[str, object]:
     args_by_plugin = dict(DEFAULT_ARGS)
     seen: set[str] = set()
     for item in reader.objects("pluginConfig"):
@@ -105,7 +127,9 @@ def _read_plugin_config(reader: ObjectReader, notes: list[str]) -> Mapping[str, 
         seen.add(name)
         if name in REMOVED_PLUGINS:
             report_removed(item.path, name, reader.problems)
-        elif name not in IN_TREE_BY_NAME:
+        elif name in guests and (kind := guests[name].args_type) is not None:
+            args_by_plugin[name] = read_guest_args(item.child("args"), guests[name], kind)
+        elif name not in IN_TREE_BY_NAME and name not in guests:
             reader.problems.add(f"{item.path}.name", f"plugin {shown(name)} does not exist")
         elif name in READ_ARGS or name in CHECK_ARGS_OF_NOT_BUILT:
             _read_args(name, item.child("args"), args_by_plugin, notes)

@@ -7,7 +7,10 @@ order without knowing how multiPoint expands.
 
 import json
 
+import msgspec
+
 from scheduler.errors import InvariantViolation
+from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import (
@@ -114,7 +117,7 @@ def _profile(profile: ProfileSettings) -> _Fields:
         **({} if percentage is None else {"percentageOfNodesToScore": percentage}),
         "plugins": plugins,
         "pluginConfig": [
-            {"name": name, "args": {"apiVersion": API_VERSION, "kind": f"{name}Args", **_args(args)}}
+            {"name": name, "args": {"apiVersion": API_VERSION, "kind": f"{name}Args", **args_document(args)}}
             for name, args in profile.args_by_plugin.items()
         ],
     }
@@ -132,8 +135,14 @@ def _selector(selector: Selector) -> _Fields:
     return {"matchExpressions": expressions} if expressions else {}
 
 
-def _args(args: object) -> _Fields:
+def args_document(args: object) -> _Fields:
+    """Return a plugin's arguments as a configuration has them."""
     match args:
+        case DefaultPreemptionArgs():
+            return {
+                "minCandidateNodesPercentage": args.min_candidate_nodes_percentage,
+                "minCandidateNodesAbsolute": args.min_candidate_nodes_absolute,
+            }
         case InterPodAffinityArgs():
             exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
             annotating: _Fields = {"selector": _selector(args.annotation_namespace_selector)}
@@ -158,6 +167,8 @@ def _args(args: object) -> _Fields:
             }
         case VolumeBindingArgs():
             return {"bindTimeoutSeconds": args.bind_timeout_s}
+        case msgspec.Struct():
+            return dict(msgspec.to_builtins(args))
         case _:
             raise InvariantViolation(f"no text is known for arguments of type {type(args).__name__}")
 

@@ -18,7 +18,9 @@ from typing import Any, Final
 from scheduler.core.machine import Machine
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
-from scheduler.model.instructions import Attempted, PatchCondition
+from scheduler.model.instructions import Attempted
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.delegated_auth import DelegatedAuth
@@ -39,11 +41,13 @@ from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
+from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
 from scheduler.shell.watched_kinds import kinds_for
 from scheduler.state.audit import Audit
@@ -139,15 +143,16 @@ class Scheduler:
             queue=self._queue,
             profiles=profiles,
             rng=random.Random(seed),
-            observer=metrics.cycle_observer(profiles, seed=seed),
+            observer=metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
         )
-        metrics.register_state(self._queue, self._state)
+        metrics.register_state(self._queue, self._state, self._machine.preemptions.in_vain)
         self._audit = Audit(self._state)
-        self._explainer = PendingPodExplainer(settings, self._state, self._queue, now_s=now_s)
+        self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
         self._informers = self._new_informers()
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
+        self._page = self._new_page()
         self._attempt_log = AttemptLog(log, now_s)
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
@@ -159,6 +164,18 @@ class Scheduler:
         self._caught_up = elector is None
         #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
+
+    def _new_page(self) -> ClusterPage:
+        return ClusterPage(
+            self._options.settings,
+            self._machine,
+            self._explainer,
+            informers=self._informers,
+            elector=self._elector,
+            is_synced=self._is_synced,
+            clock_s=self._clock_s,
+            now_s=self._now_s,
+        )
 
     def _new_informers(self) -> list[Informer]:
         return [
@@ -196,11 +213,16 @@ class Scheduler:
             },
             explain=self._explainer.answer,
             is_synced=self._is_synced,
+            page=self._page,
             zpages=ZPages(self._options.flags, product_version()),
         )
         await server.start()
         # Logged after everything that can raise SettingsError, which is then the only line.
         self._log.info(0, "Starting affinity-scheduler", version=product_version())
+        for guest in self._options.settings.guests.values():
+            self._log.info(
+                0, "Plugin switched on", plugin=guest.name, source=guest.source, version=guest.version
+            )
         for note in self._options.settings.notes:
             self._log.info(0, "Configuration", note=note)
         try:
@@ -230,6 +252,14 @@ class Scheduler:
             binds=group,
             binder=binder,
             volumes=VolumeWriter(self._client, pause=binder.pause, may_write=self._leads),
+            victims=VictimEvictor(
+                self._client,
+                clock_s=self._clock_s,
+                pause=binder.pause,
+                is_wanted=self._machine.wants_eviction,
+                may_write=self._leads,
+                on_failed=self._on_eviction_failed,
+            ),
             conditions=conditions,
             recorder=self._recorder,
             inbox=self._inbox,
@@ -244,6 +274,7 @@ class Scheduler:
             max_binding=limit,
             now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
+            on_cycle=self._page.on_cycle,
         )
         tasks = self._start_tasks(group, conditions)
         if self._stopping:
@@ -305,6 +336,7 @@ class Scheduler:
                 pods, self._log, n_unconfirmed=lambda: self._machine.n_unconfirmed, now_s=self._now_s
             ),
         )
+        start("page", self._page.run())
         start("events", self._recorder.run())
         start("conditions", conditions.run())
         start("garbage collection", freeze_periodically())
@@ -342,10 +374,18 @@ class Scheduler:
     def _on_attempt(self, attempt: Attempted) -> None:
         self._metrics.on_attempt(attempt, self._now_s())
         self._explainer.record(attempt)
+        self._page.on_attempt(attempt)
         self._attempt_log.write(attempt)
 
-    def _on_condition_failed(self, instruction: PatchCondition, message: str) -> None:
-        self._log.error("Failed to write the PodScheduled condition", pod=instruction.pod.key, err=message)
+    def _on_condition_failed(self, pod: Pod, message: str) -> None:
+        self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)
+
+    def _on_eviction_failed(self, victim: Pod, message: str) -> None:
+        self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)
+
+    def _on_plugin_failing(self, failing: PluginFailing) -> None:
+        self._inbox.put_now(failing)
+        self._log.error("Plugin shut off", plugin=failing.plugin, profile=failing.profile, err=failing.why)
 
     def _on_unreadable_bind(self, pod: str, cause: str) -> None:
         self._metrics.on_unreadable_bind()

@@ -1,5 +1,5 @@
 """
-Writes PodScheduled conditions: per pod only the newest, in order, and never after the pod's bind.
+Writes PodScheduled conditions and nominations: per pod only the newest, in order, and never after the pod's bind.
 
 A waiting condition is replaced by a newer one of its pod; the queue is bounded by the number of pending pods.
 """
@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from scheduler.errors import ApiError, Conflict, Invalid, NotFound, ServerFault, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import PodCondition, Request, patch_pod_status, second_time
-from scheduler.model.instructions import PatchCondition
+from scheduler.model.instructions import ClearNomination, PatchCondition
+from scheduler.model.pods import Pod
 from scheduler.shell.binder import requested_pause_s
 
 #: Conditions written at a time; fewer than binds, which matter more on a busy server.
@@ -31,8 +33,9 @@ class ConditionWriter:
     """
     A queue of conditions by pod, and the tasks that write them.
 
-    `on_failed` is called with a condition that was not written, and the cause, unless its pod is gone; `on_throttled`
-    with the seconds of every pause that the server asks for. `may_write` returns True while this instance may write.
+    `on_failed` is called with the pod whose condition was not written, and the cause, unless the pod is gone;
+    `on_throttled` with the seconds of every pause that the server asks for. `may_write` returns True while this
+    instance may write.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class ConditionWriter:
         client: KubeClient,
         *,
         clock_s: Callable[[], float],
-        on_failed: Callable[[PatchCondition, str], None],
+        on_failed: Callable[[Pod, str], None],
         on_throttled: Callable[[float], None] = lambda _: None,
         may_write: Callable[[], bool] = lambda: True,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -49,16 +52,24 @@ class ConditionWriter:
         self._client, self._clock_s = client, clock_s
         self._on_failed, self._on_throttled, self._may_write = on_failed, on_throttled, may_write
         self._sleep, self._jitter = sleep, jitter
-        self._waiting: dict[str, PatchCondition] = {}
+        self._waiting: dict[str, PatchCondition | ClearNomination] = {}
         self._in_flight: dict[str, asyncio.Event] = {}
         self._arrived = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
 
-    def write(self, instruction: PatchCondition) -> None:
+    def write(self, instruction: PatchCondition | ClearNomination) -> None:
         """Queue the condition. It is written unless a newer one or a bind of the pod comes first."""
-        self._waiting[instruction.pod.uid] = instruction
+        uid = instruction.pod.uid
+        waiting = self._waiting.get(uid)
+        if isinstance(instruction, ClearNomination) and isinstance(waiting, PatchCondition):
+            self._waiting[uid] = replace(waiting, nominated_node_name="")
+        elif isinstance(instruction, PatchCondition) and instruction.nominated_node_name is None:
+            # The nomination that the older one would have written is still to be written.
+            self._waiting[uid] = replace(instruction, nominated_node_name=_nomination(waiting))
+        else:
+            self._waiting[uid] = instruction
         self._arrived.set()
 
     async def cancel(self, uid: str) -> None:
@@ -89,14 +100,14 @@ class ConditionWriter:
                 finished.set()
                 self._arrived.set()
 
-    def _pop_next(self) -> PatchCondition | None:
+    def _pop_next(self) -> PatchCondition | ClearNomination | None:
         """Remove and return the oldest waiting condition whose pod has none in flight, None if there is none."""
         for uid in self._waiting:
             if uid not in self._in_flight:
                 return self._waiting.pop(uid)
         return None
 
-    async def _write(self, instruction: PatchCondition) -> None:
+    async def _write(self, instruction: PatchCondition | ClearNomination) -> None:
         """
         Send the patch; repeat it as upstream does, and after 429 as client-go's transport does.
 
@@ -107,10 +118,10 @@ class ConditionWriter:
             try:
                 await self._client.request(request, timeout_s=_TIMEOUT_S, may_send=self._may_write)
             except ApiError as error:
-                if _is_pod_gone(error):
+                if is_pod_gone(error):
                     return
                 if attempt == _MAX_ATTEMPTS or not _is_retried(error):
-                    self._on_failed(instruction, error.message)
+                    self._on_failed(instruction.pod, error.message)
                     return
                 if isinstance(error, Throttled):
                     self._on_throttled(error.retry_after_s or 0.0)
@@ -120,11 +131,21 @@ class ConditionWriter:
             else:
                 return
 
-    def _request(self, instruction: PatchCondition) -> Request:
+    def _request(self, instruction: PatchCondition | ClearNomination) -> Request:
+        pod = instruction.pod
+        return patch_pod_status(
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            condition=None if isinstance(instruction, ClearNomination) else self._condition(instruction),
+            nominated_node_name=_nomination(instruction),
+        )
+
+    def _condition(self, instruction: PatchCondition) -> PodCondition:
         pod = instruction.pod
         previous = pod.scheduled_condition
         is_transition = previous is None or previous.status != "False"
-        condition = PodCondition(
+        return PodCondition(
             type="PodScheduled",
             status="False",
             reason=instruction.reason,
@@ -132,16 +153,16 @@ class ConditionWriter:
             last_transition_time=second_time(self._clock_s()) if is_transition else None,
             observed_generation=pod.generation,
         )
-        return patch_pod_status(
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-            condition=condition,
-            nominated_node_name="" if instruction.clear_nomination else None,
-        )
 
 
-def _is_pod_gone(error: ApiError) -> bool:
+def _nomination(instruction: PatchCondition | ClearNomination | None) -> str | None:
+    """Return the nomination that the instruction writes, None if it leaves it."""
+    if instruction is None:
+        return None
+    return "" if isinstance(instruction, ClearNomination) else instruction.nominated_node_name
+
+
+def is_pod_gone(error: ApiError) -> bool:
     """Return True if the patched pod does not exist. For another uid the server says that the uid can't be changed."""
     return isinstance(error, NotFound) or (isinstance(error, Invalid) and "metadata.uid" in error.message)
 

@@ -92,6 +92,11 @@ class LeaderElector:
         """True while this process may schedule."""
         return self._leads_until_s is not None and self._now_s() < self._leads_until_s
 
+    @property
+    def holder(self) -> str:
+        """The holder of the Lease as last seen, '' if there is none."""
+        return "" if self._observed is None else self._observed.spec.holder_identity or ""
+
     async def run(self, on_elected: Callable[[], None]) -> None:
         """
         Wait to be elected, call `on_elected`, and renew until cancelled.

@@ -7,12 +7,22 @@ from collections.abc import Callable, Coroutine
 from typing import Any, assert_never
 
 from scheduler.kube.event_series import EventKey
-from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition, WriteVolumes
+from scheduler.model.instructions import (
+    Attempted,
+    Bind,
+    ClearNomination,
+    EmitEvent,
+    EvictVictim,
+    Instruction,
+    PatchCondition,
+    WriteVolumes,
+)
 from scheduler.model.stimuli import BindDone, BindFailed
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.recorder import EventRecorder, pod_reference
+from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
 
 
@@ -25,6 +35,7 @@ class ClusterOutbox:
         binds: asyncio.TaskGroup,
         binder: Binder,
         volumes: VolumeWriter,
+        victims: VictimEvictor,
         conditions: ConditionWriter,
         recorder: EventRecorder,
         inbox: Inbox,
@@ -34,12 +45,13 @@ class ClusterOutbox:
         self._binds = binds
         self._binder = binder
         self._volumes = volumes
+        self._victims = victims
         self._conditions = conditions
         self._recorder = recorder
         self._inbox = inbox
         self._hostname = hostname
         self._on_attempt = on_attempt
-        #: Binds and writes of volumes in flight, and the pod of each.
+        #: Binds, writes of volumes and evictions in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
     def execute(self, instruction: Instruction) -> None:
@@ -49,7 +61,9 @@ class ClusterOutbox:
                 self._start("bind", self._bind(instruction), instruction.pod.key)
             case WriteVolumes():
                 self._start("volumes", self._write_volumes(instruction), instruction.pod.key)
-            case PatchCondition():
+            case EvictVictim():
+                self._start("eviction", self._evict(instruction), instruction.victim.key)
+            case PatchCondition() | ClearNomination():
                 self._conditions.write(instruction)
             case EmitEvent():
                 self._emit(instruction)
@@ -102,8 +116,11 @@ class ClusterOutbox:
     async def _write_volumes(self, instruction: WriteVolumes) -> None:
         self._inbox.put_now(await self._volumes.write(instruction))
 
+    async def _evict(self, instruction: EvictVictim) -> None:
+        self._inbox.put_now(await self._victims.evict(instruction))
+
     def _emit(self, instruction: EmitEvent) -> None:
-        controller = instruction.pod.scheduler_name
+        controller = instruction.reported_by or instruction.pod.scheduler_name
         key = EventKey(
             type=instruction.type,
             action=instruction.action,

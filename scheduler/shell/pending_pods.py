@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +17,14 @@ import msgspec
 
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
+from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.settings.resolved import Settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
 
 #: Limits on remembered failed attempts, one per pod, and on the characters of each message: 2 MB in all.
 MAX_ATTEMPTS: Final = 1000
@@ -78,11 +80,18 @@ class PendingPodExplainer:
     """Remembers failed attempts and explains pending pods. `now_s` is a monotonic clock."""
 
     def __init__(
-        self, settings: Settings, state: ClusterState, queue: PodQueue, *, now_s: Callable[[], float]
+        self,
+        settings: Settings,
+        state: ClusterState,
+        queue: PodQueue,
+        profiles: Mapping[str, Profile],
+        *,
+        now_s: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._state = state
         self._queue = queue
+        self._profiles = profiles
         self._now_s = now_s
         #: By the pod's UID, the latest attempt last.
         self._failed_by_uid: OrderedDict[str, _FailedAttempt] = OrderedDict()
@@ -107,18 +116,29 @@ class PendingPodExplainer:
         """
         if not name:
             return msgspec.json.encode(self._all())
-        for queued in self._pending():
+        queued = self.find(namespace, name)
+        if queued is None:
+            return None
+        answer = PendingExplanation(pending=self._summary(queued), explanation=self.explain(queued))
+        return msgspec.json.encode(answer)
+
+    def messages(self) -> Mapping[str, str]:
+        """Return the remembered messages by UID."""
+        return {uid: attempt.message for uid, attempt in self._failed_by_uid.items()}
+
+    def find(self, namespace: str, name: str) -> QueuedPod | None:
+        """Return the pending pod, None if there is none. O(pending pods)."""
+        for queued in self.pending():
             if queued.pod.name == name and queued.pod.namespace == namespace:
-                answer = PendingExplanation(pending=self._summary(queued), explanation=self._explain(queued))
-                return msgspec.json.encode(answer)
+                return queued
         return None
 
-    def _pending(self) -> list[QueuedPod]:
+    def pending(self) -> list[QueuedPod]:
         """Return the pods in the queue whose bind is not in flight."""
         return [queued for queued in self._queue.pods() if queued.uid not in self._state.placed]
 
     def _all(self) -> PendingPods:
-        pending = {queued.uid: queued for queued in self._pending()}
+        pending = {queued.uid: queued for queued in self.pending()}
         pods = tuple(self._summary(pending[uid]) for uid in reversed(self._failed_by_uid) if uid in pending)
         return PendingPods(pods=pods, n_more=len(pending) - len(pods))
 
@@ -129,16 +149,24 @@ class PendingPodExplainer:
         pod = queued.pod
         return PendingPod(pod.namespace, pod.name, queued.sub_queue.value, queued.attempts, last)
 
-    def _explain(self, queued: QueuedPod) -> Explanation:
+    def _new_profile(self, name: str, snapshot: Snapshot) -> Profile:
+        """Return the profile for the snapshot, in which the guests that are shut off are."""
+        profile = build_profiles(self._settings, snapshot)[name]
+        for guest, running in zip(profile.guests, self._profiles[name].guests, strict=True):
+            guest.shut_off = running.shut_off
+        return profile
+
+    def explain(self, queued: QueuedPod) -> Explanation:
+        """Return the explanation of a pending pod, without changes that would help."""
         name = queued.profile
         return explain(
             ExplainRequest(
                 pod=queued.pod,
                 state=self._state,
-                new_profile=lambda snapshot: build_profiles(self._settings, snapshot)[name],
+                new_profile=lambda snapshot: self._new_profile(name, snapshot),
                 rng=random.Random(1),
                 try_changes=False,
-                pending_pods=[other.pod for other in self._pending()],
+                pending_pods=[other.pod for other in self.pending()],
                 notes=(_NOTE,),
             )
         )

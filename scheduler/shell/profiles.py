@@ -8,6 +8,7 @@ from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
 from scheduler.model.volumes import StorageKind
+from scheduler.plugins.default_preemption.plugin import NAME as PREEMPTION
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
 from scheduler.plugins.pod_topology_spread.args import PodTopologySpreadArgs
@@ -28,7 +29,11 @@ def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profi
     """
     gates = _feature_gates(settings.feature_gates)
     context = PluginContext(
-        gates, snapshot.default_selector, snapshot.namespace_labels, snapshot.is_kept_apart
+        gates,
+        snapshot.default_selector,
+        snapshot.namespace_labels,
+        snapshot.is_kept_apart,
+        snapshot.is_preempting,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles
@@ -69,6 +74,11 @@ def exempt_namespaces_of(profile: ProfileSettings) -> frozenset[str]:
     return frozenset(args.exempt_namespaces) if isinstance(args, InterPodAffinityArgs) else frozenset()
 
 
+def preempts(profile: ProfileSettings) -> bool:
+    """Return True if pods of the profile may preempt others, for which PodDisruptionBudgets are watched."""
+    return PREEMPTION in profile.plugins_by_point["postFilter"]
+
+
 def annotating_namespaces(settings: Settings) -> NamespaceRule:
     """
     Return the namespaces whose annotations may be about other namespaces.
@@ -106,12 +116,14 @@ def _build_profile(
         filters=filters,
         prefilter_only=[name for name in profile.plugins_by_point["preFilter"] if name not in filters],
         scorers=[(name, profile.weight_by_plugin[name]) for name in profile.plugins_by_point["score"]],
+        post_filters=profile.plugins_by_point["postFilter"],
         pre_enqueue=profile.plugins_by_point["preEnqueue"],
         args_by_plugin=profile.args_by_plugin,
         context=context,
         percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
         if percentage is None
         else percentage,
+        guests=settings.guests,
     )
 
 

@@ -45,7 +45,7 @@ class SchedulingLoop:
 
     `execute` starts an instruction without blocking; its result returns through the inbox. `is_ready` returns True if
     cycles may run now, `max_binding` the limit on binds in flight. `on_handled` is called with the type and seconds of
-    every handled stimulus.
+    every handled stimulus, `on_cycle` with the seconds of every cycle that had a pod.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class SchedulingLoop:
         max_binding: Callable[[], int],
         now_s: Callable[[], float],
         on_handled: Callable[[str, float], None],
+        on_cycle: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._machine = machine
         self._inbox = inbox
@@ -66,6 +67,7 @@ class SchedulingLoop:
         self._max_binding = max_binding
         self._now_s = now_s
         self._on_handled = on_handled
+        self._on_cycle = on_cycle
         self._young_collector = YoungCollector()
         #: When to stop waiting for binds in flight; None before `stop`.
         self._give_up_at_s: float | None = None
@@ -136,7 +138,11 @@ class SchedulingLoop:
         ends_s = min(started_s + _BURST_S, self._iteration_began_s + _ITERATION_S)
         binds: list[Bind | WriteVolumes] = []
         for _ in range(_CYCLES_PER_BURST):
-            for instruction in self._machine.handle(CycleDue(), started_s):
+            instructions = self._machine.handle(CycleDue(), started_s)
+            decided_s = self._now_s()
+            if instructions:
+                self._on_cycle(decided_s - started_s)
+            for instruction in instructions:
                 if isinstance(instruction, Bind | WriteVolumes):
                     binds.append(instruction)
                 else:

@@ -11,10 +11,13 @@ import msgspec
 
 from scheduler.kube.changes import Deleted
 from scheduler.kube.requests import LIVE_PODS, Resource
+from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import term_problem
 from scheduler.model.stimuli import (
+    DisruptionBudgetGone,
+    DisruptionBudgetSeen,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
@@ -29,7 +32,7 @@ from scheduler.model.stimuli import (
 )
 from scheduler.model.volumes import StorageDecoder, StorageKind
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import storage_kinds_read, uses_default_spreading
+from scheduler.shell.profiles import preempts, storage_kinds_read, uses_default_spreading
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +52,30 @@ class WatchedKind:
 
 def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
     """Return the kinds that the scheduler watches with this configuration."""
-    kinds = required_kinds()
+    kinds = required_kinds(settings.node_annotations)
     if any(map(uses_default_spreading, settings.profiles)):
         kinds += workload_kinds()
+    if any(map(preempts, settings.profiles)):
+        kinds += (disruption_budgets(),)
     return kinds + storage_kinds(storage_kinds_read(settings.profiles))
 
 
-def required_kinds() -> tuple[WatchedKind, ...]:
-    """Return nodes, namespaces, and all pods that may still run, whichever scheduler they name."""
+def required_kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:
+    """
+    Return nodes, namespaces, and all pods that may still run, whichever scheduler they name.
+
+    `node_annotations`: the keys that a plugin reads.
+    """
     nodes, namespaces = Resource("/api/v1/nodes"), Resource("/api/v1/namespaces")
     decode_pod = PodDecoder().decode
     return (
-        WatchedKind("Node", nodes, decode_node, NodeSeen, lambda gone: NodeGone(gone.key.name)),
+        WatchedKind(
+            "Node",
+            nodes,
+            partial(decode_node, annotation_keys=node_annotations),
+            NodeSeen,
+            lambda gone: NodeGone(gone.key.name),
+        ),
         WatchedKind(
             "Namespace",
             namespaces,
@@ -92,6 +107,17 @@ def workload_kinds() -> tuple[WatchedKind, ...]:
 
 def _workload_gone(kind: str, deleted: Deleted) -> Stimulus:
     return WorkloadGone(kind, deleted.key.namespace, deleted.key.name)
+
+
+def disruption_budgets() -> WatchedKind:
+    """Return PodDisruptionBudgets; only profiles that preempt need them."""
+    return WatchedKind(
+        "PodDisruptionBudget",
+        Resource("/apis/policy/v1/poddisruptionbudgets"),
+        decode_disruption_budget,
+        DisruptionBudgetSeen,
+        lambda gone: DisruptionBudgetGone(gone.key.namespace, gone.key.name),
+    )
 
 
 _STORAGE: Final = {

@@ -69,6 +69,10 @@ class AttachedVolumes:
         """Return how often pods use the volume, by node."""
         return self._by_pods.of(volume.name)
 
+    def is_attached(self, volume: AttachedVolume, node_name: str) -> bool:
+        """Return whether an attachment shows the volume on the node."""
+        return self._by_attachments.holds(volume.name, node_name)
+
     def counts(self) -> dict[tuple[str, str], int]:
         """Return the volumes by driver and node; for the audit."""
         return {

@@ -19,8 +19,7 @@ class Change(NamedTuple):
     """
     One change at a row: a pod came (`delta` 1) or left (-1), or amounts or images of the row's node changed (0).
 
-    `is_live`: the pod is not terminating. `terms`: the affinity terms that the pod declares. `changes_amounts`: false
-    if the pod stays and only its labels change.
+    `is_live`: the pod is not terminating. `terms`: the affinity terms that the pod declares.
     """
 
     row: int
@@ -28,7 +27,6 @@ class Change(NamedTuple):
     label_set: LabelSet | None = None
     is_live: bool = False
     terms: tuple[ExistingPodTerm, ...] = ()
-    changes_amounts: bool = True
 
 
 class ChangeLog:

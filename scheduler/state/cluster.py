@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from scheduler.errors import InvariantViolation
 from scheduler.model.annotations import MARKED_NAMESPACES
+from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
@@ -29,12 +30,14 @@ from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
 from scheduler.state.disks import MountedDisks
+from scheduler.state.disruption_budgets import DisruptionBudgets
 from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.label_sets import LabelSet, LabelSets
 from scheduler.state.matching import NamespaceRule
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
+from scheduler.state.nominated_pods import NominatedPods
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.pod_columns import PodColumns
 from scheduler.state.volumes import Volumes
@@ -89,6 +92,10 @@ class ClusterState:
         self.kubelet_refusals = KubeletRefusals()
         self.disks = MountedDisks()
         self.volumes = Volumes(self.nodes, self.log)
+        self.budgets = DisruptionBudgets()
+        self.nominated = NominatedPods()
+        #: Pods whose victims are being evicted, by UID; they are not tried meanwhile.
+        self.preempting: set[str] = set()
         #: Every placed or assumed pod by UID.
         self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
         #: The same pods by row, then UID; a row without pods has no entry.
@@ -156,6 +163,21 @@ class ClusterState:
     def remove_storage(self, kind: StorageKind, key: str) -> None:
         """Forget such an object."""
         self.volumes.remove(kind, key)
+
+    def upsert_budget(self, budget: DisruptionBudget) -> None:
+        """Add the PodDisruptionBudget or update it."""
+        self.budgets.upsert(budget)
+
+    def remove_budget(self, namespace: str, name: str) -> None:
+        """Remove the PodDisruptionBudget."""
+        self.budgets.remove(namespace, name)
+
+    def nominate(self, pod: Pod, node_name: str) -> None:
+        """Count the pending pod as nominated to the node, for pods of its priority or lower; empty ends that."""
+        if node_name and pod.uid not in self.placed:
+            self.nominated.nominate(pod, node_name)
+        else:
+            self.nominated.remove(pod.uid)
 
     def assume_storage(self, obj: Assumable, value: ClaimReference | str, holder: str) -> None:
         """
@@ -274,6 +296,7 @@ class ClusterState:
             and known.pod.terminating == pod.terminating
             and self.nodes.name_of(known.row) == pod.node_name
             and known.pod.resize == pod.resize
+            and known.pod.priority == pod.priority
         ):
             return False
         if known.pod.labels != pod.labels:
@@ -288,7 +311,7 @@ class ClusterState:
         label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
         for one, delta in ((placed.label_set, -1), (label_set, 1)):
             one.n_pods += delta
-            self.log.append(Change(placed.row, delta, one, live, changes_amounts=False))
+            self.log.append(Change(placed.row, delta, one, live))
         self.pods.relabel(placed.slot, label_set.number)
         placed.label_set = label_set
 
@@ -296,10 +319,11 @@ class ClusterState:
         row, live = self.nodes.row_for(node_name), not pod.terminating
         label_set, usage = self.label_sets.of(pod.namespace, pod.labels), self.usage_of(pod)
         terms = self.terms.add(label_set, pod.spec, row)
-        slot = self.pods.add(label_set.number, row, live=live)
+        slot = self.pods.add(label_set.number, row, pod.priority, live=live)
         placed = self.placed[pod.uid] = PlacedPod(pod, row, slot, label_set, usage, terms, assumed)
         self._on_row.setdefault(row, {})[pod.uid] = placed
         label_set.n_pods += 1
+        self.nominated.remove(pod.uid)
         self.n_assumed += assumed
         self.nodes.add_usage(row, usage)
         if pod.spec.disks or pod.spec.claim_volumes:

@@ -91,7 +91,7 @@ class PodCounts:
     ) -> None:
         """Apply the changes up to the version. O(changes * cached domains), 0.2 µs each."""
         by_row, selects = self.by_row, self._selects
-        for row, delta, label_set, is_live, *_ in changes:
+        for row, delta, label_set, is_live, _ in changes:
             if label_set is None or (live_only and not is_live):
                 continue
             selected = selects.get(label_set)
@@ -240,7 +240,7 @@ class PodCounter:
                 fresh = compute()
                 found.by_key, found.weights = fresh.by_key, fresh.weights
                 return
-            for row, delta, _, _, changed, _ in changes:
+            for row, delta, _, _, changed in changes:
                 for term in changed:
                     weight = weights.get(term)
                     if weight is None:

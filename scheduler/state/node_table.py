@@ -148,6 +148,13 @@ class NodeTable:
         use = self.use(resource, rows)
         return 0 if use is None else use[1] - use[0]
 
+    def left_at(self, resource: str, row: int) -> int:
+        """Return allocatable minus requested at one row, also of a resource that no node has."""
+        index = self._resource_id.get(resource)
+        if index is None:
+            return -self.requested_at(resource, row)
+        return self._allocatable.item(index, row) - self._requested.item(index, row)
+
     def use(
         self, resource: str, rows: RowIndex, *, with_defaults: bool = False
     ) -> tuple[Amount, Amount] | None:
@@ -160,7 +167,7 @@ class NodeTable:
         return amount_at(requested[index], rows), amount_at(self._allocatable[index], rows)
 
     def requested_at(self, resource: str, row: int) -> int:
-        """Return what pods on the row request of the resource, whether a node has it or not; for the audit."""
+        """Return what pods on the row request of the resource, whether a node has it or not."""
         amounts = self.requested(resource)
         return (
             self._requested_unavailable.get(resource, {}).get(row, 0)
@@ -208,6 +215,8 @@ class NodeTable:
         if old is None or (old.taints, old.unschedulable) != (node.taints, node.unschedulable):
             self._taint_set[row] = self._taint_id(node.taints)
             self._unschedulable[row] = node.unschedulable
+            self._log.restart()
+        if old is not None and old.annotations != node.annotations:
             self._log.restart()
         if old is None or old.allocatable != node.allocatable:
             self._log.append(Change(row))

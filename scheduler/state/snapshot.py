@@ -15,20 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler.model.disks import Disk
+from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
 from scheduler.model.volumes import PersistentVolumeClaim
 from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Scores
 from scheduler.state.change_log import Change
-from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts, TermSums
-from scheduler.state.existing_terms import ExistingPodTerm
+from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
 from scheduler.state.node_masks import HARD_EFFECTS
-from scheduler.state.node_table import NodeTable
+from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.topology_rows import TopologyRows
 from scheduler.state.volumes import Volumes
 from scheduler.syntax.selectors import Selector
@@ -155,6 +156,10 @@ class Snapshot:
         """Whether a placed pod declares anti-affinity with maxPodsPerDomain above 1."""
         return self._state.terms.n_limiting > 0
 
+    def declared_terms(self, pod: Pod) -> Iterator[TermKey]:
+        """Yield the affinity terms that the pod declares once it is placed. 2 µs each."""
+        return self._state.terms.keys(self.label_set(pod), pod.spec)
+
     def declaring(self, term: ExistingPodTerm) -> Counts:
         """Return the number of pods per row that declare the term."""
         return self._state.counts.declaring(term)
@@ -169,6 +174,49 @@ class Snapshot:
     ) -> TermSums:
         """Return the weighted sum of the existing terms that select the label set; see `PodCounter.term_sums`."""
         return self._state.counts.term_sums(purpose, label_set, weight_of, limiting=limiting)
+
+    def placed_on(self, row: int) -> Collection[PlacedPod]:
+        """Return a view of the pods on the row, in the order in which they came."""
+        return self._state.placed_on(row)
+
+    def has_lower(self, priority: int) -> Mask:
+        """Return the rows with a pod of a lower priority. O(pods)."""
+        return self._state.pods.has_below(priority, self.n_rows)
+
+    def usage_of(self, pod: Pod) -> Usage:
+        """Return what the pod takes from its node, wherever that is."""
+        return self._state.usage_of(pod)
+
+    def nominated_above(self, pod: Pod) -> Iterator[tuple[int, Sequence[Pod]]]:
+        """Yield the rows with nominated pods of at least the pod's priority, and these pods, without itself."""
+        nominated = self._state.nominated
+        for name, pods in nominated.by_node() if nominated else ():
+            row = self._state.nodes.row_by_name.get(name)
+            if row is not None and (above := _above(pod, pods)):
+                yield row, above
+
+    def nominated_above_on(self, row: int, pod: Pod) -> Sequence[Pod]:
+        """Return the pods of at least the pod's priority that are nominated to the row, without itself."""
+        nominated = self._state.nominated
+        return _above(pod, nominated.on(self._state.nodes.name_of(row))) if nominated else ()
+
+    def is_preempting(self, pod: Pod) -> bool:
+        """Return whether pods are being evicted for the pod."""
+        return pod.uid in self._state.preempting
+
+    def budgets_of(self, label_set: LabelSet) -> Sequence[DisruptionBudget]:
+        """
+        Return the budgets that select pods of the label set.
+
+        Quirk of kubernetes 1.36 (filterPodsWithPDBViolation): an empty selector selects no pod, and no budget a pod
+        without labels.
+        """
+        budgets = self._state.budgets.within(label_set.namespace)
+        if not label_set.labels:
+            return ()
+        return [
+            one for one in budgets if not one.selector.is_empty and one.selector.matches(label_set.labels)
+        ]
 
     def with_conflicting_disks(self, disks: Iterable[Disk]) -> Collection[int]:
         """Return the rows with a pod that shares one of the disks and must not."""
@@ -249,8 +297,7 @@ class Snapshot:
             return np.array(np.broadcast_to(compute(slice(0, self.n_rows)), self.n_rows), dtype=dtype)
 
         def patch(array: npt.NDArray[_Scalar], changes: Sequence[Change]) -> None:
-            # The API server labels every pod that it binds with its node's zone: most changes leave the amounts alone.
-            rows = {change.row for change in changes if change.changes_amounts}
+            rows = {change.row for change in changes}
             # Python integers do not wrap as Go's do; arrays do.
             if len(rows) > _ONE_BY_ONE or self.nodes.may_wrap:
                 several = np.array(list(rows), dtype=np.intp)
@@ -284,3 +331,7 @@ class Snapshot:
         return self._state.derived.get(
             key, lambda: _ImageScores(compute(), nodes.images_version), patch
         ).scores
+
+
+def _above(pod: Pod, others: Collection[Pod]) -> Sequence[Pod]:
+    return [other for other in others if other.priority >= pod.priority and other.uid != pod.uid]

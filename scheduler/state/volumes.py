@@ -52,9 +52,9 @@ class Volumes:
         self._capacities: dict[str, dict[str, CsiStorageCapacity]] = {}
         self._class_of_capacity: dict[str, str] = {}
         self._attachments: PartitionedDict[VolumeAttachment] = PartitionedDict()
-        #: Volume name -> claims that name it.
+        #: Volume name -> claims that name it, but for those that it names too.
         self._naming_claims = Holders()
-        #: Claim -> volumes that were made for it or promised to it.
+        #: Claim -> volumes that were made for it or promised to it, but for the one that it names too.
         self._promised = Holders()
         #: Volume name -> its attachments.
         self._attachments_of = Holders()
@@ -97,7 +97,14 @@ class Volumes:
 
     def promised_to(self, claim_key: str) -> Collection[str]:
         """Return the names of volumes that refer to the claim."""
-        return self._promised.of(claim_key).keys()
+        names = self._promised.of(claim_key).keys()
+        claim = self._claims.get(claim_key)
+        volume = self._volumes.get(claim.volume_name) if claim is not None and claim.volume_name else None
+        return (
+            names
+            if claim is None or volume is None or not _are_joined(claim, volume)
+            else {*names, volume.key}
+        )
 
     def users(self, claim_key: str) -> Collection[str]:
         """Return the names of nodes with pods that use the claim."""
@@ -132,6 +139,16 @@ class Volumes:
         driver = migration.driver if migration is not None and migrates else storage_class.provisioner
         return _attached(driver, f"pending {claim_key}")
 
+    def attached_by(self, pod: Pod) -> Iterator[AttachedVolume]:
+        """Yield what limits count each volume of the pod as, once for each time that the pod names it."""
+        for claim_volume in pod.spec.claim_volumes:
+            found = self.attached_as(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}")
+            if found is not None:
+                yield found
+        for disk in pod.spec.disks:
+            if (named := disks.csi_volume(disk)) is not None:
+                yield _attached(*named)
+
     def get(self, kind: StorageKind, key: str) -> StorageObject | None:
         """Return the object, None if it is not known."""
         match kind:
@@ -163,22 +180,15 @@ class Volumes:
             claim = self._claims.get(key)
             # The claim's own text, which is kept anyway.
             self._users.add(key if claim is None else claim.key, node_name)
-            if (attached := self.attached_as(key)) is not None:
-                self.attached.use(attached, node_name)
-        for disk in pod.spec.disks:
-            if (named := disks.csi_volume(disk)) is not None:
-                self.attached.use(_attached(*named), node_name)
+        for attached in self.attached_by(pod):
+            self.attached.use(attached, node_name)
 
     def remove_pod(self, pod: Pod, node_name: str) -> None:
         """Take back the volumes of a pod that left the node."""
         for claim_volume in pod.spec.claim_volumes:
-            key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
-            self._users.discard(key, node_name)
-            if (attached := self.attached_as(key)) is not None:
-                self.attached.disuse(attached, node_name)
-        for disk in pod.spec.disks:
-            if (named := disks.csi_volume(disk)) is not None:
-                self.attached.disuse(_attached(*named), node_name)
+            self._users.discard(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}", node_name)
+        for attached in self.attached_by(pod):
+            self.attached.disuse(attached, node_name)
 
     def upsert(self, obj: StorageObject) -> None:
         """Take over the object. O(1), and O(pods that use it)."""
@@ -230,51 +240,62 @@ class Volumes:
         old = self._claims.get(key)
         before = self._in_use([key])
         if old is not None and old.volume_name:
+            self._part(old, self._volumes.get(old.volume_name))
             self._naming_claims.discard(old.volume_name, key)
         if new is None:
             del self._claims[key]
         else:
-            new = self._sharing_claim(new)
-            self._claims[new.key] = new
+            self._claims[key] = new
             if new.volume_name:
-                self._naming_claims.add(new.volume_name, new.key)
+                self._naming_claims.add(new.volume_name, key)
+                self._join(new, self._volumes.get(new.volume_name))
         self._recount(before)
 
     def _set_volume(self, name: str, new: PersistentVolume | None) -> None:
         old = self._volumes.get(name)
-        before = self._in_use(list(self._naming_claims.of(name)))
+        before = self._in_use(self._claims_naming(name))
         attachments = [self._attachments[key] for key in self._attachments_of.of(name)]
         for attachment in attachments:
             self._detach(attachment)
         if old is not None:
             self.free.discard(old)
             if old.claim is not None:
+                self._part(self._claims.get(old.claim.key), old)
                 self._promised.discard(old.claim.key, name)
         if new is None:
             del self._volumes[name]
         else:
-            new = self._sharing_volume(new)
-            self._volumes[new.key] = new
+            self._volumes[name] = new
             self.free.add(new)
             if new.claim is not None:
-                self._promised.add(new.claim.key, new.key)
+                self._promised.add(new.claim.key, name)
+                self._join(self._claims.get(new.claim.key), new)
         for attachment in attachments:
             self._attach(attachment)
         self._recount(before)
 
-    def _sharing_claim(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
-        """Return the claim with the text that its volume has too: 250 bytes less for each bound claim."""
-        volume = self._volumes.get(claim.volume_name) if claim.volume_name else None
-        if volume is None or volume.claim != (claim.key, claim.uid):
-            return claim
-        return replace(claim, key=volume.claim.key, uid=volume.claim.uid, volume_name=volume.key)
+    def _claims_naming(self, volume_name: str) -> list[str]:
+        volume, names = self._volumes.get(volume_name), list(self._naming_claims.of(volume_name))
+        if volume is not None and volume.claim is not None:
+            claim = self._claims.get(volume.claim.key)
+            if claim is not None and _are_joined(claim, volume):
+                names.append(claim.key)
+        return names
 
-    def _sharing_volume(self, volume: PersistentVolume) -> PersistentVolume:
-        """Return the volume with the text that its claim has too."""
-        claim = None if volume.claim is None else self._claims.get(volume.claim.key)
-        if claim is None or volume.claim != (claim.key, claim.uid) or claim.volume_name != volume.key:
-            return volume
-        return replace(volume, key=claim.volume_name, claim=ClaimReference(claim.key, claim.uid))
+    def _join(self, claim: PersistentVolumeClaim | None, volume: PersistentVolume | None) -> None:
+        """Let a claim and a volume that name each other do so with one text: 350 bytes less, without an index."""
+        if claim is None or volume is None or not _are_joined(claim, volume):
+            return
+        self._naming_claims.discard(volume.key, claim.key)
+        self._promised.discard(claim.key, volume.key)
+        self._claims[claim.key] = replace(claim, volume_name=volume.key)
+        self._volumes[volume.key] = replace(volume, claim=ClaimReference(claim.key, claim.uid))
+
+    def _part(self, claim: PersistentVolumeClaim | None, volume: PersistentVolume | None) -> None:
+        """Undo `_join`, before one of the two changes."""
+        if claim is not None and volume is not None and _are_joined(claim, volume):
+            self._naming_claims.add(volume.key, claim.key)
+            self._promised.add(claim.key, volume.key)
 
     def _set_class(self, name: str, new: StorageClass | None) -> None:
         old = self._classes.get(name)
@@ -387,6 +408,11 @@ class Volumes:
         for of_class in self._capacities.values():
             yield from of_class.values()
         yield from self._attachments.values()
+
+
+def _are_joined(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Return whether they name each other."""
+    return claim.volume_name == volume.key and volume.claim == (claim.key, claim.uid)
 
 
 def _attached(driver: str, handle: str) -> AttachedVolume:

@@ -30,6 +30,13 @@ class Workloads:
         self._services: dict[str, dict[str, Selector]] = {}
         self._owners: dict[tuple[str, str, str], Selector] = {}
 
+    def copy(self) -> Workloads:
+        """Return a copy that changes on its own. O(workloads)."""
+        copy = Workloads()
+        copy._services = {namespace: dict(services) for namespace, services in self._services.items()}
+        copy._owners = dict(self._owners)
+        return copy
+
     def selector_of(self, kind: str, namespace: str, name: str) -> Selector | None:
         """Return the workload's selector, None if the workload is not known."""
         if kind == SERVICE:

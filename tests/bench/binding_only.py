@@ -14,8 +14,8 @@ import numpy as np
 from scheduler.cli.main import main
 from scheduler.core import machine
 from scheduler.core.decide import Decision, ScheduleResult
-from scheduler.core.node_scores import FilterResult, NodeScores, Rng
-from scheduler.framework.interface import FeasibleNodes
+from scheduler.core.node_scores import FilterResult, NodeScores
+from scheduler.framework.interface import FeasibleNodes, Rng
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod

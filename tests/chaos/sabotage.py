@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from scheduler.core.machine import Machine
+from scheduler.core.event_handlers import EventHandlers
 from scheduler.framework.events import ClusterEvent
 from scheduler.kube import requests
 from scheduler.kube.changes import Change
@@ -65,11 +65,13 @@ def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
 
 
 _WHOLE_BIND = requests.bind
-_WHOLE_NOTIFY_QUEUE = Machine._notify_queue
+_WHOLE_NOTIFY_QUEUE = EventHandlers._notify_queue
 _WHOLE_REMOVE_USAGE = NodeTable.remove_usage
 
 
-def _tell_no_departures(self: Machine, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
+def _tell_no_departures(
+    self: EventHandlers, event: ClusterEvent, old: object, new: object, now_s: float
+) -> None:
     """Drop events of deletions."""
     if new is not None:
         _WHOLE_NOTIFY_QUEUE(self, event, old, new, now_s)
@@ -106,7 +108,13 @@ SABOTAGES = (
     Sabotage("the Lease is no matter", Scheduler, "_leads", _always_lead, Shape.ELECTED, Verdict.LEASE),
     Sabotage("binds name no uid", requests, "bind", _bind_without_uid, Shape.ALONE, Verdict.STRANGE, 18),
     Sabotage(
-        "departures wake nobody", Machine, "_notify_queue", _tell_no_departures, Shape.ALONE, Verdict.LEFT, 2
+        "departures wake nobody",
+        EventHandlers,
+        "_notify_queue",
+        _tell_no_departures,
+        Shape.ALONE,
+        Verdict.LEFT,
+        2,
     ),
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
     Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),

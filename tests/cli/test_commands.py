@@ -37,6 +37,7 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded, zoned
+from tests.support.messages import refusals
 
 SECRET = "s3cr3t"
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
@@ -107,7 +108,7 @@ async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
     assert (code, err) == (1, "")
     lines = out.splitlines()
     assert lines[0] == "Pod default/web-3 cannot be scheduled (profile affinity-scheduler)"
-    assert lines[1] == "  0/6 nodes are available: 6 node(s) didn't match pod anti-affinity rules."
+    assert refusals(lines[1]) == "  0/6 nodes are available: 6 node(s) didn't match pod anti-affinity rules."
     assert re.search(r"^ +2 +InterPodAffinity .*zone=zone-a +node-0001, node-0004$", out, re.MULTILINE)
     assert "blocking: default/web-0 on node-0001 (zone-a)" in out
     assert "1. pod default/web-0 leaves node node-0001  -> node-000" in out

@@ -9,13 +9,18 @@ import numpy as np
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.observer import Unobserved
+from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Skip, Status
+from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
+from scheduler.plugins.default_preemption.eligibility import ineligibility
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask
@@ -49,6 +54,8 @@ class LiveCluster:
             self.state.upsert_node(decode_node(data))
         elif kind == "Namespace":
             self.state.upsert_namespace(decode_namespace(data))
+        elif kind == "PodDisruptionBudget":
+            self.state.upsert_budget(decode_disruption_budget(data))
         elif kind in _WORKLOADS:
             self.state.upsert_workload(decode_workload(kind, data))
         elif kind in _STORAGE_KINDS:
@@ -62,6 +69,8 @@ class LiveCluster:
             self.state.remove_node(name)
         elif kind == "Namespace":
             self.state.remove_namespace(name)
+        elif kind == "PodDisruptionBudget":
+            self.state.remove_budget(namespace or "", name)
         elif kind in _WORKLOADS:
             self.state.remove_workload(kind, namespace or "", name)
         elif kind in _STORAGE_KINDS:
@@ -116,7 +125,11 @@ class ProductSubject:
             return {"error": answer["error"]}
         if isinstance(decision, FitError):
             answer["message"] = decision.message()
-        _check_agreement(decision, answer)
+            answer["preemption"] = _preemption(decided, decision, snapshot, self.profile)
+        if not self.cluster.state.nominated:
+            # A decision counts nominated pods too, which the plugins asked one by one do not see.
+            _check_agreement(decided, decision, answer)
+        answer["decided"] = decision.node_name if isinstance(decision, ScheduleResult) else None
         return answer
 
     def differences(self) -> list[str]:
@@ -185,13 +198,47 @@ def _scores(context: PodContext, snapshot: Snapshot, profile: Profile, mask: Mas
     return {"score": score, "total": total}
 
 
-def _check_agreement(decision: ScheduleResult | FitError, answer: Json) -> None:
+def _preemption(pod: Pod, decision: FitError, snapshot: Snapshot, profile: Profile) -> Json:
+    """Whom the pod may evict from every node, asked one by one."""
+    context = PodContext(pod, snapshot.label_set(pod))
+    results = [(plugin.name, plugin.prefilter(context, snapshot)) for plugin in profile.filters]
+    filters = [
+        (name, result.node_filter if isinstance(result, PreFilterResult) else result)
+        for name, result in results
+        if not isinstance(result, Skip | Status)
+    ]
+    unfit = UnfitPod(context, decision, FilterTrials(filters))
+    eligible = ineligibility(pod, decision, snapshot) is None
+    rows = np.flatnonzero(decision.unschedulable_rows(snapshot.alive)).tolist() if eligible else []
+    answers = [candidate_at(row, unfit, snapshot) for row in rows]
+    candidates = {
+        snapshot.nodes.name_of(one.row): {
+            "victims": sorted(victim.key for victim in one.victims),
+            "pdbViolations": one.n_violations,
+        }
+        for one in answers
+        if isinstance(one, Candidate)
+    }
+    result = decision.postfilter
+    assert result is not None
+    winner = result.nominated_node_name
+    if candidates:
+        assert winner in candidates
+        assert sorted(victim.key for victim in result.victims) == candidates[winner]["victims"]
+        assert result.n_violations == candidates[winner]["pdbViolations"]
+    return {"eligible": eligible, "candidates": candidates, "winners": [winner] if candidates else []}
+
+
+def _check_agreement(pod: Pod, decision: ScheduleResult | FitError, answer: Json) -> None:
     """The decision as a whole is what its parts, asked one by one, add up to."""
     total = answer["total"]
     if isinstance(decision, FitError):
         assert answer["feasible"] == []
         assert decision.prefilter is None or decision.prefilter.code is not Code.ERROR
         return
-    assert decision.n_feasible == len(answer["feasible"])
     assert decision.node_name in answer["feasible"]
+    if pod.nominated_node_name in answer["feasible"]:
+        assert (decision.n_feasible, decision.node_name) == (1, pod.nominated_node_name)
+        return
+    assert decision.n_feasible == len(answer["feasible"])
     assert total[decision.node_name] == max(total.values())

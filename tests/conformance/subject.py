@@ -46,7 +46,7 @@ class ReferenceSubject:
 
     def evaluate(self, pod: Json) -> Json:
         """The reference's decision under the trace's configuration."""
-        return self._cluster.evaluate(pod, self._config)
+        return self._cluster.evaluate_and_preempt(pod, self._config)
 
 
 class FreshSubject:

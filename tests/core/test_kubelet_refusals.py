@@ -11,6 +11,7 @@ from scheduler.model.stimuli import PodSeen
 from scheduler.state.kubelet_refusals import CAPACITY, FIRST_S, LONGEST_S
 from tests.support.build import container, pod
 from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.messages import refusals
 
 ONE_CPU = [container(requests={"cpu": "1"})]
 TWO_CPU = [container(requests={"cpu": "2"})]
@@ -76,7 +77,7 @@ def test_where_no_other_node_fits_the_pod_waits_says_why_and_is_woken(cluster: D
     cluster.pod("filler", containers=ONE_CPU, node="full")
     refused_on(cluster, "first")
     cluster.pod("second", containers=ONE_CPU)
-    assert condition_of(cluster.cycle()).message == (
+    assert refusals(condition_of(cluster.cycle()).message) == (
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) refused such a pod shortly before (OutOfcpu)."
     )
     assert not cluster.machine.has_work()

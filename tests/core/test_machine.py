@@ -11,6 +11,7 @@ from scheduler.model.instructions import Attempted, PatchCondition
 from scheduler.model.stimuli import BindDone, PodSeen
 from tests.support.build import affinity, container, selector, term
 from tests.support.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
+from tests.support.messages import not_helpful
 
 HOSTNAME = "kubernetes.io/hostname"
 ALONE = affinity(anti_required=[term(HOSTNAME, selector("app=web"))])
@@ -56,18 +57,22 @@ def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Dri
     cluster.node("a", allocatable={"cpu": "1"})
     cluster.pod("p", containers=[container(requests={"cpu": "2"})])
     told = cluster.cycle()
-    text = "0/1 nodes are available: 1 Insufficient cpu."
+    text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition"]
     assert (event_of(told).note, event_of(told).type) == (text, "Warning")
     condition = condition_of(told)
-    assert (condition.reason, condition.message, condition.clear_nomination) == ("Unschedulable", text, False)
+    assert (condition.reason, condition.message, condition.nominated_node_name) == (
+        "Unschedulable",
+        text,
+        None,
+    )
     assert not cluster.machine.has_work()
 
 
 def test_an_unchanged_condition_is_not_patched_again(cluster: Driver) -> None:
     """The same refusal a second time sends an event and no patch."""
     cluster.node("a", allocatable={"cpu": "1"})
-    text = "0/1 nodes are available: 1 Insufficient cpu."
+    text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     known = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
     cluster.pod("p", containers=[container(requests={"cpu": "2"})], status={"conditions": [known]})
     assert kinds(cluster.cycle()) == ["Attempted", "EmitEvent"]
@@ -78,7 +83,7 @@ def test_a_stale_nomination_is_cleared_with_the_condition(cluster: Driver) -> No
     cluster.node("a", allocatable={"cpu": "1"})
     asked = [container(requests={"cpu": "2"})]
     cluster.pod("p", containers=asked, status={"nominatedNodeName": "a"})
-    assert condition_of(cluster.cycle()).clear_nomination
+    assert condition_of(cluster.cycle()).nominated_node_name == ""
 
 
 def test_without_nodes_the_pod_retries_by_backoff(cluster: Driver) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from scheduler.core.decide import Decision, decide
-from scheduler.core.node_scores import Rng
+from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, Instruction

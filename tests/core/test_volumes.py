@@ -7,6 +7,7 @@ from scheduler.model.volumes import StorageDecoder, StorageKind
 from tests.support.build import Json
 from tests.support.cases.volume_rows import using
 from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.messages import refusals
 from tests.support.storage_objects import claim, storage_class, volume
 
 _DECODER = StorageDecoder()
@@ -28,7 +29,7 @@ def test_a_pod_waits_until_its_claim_is_bound() -> None:
     _see(driver, claim("c", "s"))
     _see_pod(driver, using("c"))
     waits_for = condition_of(driver.cycle()).message
-    assert waits_for == "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    assert refusals(waits_for) == "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
     driver.now_s += 60
     _see(driver, claim("other", "s", volume="w"))
     assert not driver.machine.has_work()
@@ -47,5 +48,5 @@ def test_a_claim_that_is_gone_is_not_there() -> None:
     driver.handle(StorageGone(StorageKind.CLAIM, "default/c"))
     _see_pod(driver, using("c"))
     reason = condition_of(driver.cycle()).message
-    assert reason == '0/1 nodes are available: persistentvolumeclaim "c" not found.'
+    assert refusals(reason) == '0/1 nodes are available: persistentvolumeclaim "c" not found.'
     driver.audit()

@@ -260,10 +260,6 @@ async def test_create_makes_objects_of_every_kind_it_can_make_up(tmp_path):
         assert await kubectl("get ingress way -o jsonpath={.spec.rules[0].http.paths[0].backend}") == (
             '{"service":{"name":"s","port":{"name":"http"}}}'
         )
-        await kubectl("autoscale deployment other --max=3 --cpu=50%")
-        assert await kubectl("get hpa other -o jsonpath={.spec.metrics[0].resource.target}") == (
-            '{"averageUtilization":50,"type":"Utilization"}'
-        )
         assert await kubectl("create token bot --duration=1h")
         dry = await kubectl("create deployment dry --image=i --dry-run=server -o name")
         assert dry == "deployment.apps/dry\n"

@@ -26,6 +26,7 @@ from scheduler.model.changes import (
 )
 from tests.support import build
 from tests.support.json_cluster import Cluster, alone_per_zone, as_json, web, zoned
+from tests.support.messages import no_victims
 
 FIELDS = {
     explanation.Explanation: (
@@ -82,7 +83,8 @@ def test_a_whole_explanation() -> None:
         "schedulerName": "default-scheduler",
         "profile": "affinity-scheduler",
         "state": "unschedulable",
-        "message": "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.",
+        "message": "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. "
+        + no_victims(2),
         "nodes": 2,
         "feasible": 0,
         "groups": [

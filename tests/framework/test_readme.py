@@ -8,13 +8,12 @@ from typing import Any
 
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.status import SKIP, unschedulable
-from scheduler.state.matching import PodMatcher
 from scheduler.state.snapshot import Snapshot
 from tests.support.driving import Driver
+from tests.support.messages import refusals
 
 _README = Path(__file__).parents[2] / "scheduler" / "README.md"
 _RACK = "example.com/rack"
@@ -22,17 +21,9 @@ _RACK = "example.com/rack"
 
 def _shown_plugin() -> Any:
     (source,) = re.findall(r"```python\n(.*?)```", _README.read_text(), flags=re.DOTALL)
-    names: dict[str, Any] = {
-        "PodContext": PodContext,
-        "PodMatcher": PodMatcher,
-        "PreFiltered": PreFiltered,
-        "RuleFilter": RuleFilter,
-        "SKIP": SKIP,
-        "Snapshot": Snapshot,
-        "unschedulable": unschedulable,
-    }
+    names: dict[str, Any] = {}
     exec(source, names)  # what the page shows is what runs
-    return names["TeamPerRack"]()
+    return GuardedPlugin("TeamPerRack", names["TeamPerRack"](), "readme")
 
 
 def _profile(driver: Driver) -> Profile:
@@ -52,7 +43,7 @@ def test_the_shown_plugin_keeps_a_fourth_pod_of_a_team_off_a_rack() -> None:
     refused = decide(fourth, snapshot, profile, random.Random(1), Unobserved())
     assert isinstance(refused, FitError)
     expected = "0/2 nodes are available: 2 node(s) had enough pods of the team in their rack."
-    assert refused.message() == expected
+    assert refusals(refused.message()) == expected
     other = driver.pod("other", labels={"team": "red"})
     assert isinstance(decide(other, snapshot, profile, random.Random(1), Unobserved()), ScheduleResult)
     driver.audit()

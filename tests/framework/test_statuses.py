@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from scheduler.framework.diagnosis import FitError, PluginRefusals
+from scheduler.framework.diagnosis import FitError, PluginRefusals, PostFiltered
 from scheduler.framework.interface import RuleFilter
 from scheduler.framework.status import NodeStatuses, Status, unresolvable, unschedulable
 from scheduler.state.arrays import Mask
@@ -70,7 +72,8 @@ def test_a_message_counts_each_reason_of_each_node_where_it_was_refused_first() 
     )
     error = FitError(3, frozenset({"one", "two"}), per_node=parts)
     assert error.message() == "0/3 nodes are available: 1 and more, 1 second, 2 first."
-    assert error.message("preemption: none.") == f"{error.message()} preemption: none."
+    after = replace(error, postfilter=PostFiltered(unschedulable("preemption: none.")))
+    assert after.message() == f"{error.message()} preemption: none."
     assert (
         FitError(3, frozenset(), prefilter=SECOND).message() == "0/3 nodes are available: second, and more."
     )

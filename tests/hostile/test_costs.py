@@ -19,6 +19,7 @@ from scheduler.model.stimuli import PodSeen
 from tests.hostile.pods import APPS, KEYS, hostile
 from tests.support import build
 from tests.support.driving import NAME, Driver, condition_of
+from tests.support.messages import refusals
 
 N_NODES, N_NAMESPACES = 300, 20
 #: Times the limits.
@@ -157,7 +158,7 @@ def test_what_is_beyond_a_limit_is_refused_in_words(town: Town, what: str, says:
     town.driver.lose(pod)
     assert message.startswith("0/300 nodes are available: pod has ")
     assert says in message
-    assert message.endswith(", which is more than affinity-scheduler decides on.")
+    assert refusals(message).endswith(", which is more than affinity-scheduler decides on.")
     within = town.driver._decoder.decode(town.document(hostile(WITHIN)[what]))
     assert within.spec.exceeded_limits is None
 

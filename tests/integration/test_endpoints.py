@@ -13,6 +13,7 @@ from scheduler.devcluster.http.faults import Action, Fault
 from tests.integration.conftest import embedded
 from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import Daemon, running, started
+from tests.support.messages import refusals
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -124,7 +125,7 @@ async def test_log_lines_are_json(busy: Daemon) -> None:
     assert (bound["evaluatedNodes"], bound["feasibleNodes"]) == (1, 1)
     assert bound["node"]
     (waiting,) = (line for line in lines if line["msg"] == "Unable to schedule pod; no fit; waiting")
-    assert waiting["err"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert refusals(waiting["err"]) == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 async def test_the_running_daemon_explains_a_pending_pod(busy: Daemon, server: Cluster) -> None:
@@ -132,5 +133,5 @@ async def test_the_running_daemon_explains_a_pending_pod(busy: Daemon, server: C
     status, text = await busy.get(f"/debug/explain?namespace={server.api.namespace}&pod=too-large")
     answer = json.loads(text)
     assert status == 200
-    assert answer["explanation"]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert refusals(answer["explanation"]["message"]) == "0/1 nodes are available: 1 Insufficient cpu."
     assert answer["pending"]["last"]["result"] == "unschedulable"

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
+from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.cluster import Cluster
@@ -106,12 +107,18 @@ async def test_410_on_resume_leads_to_a_list(
 
 
 async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: DevCluster) -> None:
-    """At once instead of inside the stream."""
+    """At once instead of inside the stream, of every kind that is watched."""
     await cluster.add_node("a")
+    paths = [f"{each.resource.path}$" for each in (*required_kinds(), *workload_kinds(), *storage_kinds())]
     devcluster.faults.add(
-        *(Fault(action=Action.RESPOND, kind=kind, verb="watch", code=410) for kind in WATCHED),
-        *(Fault(action=Action.END_STREAM, kind=kind) for kind in WATCHED),
+        *(Fault(action=Action.RESPOND, path=path, verb="watch", code=410) for path in paths),
+        *(Fault(action=Action.END_STREAM, path=path) for path in paths),
     )
+
+    async def all_happened() -> bool:
+        return not devcluster.faults.pending()
+
+    await until(all_happened, what="the end of every watch")
     await burst(cluster, 5)
     await cluster.all_bound(5, timeout_s=LONG_S)
 

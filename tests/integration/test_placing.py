@@ -11,6 +11,7 @@ from tests.support import build
 from tests.support.build import HOSTNAME, ZONE
 from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import Daemon
+from tests.support.messages import not_helpful
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -53,6 +54,8 @@ async def test_a_pod_that_fits_nowhere_has_the_reason(cluster: Cluster) -> None:
         "1 node(s) were unschedulable."
     )
     condition = await cluster.condition("p", text)
+    whole = f"{text} {not_helpful(3)}"
+    assert condition["message"] == whole
     assert condition["reason"] == "Unschedulable"
     assert condition["observedGeneration"] == stored["metadata"]["generation"]
     assert condition["lastTransitionTime"]
@@ -60,7 +63,7 @@ async def test_a_pod_that_fits_nowhere_has_the_reason(cluster: Cluster) -> None:
     async def notes() -> list[str]:
         return [event["note"] for event in await cluster.events("p", "FailedScheduling")]
 
-    await until(notes, lambda found: text in found, what="the event")
+    await until(notes, lambda found: whole in found, what="the event")
     event = (await cluster.events("p", "FailedScheduling"))[-1]
     assert (event["type"], event["action"], event["reportingController"]) == ("Warning", "Scheduling", NAME)
 

@@ -181,7 +181,9 @@ class _Collection:
 
     def stored(self) -> dict[str, tuple[str, int]]:
         versions = (
-            (key.name, version) for part in self.store.copy_versions() for key, version in part.items()
+            (Key.of(path).name, Version.of(packed))
+            for part in self.store.copy_versions()
+            for path, packed in part.items()
         )
         return {name: (version.uid, int(version.resource_version)) for name, version in versions}
 

@@ -46,15 +46,15 @@ async def test_all_pods_fit_on_the_cluster_that_the_page_proposes(
     command.add_arguments(parser)
     args = parser.parse_args(shlex.split(text.replace("\\\n", " ")))
     labels = dict(map(command.node_label, args.node_label))
-    cluster = DevCluster(nodes=args.nodes, zones=args.zones, node_labels=labels)
-    assert await simulated(cluster, tmp_path, capsys) == (151, 151)
+    cluster = DevCluster(nodes=args.nodes, zones=args.zones, node_labels=labels, controllers=True)
+    assert await simulated(cluster, tmp_path, capsys) == (161, 160)
 
 
 @pytest.mark.asyncio
 async def test_most_pods_stay_pending_on_six_nodes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    n_pods, n_placed = await simulated(DevCluster(nodes=6, zones=3), tmp_path, capsys)
+    n_pods, n_placed = await simulated(DevCluster(nodes=6, zones=3, controllers=True), tmp_path, capsys)
     for page in PAGES:
         text = " ".join(page.read_text().split())
         assert f"{n_pods} pods" in text

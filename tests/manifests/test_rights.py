@@ -30,6 +30,7 @@ def test_every_request_builder_is_compared():
         *("services", "replicationcontrollers", "replicasets", "statefulsets"),
         *("persistentvolumes", "persistentvolumeclaims", "storageclasses", "volumeattachments"),
         *("csinodes", "csidrivers", "csistoragecapacities"),
-        *("tokenreviews", "subjectaccessreviews"),
+        *("tokenreviews", "subjectaccessreviews", "poddisruptionbudgets"),
     }
-    assert {right.verb for right in rights} == {"list", "watch", "get", "create", "update", "patch"}
+    verbs = {"list", "watch", "get", "create", "update", "patch", "delete"}
+    assert {right.verb for right in rights} == verbs

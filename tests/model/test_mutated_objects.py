@@ -12,10 +12,21 @@ from hypothesis import strategies as st
 
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
+from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen, StorageSeen
+from scheduler.model.volumes import PersistentVolumeClaim, StorageDecoder, StorageKind
 from scheduler.model.wire import MalformedObjectError
 from tests.support import build
+from tests.support.cases.volume_rows import using
 from tests.support.driving import NAME, Driver
+from tests.support.storage_objects import (
+    attachment,
+    capacity,
+    claim,
+    csi_driver,
+    csi_node,
+    storage_class,
+    volume,
+)
 
 POD = build.pod(
     "p",
@@ -40,6 +51,18 @@ POD = build.pod(
     },
 )
 NODE = build.node("n", labels={"disk": "ssd"}, taints=["k=v:NoSchedule"], images={"x": 5}, unschedulable=True)
+STORAGE = [
+    storage_class("s", topologies=[{build.ZONE: ["a"]}]),
+    claim("made", "s", request="1Gi", selector=build.selector("app=web")),
+    claim("bound", "s", volume="v"),
+    claim("taken", "s", node="n"),
+    volume("v", "s", terms=[build.node_term(f"{build.ZONE} in a")], labels={build.ZONE: "a__b"}),
+    volume("free", "s", labels={"app": "web"}, source={"gcePersistentDisk": {"pdName": "x"}}),
+    csi_node("n", d=5, migrated=["kubernetes.io/gce-pd"]),
+    csi_driver("d", tracks_capacity=True),
+    capacity("pool", "s", "10Gi", topology={"matchLabels": {build.ZONE: "a"}}, largest="5Gi"),
+    attachment("attached", "v", "n"),
+]
 
 ODD: list[Any] = [
     None,
@@ -74,6 +97,8 @@ def mutated(document: build.Json, changes: list[tuple[int, Any]]) -> bytes:
     changed = copy.deepcopy(document)
     for index, value in changes:
         all_places = places(changed)
+        if not all_places:
+            break
         *path, last = all_places[index % len(all_places)]
         holder = changed
         for key in path:
@@ -126,6 +151,45 @@ def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> N
     driver.handle(PodSeen(driver.decoded(copy.deepcopy(POD))))
     driver.handle(CycleDue())
     driver.audit()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(STORAGE), changes)
+def test_a_mutated_storage_object_is_decided_or_reported(
+    document: build.Json, what: list[tuple[int, Any]]
+) -> None:
+    """No mutated claim, volume, class or object of a CSI driver passes the decoder and then breaks a cycle."""
+    driver, decoder = Driver(), StorageDecoder()
+    driver.node("n", labels={build.ZONE: "a"})
+    for one in STORAGE:
+        data = mutated(one, what) if one is document else json.dumps(one).encode()
+        try:
+            driver.handle(StorageSeen(decoder.decode(StorageKind(one["kind"]), data)))
+        except MalformedObjectError as error:
+            assert "\n" not in str(error)
+    for used in ("made", "bound", "taken"):
+        waiting = using(used, name=f"uses-{used}")
+        waiting["spec"]["schedulerName"] = NAME
+        driver.handle(PodSeen(driver.decoded(waiting)))
+        driver.handle(CycleDue())
+    driver.audit()
+
+
+@pytest.mark.parametrize("count", [2**31, -(2**31) - 1, 10**30])
+def test_a_limit_that_no_server_stores_is_reported(count: int) -> None:
+    """It would not fit the columns either."""
+    data = json.dumps(csi_node("n", d=count)).encode()
+    with pytest.raises(MalformedObjectError, match=r"CSINode: Expected `int` .*allocatable.count"):
+        StorageDecoder().decode(StorageKind.CSI_NODE, data)
+
+
+def test_lists_of_access_modes_are_kept_once_per_set_of_modes() -> None:
+    """A server stores a list of any length, and one that is kept would be kept for ever."""
+    decoder = StorageDecoder()
+    documents = (claim("c", modes=["ReadWriteOnce", *["ReadOnlyMany"] * n]) for n in (1, 2, 9))
+    found = [decoder.decode(StorageKind.CLAIM, json.dumps(one).encode()) for one in documents]
+    kept = {id(one.access_modes) for one in found if isinstance(one, PersistentVolumeClaim)}
+    assert len(kept) == 1
 
 
 @settings(max_examples=200, deadline=None)

@@ -37,6 +37,7 @@ POINT_51MS = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_PO
 POINT_102MS = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_POINT},le="0.1024"}}'
 POINT_205MS = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_POINT},le="0.2048"}}'
 POINT_ALL = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_POINT},le="+Inf"}}'
+SHUT_OFF = 'affinity_scheduler_plugin_shut_off{plugin="Mine",profile="p"}'
 RESTARTS = 'affinity_scheduler_watch_restarts_total{kind="Pod"}'
 MALFORMED = 'affinity_scheduler_malformed_objects_total{kind="Node"}'
 DROPPED = "affinity_scheduler_events_dropped_total"
@@ -79,6 +80,7 @@ WELL = {
     POINT_102MS: "0+600x90",
     POINT_205MS: "0+600x90",
     POINT_ALL: "0+600x90",
+    SHUT_OFF: "0x90",
     RESTARTS: "0x30 1x59",
     DROPPED: "0x90",
     OK: "0+1200x90",
@@ -113,6 +115,7 @@ FIRES = [
         {PLUGIN_22MS: "0+20x90", POINT_51MS: "0+200x90", POINT_102MS: "0+300x90"},
         id="PluginSlow: half of all filters over 100 ms, most of them this plugin's",
     ),
+    pytest.param("PluginShutOff", {SHUT_OFF: "0x80 1x9"}, id="PluginShutOff: since ten minutes"),
     pytest.param("WatchRestarts", {RESTARTS: "0+1x90"}, id="WatchRestarts: one a minute"),
     pytest.param("MalformedObjects", {MALFORMED: "_x80 1x9"}, id="MalformedObjects: the first one"),
     pytest.param("MalformedObjects", {MALFORMED: "1x80 2x9"}, id="MalformedObjects: one more"),
@@ -157,6 +160,7 @@ SILENT = [
     pytest.param(
         {POINT_51MS: "0+200x90", POINT_102MS: "0+300x90"}, id="PluginSlow: a slow filter, but other plugins"
     ),
+    pytest.param({SHUT_OFF: "1x80 _x9"}, id="PluginShutOff: before a restart without the plugin"),
     pytest.param({RESTARTS: "0x85 1+1x4"}, id="WatchRestarts: four"),
     pytest.param({MALFORMED: "1x90"}, id="MalformedObjects: long ago"),
     pytest.param({DROPPED: "0x40 7x49"}, id="EventsDropped: long ago"),

@@ -33,6 +33,9 @@ VARIABLES = {"$__rate_interval": "10s", "$job": "affinity-scheduler", "$instance
 _ZONES = ("a", "b", "c")
 #: At one a second. The loop's lag is measured every five seconds, and a rate needs two of them within its interval.
 _N_SCRAPES = 12
+#: A profile with plugins of one's own, which have series too.
+_EXAMPLES = MANIFESTS / "examples" / "plugins"
+_PLUGINS = ("--plugins", str(_EXAMPLES), "--config", str(_EXAMPLES / "configuration.yaml"))
 
 
 class Prometheus:
@@ -115,7 +118,7 @@ async def scraped(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
     folder = tmp_path_factory.mktemp("scraped")
     async with (
         embedded(folder, bookmark_interval_s=0.5) as cluster,
-        running(Path(cluster.kubeconfig), "--seed", "1", "--bind-address", "0.0.0.0") as daemon,
+        running(Path(cluster.kubeconfig), "--seed", "1", "--bind-address", "0.0.0.0", *_PLUGINS) as daemon,
         AsyncExitStack() as stack,
     ):
         assert cluster.devcluster is not None

@@ -34,7 +34,9 @@ class Observed:
             rng=random.Random(1),
             observer=self.observer,
         )
-        self.metrics.register_state(self.driver.queue, self.driver.state)
+        self.metrics.register_state(
+            self.driver.queue, self.driver.state, self.driver.machine.preemptions.in_vain
+        )
         self.metrics.register_leader("affinity-scheduler", lambda: True)
 
     def cycle(self) -> list[Instruction]:

@@ -44,6 +44,8 @@ _UPSTREAM = [
     ("scheduler_plugin_evaluation_total", "counter", "plugin extension_point profile", None),
     ("scheduler_event_handling_duration_seconds", "histogram", "event", (0.0001, 0.2048, 12)),
     ("scheduler_cache_size", "gauge", "type", None),
+    ("scheduler_preemption_attempts_total", "counter", "", None),
+    ("scheduler_preemption_victims", "histogram", "", (1, 64, 7)),
     ("leader_election_master_status", "gauge", "name", None),
     ("rest_client_requests_total", "counter", "code method host", None),
     ("rest_client_request_duration_seconds", "histogram", "verb host", (0.005, 60.0, 12)),
@@ -78,8 +80,11 @@ def test_our_own_series_have_our_prefix() -> None:
         "events_dropped_total",
         "unreadable_binds_total",
         "kubelet_refusals_total",
+        "evictions_in_vain_total",
         "left_out_nodes",
         "loop_lag_seconds",
+        "plugin_failures_total",
+        "plugin_shut_off",
         "build_info",
     }
 

@@ -75,6 +75,8 @@ def test_the_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
     assert tops == {"scheduler"}
     assert "scheduler/py.typed" in names
     assert "scheduler/README.md" in names
+    page = {"index.html", "app.js", "style.css", "views/now.js", "vendor/uplot.js", "vendor/preact.LICENSE"}
+    assert {f"scheduler/serving/ui/{name}" for name in page} <= set(names)
 
 
 def test_the_wheel_and_the_source_distribution_hold_the_license(wheel: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from scheduler.settings.loading import parse_settings
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, selector, term
 from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.messages import refusals
 
 ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -52,7 +53,7 @@ def outcome(driver: Driver) -> str:
     """Return the node of the bind, or the message of the rejection."""
     told = driver.cycle()
     names = [type(i).__name__ for i in told]
-    return bind_of(told).node_name if "Bind" in names else condition_of(told).message
+    return bind_of(told).node_name if "Bind" in names else refusals(condition_of(told).message)
 
 
 def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(cluster: Driver) -> None:

@@ -8,6 +8,7 @@ from scheduler.plugins.scheduling_gates import SchedulingGates
 from tests.conformance.product import LiveCluster, ProductSubject
 from tests.support.build import Json, affinity, configuration, node, node_term, pod
 from tests.support.cases.row import UR
+from tests.support.messages import not_helpful
 
 NOT_YET = "which affinity-scheduler does not support yet"
 
@@ -34,7 +35,7 @@ def test_an_unsupported_feature_is_named_in_the_message(claims: tuple[str, ...],
     decision = subject.evaluate(_volumes(claims=claims))
     reason = f"pod needs {needs}, {NOT_YET}"
     assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
-    assert decision["message"] == f"0/1 nodes are available: {reason}."
+    assert decision["message"] == f"0/1 nodes are available: {reason}. {not_helpful(1)}"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,7 @@ def test_a_plugin_disabled_at_filter_still_names_nodes_and_rejects_at_prefilter(
     assert subject.evaluate(pod(affinity=affinity(node_required=[named])))["feasible"] == ["b"]
     contradiction = node_term(named=["in a", "in b"])
     refused = subject.evaluate(pod(affinity=affinity(node_required=[contradiction])))
-    assert refused["message"] == "0/2 nodes are available: pod affinity terms conflict."
+    assert refused["message"] == f"0/2 nodes are available: pod affinity terms conflict. {not_helpful(2)}"
     nowhere = subject.evaluate(pod(affinity=affinity(node_required=[node_term(named=["in c"])])))
-    assert nowhere["message"] == "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    why = "2 node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    assert nowhere["message"] == f"0/2 nodes are available: {why}. {not_helpful(2)}"

@@ -14,7 +14,7 @@ from tests.support.cases.row import Row, differences
 from tests.support.cases.rows import ALL
 
 DATA = Path(__file__).parent.parent / "data"
-KINDS = ("affinity", "spread", "node", "mixed", "volumes")
+KINDS = ("affinity", "spread", "node", "mixed", "volumes", "preempt")
 
 
 @pytest.mark.parametrize("row", ALL, ids=lambda row: f"{row.plugin} {row.id}")

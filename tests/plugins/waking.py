@@ -18,7 +18,7 @@ from scheduler.framework.events import (
 from scheduler.framework.interface import EnqueueExtensions
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, may_use_claim
 from scheduler.model.volumes import StorageDecoder, StorageKind, StorageObject
 from tests.support.build import Json
 from tests.support.plugins import plugin_named
@@ -82,4 +82,8 @@ def _actions(old: Any, new: Any) -> list[Action]:
 
 
 def _says_queue(registered: ClusterEventWithHint, pod: Pod, old: Any, new: Any) -> bool:
-    return registered.hint is None or registered.hint(pod, old, new) is Hint.QUEUE
+    says_queue = registered.hint is None or registered.hint(pod, old, new) is Hint.QUEUE
+    claims = None if registered.claims is None else registered.claims(old, new)
+    if says_queue and claims is not None:
+        assert any(may_use_claim(pod, key) for key in claims), "a pod that is helped would not be asked about"
+    return says_queue

@@ -20,8 +20,10 @@ def pod(
     tolerations: Sequence[str] = (),
     requests: Mapping[str, str] | None = None,
     profile: str = "default-scheduler",
+    claims: Sequence[str] = (),
+    ephemeral: Sequence[str] = (),
 ) -> Pod:
-    """A pending pod whose UID is its name."""
+    """A pending pod whose UID is its name, with a volume for each claim and each ephemeral volume's name."""
     document = {
         "metadata": {"uid": name, "namespace": "default", "name": name, "labels": labels or {}},
         "spec": {
@@ -30,6 +32,10 @@ def pod(
             "schedulingGates": [{"name": gate} for gate in gates],
             "tolerations": [{"key": key, "operator": "Exists"} for key in tolerations],
             "containers": [{"name": "main", "image": "app", "resources": {"requests": requests or {}}}],
+            "volumes": [
+                *({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims),
+                *({"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}} for name in ephemeral),
+            ],
         },
     }
     return _DECODER.decode(msgspec.json.encode(document))

@@ -1,5 +1,7 @@
 """Labels, matching and derivation of cluster events."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.framework.events import (
@@ -174,6 +176,12 @@ def test_the_actions_of_a_pod_update_are_what_it_changed(old, new, actions):
         pytest.param(node(), node(unschedulable=True), [], id="cordoned"),
         pytest.param(node(unschedulable=True), node(), [Action.UPDATE_NODE_TAINT], id="uncordoned"),
         pytest.param(node(), node(cpu="5"), [Action.UPDATE_NODE_ALLOCATABLE], id="allocatable"),
+        pytest.param(
+            node(),
+            replace(node(), annotations={"price": "1"}),
+            [Action.UPDATE_NODE_ANNOTATION],
+            id="an annotation that a plugin reads",
+        ),
         pytest.param(node(), node(features=["F"]), [Action.UPDATE_NODE_DECLARED_FEATURE], id="feature"),
         pytest.param(
             node(unschedulable=True),

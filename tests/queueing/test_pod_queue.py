@@ -261,6 +261,61 @@ def test_an_event_costs_one_hint_per_set_of_labels_that_it_may_concern():
     assert asked == ["web-0", "db"]
 
 
+CLAIM_ADD = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD)
+
+
+@pytest.mark.parametrize(
+    ("claims", "asked"),
+    [
+        (frozenset({"default/c7"}), ["p7", "made"]),
+        (frozenset({"default/c7", "default/c8"}), ["p7", "both", "made", "p8"]),
+        (frozenset({"elsewhere/c7"}), []),
+        (frozenset(), []),
+        (None, [*(f"p{i}" for i in range(500)), "both", "made"]),
+    ],
+    ids=["one claim", "two claims", "of another namespace", "none", "any pod"],
+)
+def test_an_event_about_claims_costs_one_hint_per_pod_that_may_use_one(claims, asked):
+    """Thousands may wait, each with a claim of its own; claims of ephemeral volumes are not told by the spec."""
+    told = []
+
+    def skip(pod, _old, _new):
+        told.append(pod.name)
+        return Hint.SKIP
+
+    claim = Resource.PERSISTENT_VOLUME_CLAIM
+    plugins = {
+        "Volumes": [ClusterEventWithHint(claim, Action.ADD, skip, never, claims=lambda _old, new: new)],
+        "Fit": [ClusterEventWithHint(Resource.NODE, Action.ADD)],
+    }
+    queue = queue_of(*(pod(f"p{i}", claims=[f"c{i}"]) for i in range(500)), registrations=plugins)
+    queue.add(pod("both", claims=["c8", "d"]), 0.0)
+    queue.add(pod("made", ephemeral=["scratch"]), 0.0)
+    queue.add(pod("none"), 0.0)
+    queue.add(pod("fit", claims=["c7"], requests={"cpu": "1"}), 0.0)
+    for _ in range(502):
+        reject(queue, "Volumes")
+    none, fit = reject(queue, "Fit"), reject(queue, "Fit")
+    queue.on_event(CLAIM_ADD, None, claims, 0.0)
+    while queue.has_backlog:
+        queue.step()
+    assert sorted(told) == sorted(asked)
+    queue.on_event(NODE_ADD, None, None, 9.0)
+    assert {none.sub_queue, fit.sub_queue} == {SubQueue.ACTIVE}
+
+
+def test_a_plugin_that_is_asked_about_any_pod_is_asked_beside_one_that_is_asked_about_claims():
+    claim = Resource.PERSISTENT_VOLUME_CLAIM
+    plugins = {
+        "Narrow": [ClusterEventWithHint(claim, Action.ADD, if_it_helps, claims=lambda *_: frozenset())],
+        "Wide": [ClusterEventWithHint(claim, Action.ADD)],
+    }
+    queue = queue_of(pod("a"), pod("b"), registrations=plugins)
+    narrow, wide = reject(queue, "Narrow"), reject(queue, "Narrow", "Wide")
+    queue.on_event(CLAIM_ADD, None, "helps", 9.0)
+    assert (narrow.sub_queue, wide.sub_queue) == (SubQueue.UNSCHEDULABLE, SubQueue.ACTIVE)
+
+
 def test_a_hint_that_helps_pods_of_some_labels_helps_those_alone():
     def if_wanted(pod, _old, new):
         return Hint.QUEUE if pod.labels["app"] == new else Hint.SKIP

@@ -2,7 +2,7 @@
 The cluster as a bag of API objects, and the order in which a decision on a pod asks the plugins.
 
 Source: pkg/scheduler/schedule_one.go and pkg/scheduler/framework/{types.go,runtime} (kubernetes 1.36).
-Left out: nominated pods, preemption, dynamic resources, extenders, sampling, and other than default weights.
+Left out: nominated pods, dynamic resources, extenders, sampling, and other than default weights.
 """
 
 from collections import Counter
@@ -26,7 +26,17 @@ from tests.reference import (
     volume_zone,
 )
 from tests.reference.annotated import in_fields
-from tests.reference.question import CycleError, Image, Object, Question, Verdict, labels_of, namespace_of
+from tests.reference.preemption import preemption
+from tests.reference.question import (
+    UNRESOLVABLE,
+    CycleError,
+    Image,
+    Object,
+    Question,
+    Verdict,
+    labels_of,
+    namespace_of,
+)
 
 PreFilter = Callable[[Question], Verdict | frozenset[str] | None]
 Filter = Callable[[Question], dict[str, Verdict]]
@@ -117,6 +127,24 @@ class Cluster:
             return _decision(question)
         except CycleError as error:
             return {"error": str(error)}
+
+    def evaluate_and_preempt(self, pod: Object, config: Object | None = None) -> dict[str, Any]:
+        """The decision with `preemption` where no node is feasible, and its part of the message."""
+        decision = self.evaluate(pod, config)
+        if "message" not in decision:
+            return decision
+        question = self.question(pod, config)
+        refusals = {} if "prefilter" in decision else node_refusals(question)
+        found, text = preemption(question, refusals, self.budgets(), refusal_on)
+        return {**decision, "preemption": found, "message": f"{decision['message']} {text}".rstrip()}
+
+    def question(self, pod: Object, config: Object | None = None) -> Question:
+        """What plugins are asked about the pod."""
+        return self._question(in_fields(pod), config, {})
+
+    def budgets(self) -> list[Object]:
+        """Every PodDisruptionBudget."""
+        return self._of("PodDisruptionBudget")
 
     def _of(self, kind: str) -> list[Object]:
         return [obj for (its_kind, _, _), obj in self._objects.items() if its_kind == kind]
@@ -222,6 +250,21 @@ def _decision(question: Question) -> dict[str, Any]:
     if not feasible:
         decision["message"] = _fit_error(question, _first_reasons(question, refused, allowed))
     return decision
+
+
+def node_refusals(question: Question) -> dict[str, Verdict]:
+    """Why each node refuses the pod: the first plugin's answer."""
+    names = [answer for ask in PREFILTERS.values() if isinstance(answer := ask(question), frozenset)]
+    refused = [ask(question) for name, ask in FILTERS.items() if question.runs("filter", name)]
+    found = {node: by_node[node] for by_node in reversed(refused) for node in by_node}
+    left_out = {node for node in question.nodes if any(node not in allowed for allowed in names)}
+    return {**found, **dict.fromkeys(left_out, Verdict(UNRESOLVABLE, ()))}
+
+
+def refusal_on(question: Question, node: str) -> Verdict | None:
+    """Why the node refuses the pod, None if it does not."""
+    asked = (ask(question) for name, ask in FILTERS.items() if question.runs("filter", name))
+    return next((by_node[node] for by_node in asked if node in by_node), None)
 
 
 def _scores(question: Question, feasible: list[str]) -> dict[str, dict[str, int]]:

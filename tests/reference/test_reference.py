@@ -32,7 +32,7 @@ def test_no_two_rows_share_a_name():
     assert sorted(set(names)) == sorted(names)
 
 
-@pytest.mark.parametrize("kind", ["affinity", "spread", "node", "mixed", "volumes"])
+@pytest.mark.parametrize("kind", ["affinity", "spread", "node", "mixed", "volumes", "preempt"])
 def test_the_reference_decides_as_recorded(kind: str) -> None:
     """Every fifth trace, to stay quick; the runner takes them all."""
     found = [

@@ -30,16 +30,13 @@ DEFAULT_WEIGHTS = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-NOT_BUILT = (
-    "DynamicResources",
-    "DefaultPreemption",
-)
+NOT_BUILT = ("DynamicResources",)
 
 
 def test_by_default_everything_that_is_built_runs_in_upstreams_order():
     profile = profile_of("")
     assert profile.plugins_by_point == {
-        "preEnqueue": ("SchedulingGates",),
+        "preEnqueue": ("SchedulingGates", "DefaultPreemption"),
         "queueSort": ("PrioritySort",),
         "preFilter": (
             "NodeAffinity",
@@ -54,7 +51,7 @@ def test_by_default_everything_that_is_built_runs_in_upstreams_order():
             "NodeDeclaredFeatures",
         ),
         "filter": DEFAULT_FILTERS,
-        "postFilter": (),
+        "postFilter": ("DefaultPreemption",),
         "preScore": (
             "TaintToleration",
             "NodeAffinity",
@@ -181,8 +178,8 @@ def test_a_plugin_that_does_not_score_has_no_weight():
 
 
 def test_a_disabled_plugin_that_is_not_built_is_not_listed():
-    profile = profile_of("plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}}")
-    assert profile.not_built == tuple(name for name in NOT_BUILT if name != "DefaultPreemption")
+    profile = profile_of("plugins: {multiPoint: {disabled: [{name: DynamicResources}]}}")
+    assert profile.not_built == ()
 
 
 @pytest.mark.parametrize(
@@ -219,13 +216,11 @@ def test_a_disabled_plugin_that_is_not_built_is_not_listed():
             id="not built",
         ),
         pytest.param(
-            "multiPoint: {enabled: [{name: DynamicResources}, {name: DefaultPreemption}, {name: GangScheduling}]}",
+            "multiPoint: {enabled: [{name: DynamicResources}, {name: GangScheduling}]}",
             [
                 'profiles[0].plugins.multiPoint.enabled[0].name: found "DynamicResources", '
                 "expected a plugin that is built (resource claims are not supported yet)",
-                'profiles[0].plugins.multiPoint.enabled[1].name: found "DefaultPreemption", '
-                "expected a plugin that is built (preemption is not supported yet)",
-                'profiles[0].plugins.multiPoint.enabled[2].name: found "GangScheduling", '
+                'profiles[0].plugins.multiPoint.enabled[1].name: found "GangScheduling", '
                 "expected a plugin that is built (pod groups are not supported yet)",
             ],
             id="not built in multiPoint",

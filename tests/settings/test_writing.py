@@ -46,7 +46,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
                 {{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway,
                 minDomains: 3, matchLabelKeys: [k]}}]}}}}
             - {{name: InterPodAffinity, args: {{hardPodAffinityWeight: 0}}}}
-            - {{name: DefaultPreemption, args: {{}}}}
+            - {{name: DefaultPreemption, args: {{minCandidateNodesAbsolute: 7}}}}
             """),
             id="arguments",
         ),
@@ -68,7 +68,7 @@ def test_remarks_are_comments_at_the_top():
     assert [line for line in resolved_yaml(settings).splitlines() if line.startswith("#")] == [
         "# note: profiles[0].pluginConfig[0].args: DynamicResources is not built "
         "(resource claims are not supported yet), so this has no effect",
-        '# notBuilt in profile "p": DynamicResources, DefaultPreemption',
+        '# notBuilt in profile "p": DynamicResources',
         "# featureGates: MatchLabelKeysInPodAffinity=false, MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true",
     ]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def unschedulable(pod: Pod, message: str) -> PatchCondition:
-    return PatchCondition(pod, "Unschedulable", message, clear_nomination=False)
+    return PatchCondition(pod, "Unschedulable", message)
 
 
 def sent(script: Script) -> list[tuple[str, str]]:

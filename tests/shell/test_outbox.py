@@ -16,6 +16,7 @@ from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
 from tests.support.api_bodies import body
 from tests.support.driving import NAME, Driver
@@ -52,6 +53,9 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
             binds=group,
             binder=binder,
             volumes=VolumeWriter(client, pause=binder.pause),
+            victims=VictimEvictor(
+                client, clock_s=lambda: 0.0, pause=binder.pause, is_wanted=lambda _pod, _victim: True
+            ),
             conditions=conditions,
             recorder=recorder,
             inbox=inbox,
@@ -128,7 +132,7 @@ async def test_a_bind_waits_for_the_condition_in_flight() -> None:
 
     async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
-            made.outbox.execute(PatchCondition(waiting(), "Unschedulable", "m", clear_nomination=False))
+            made.outbox.execute(PatchCondition(waiting(), "Unschedulable", "m"))
             await script.until_received(1)
             made.outbox.execute(Bind(waiting(), "a"))
             release.set()

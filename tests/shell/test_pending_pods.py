@@ -9,13 +9,17 @@ import pytest
 
 from scheduler.model.instructions import Attempted, PatchCondition
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import PluginFailing
+from scheduler.plugin import NodeByNode, NodeView
 from scheduler.settings.loading import default_settings
 from scheduler.shell.pending_pods import MAX_ATTEMPTS, MAX_MESSAGE, PendingPodExplainer
+from scheduler.testing import Cluster
 from tests.support import build
 from tests.support.driving import Driver
+from tests.support.messages import no_victims
 
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
-REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."
+REFUSED = f"0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. {no_victims(1)}"
 
 
 class Explained:
@@ -25,7 +29,11 @@ class Explained:
         self.driver = Driver()
         self.driver.node("a", labels={build.ZONE: "z"})
         self.questions = PendingPodExplainer(
-            default_settings(), self.driver.state, self.driver.queue, now_s=lambda: self.driver.now_s
+            default_settings(),
+            self.driver.state,
+            self.driver.queue,
+            self.driver.profiles,
+            now_s=lambda: self.driver.now_s,
         )
         self.bound = self.web("web-0")
         self.attempt()
@@ -123,3 +131,27 @@ def test_remembered_attempts_are_bounded_in_number_and_size(asked: Explained) ->
     assert (len(listed["pods"]), listed["more"]) == (MAX_ATTEMPTS, 5)
     assert {len(pod["last"]["message"]) for pod in listed["pods"]} == {MAX_MESSAGE}
     assert listed["pods"][-1]["pod"] == "p5"
+
+
+def test_a_plugin_that_is_shut_off_is_shut_off_in_explanations_too() -> None:
+    """They are made by profiles of their own, which would ask the plugin again."""
+
+    class Failing(NodeByNode):
+        name = "Failing"
+
+        def fits(self, pod: Pod, node: NodeView) -> bool:
+            raise KeyError(pod.name, node.name)
+
+    settings = Cluster(plugins=[Failing]).settings
+    driver = Driver(settings=settings)
+    explainer = PendingPodExplainer(
+        settings, driver.state, driver.queue, driver.profiles, now_s=lambda: driver.now_s
+    )
+    driver.node("a")
+    pod = driver.pod("web")
+    driver.handle(PluginFailing(pod.scheduler_name, "Failing", "it failed", pod))
+    driver.cycle()
+    answer = explainer.answer("default", "web")
+    assert answer is not None
+    (group,) = json.loads(answer)["explanation"]["groups"]
+    assert group["reason"] == "plugin Failing is shut off until the scheduler restarts: it failed"

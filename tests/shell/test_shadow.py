@@ -11,12 +11,12 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.explain.random_clusters import random_node, random_pod
-from tests.support import build
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_text
@@ -107,7 +107,7 @@ async def test_kube_scheduler_decides_as_we_would(real_server: Address, tmp_path
                 pod = random_pod(chance, f"p{number}", api.namespace, OTHER)
                 (await api.post(api.pods(), pod)).ok  # noqa: B018 - asserts success
                 path = api.pods(f"p{number}")
-                await until(lambda path=path: is_decided(api, path), what=f"a decision on p{number}")
+                await until(partial(is_decided, api, path), what=f"a decision on p{number}")
             watching.send_signal(signal.SIGINT)
             out, _ = await watching.communicate()
         for number in range(N_PODS):

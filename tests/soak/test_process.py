@@ -34,6 +34,10 @@ _BOUNDED = (
     "DerivedValues._entries",
     # The last few changes.
     "ChangeLog._changes",
+    # Up to 4,096 entries that cancelled out, beside those of running pods.
+    "TermTable._entries",
+    # The last 500 attempts, for the page.
+    "DecisionFeed._entries",
     # As many connections as there were concurrent requests.
     "DirectTransport._idle",
     "DirectTransport._open_connections",

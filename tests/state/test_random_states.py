@@ -184,7 +184,9 @@ class States(RuleBasedStateMachine):
             self._patched.setattr("scheduler.state.counts._MANY_TERMS", 5)
             self._patched.setattr("scheduler.state.term_table._FEW_ENTRIES", 2)
             self._patched.setattr("scheduler.state.term_table._MAX_NAMES", 1)
-        self.state = ClusterState(exempt, max_derived_bytes=max_derived_bytes)
+        # The reference has no notion of namespaces whose annotations reach no other.
+        everywhere = NamespaceRule(frozenset(), EVERYTHING)
+        self.state = ClusterState(exempt, annotating=everywhere, max_derived_bytes=max_derived_bytes)
         self.snapshot = Snapshot(self.state)
         self.plain = PlainState(exempt)
         self.fit = plugin_named("NodeResourcesFit")

@@ -64,6 +64,27 @@ def pod(
     }
 
 
+def disruption_budget(
+    name: str,
+    selects: Json | None,
+    allowed: int,
+    *,
+    namespace: str = "default",
+    disrupted: Sequence[str] = (),
+) -> Json:
+    """A PodDisruptionBudget; `allowed`: disruptions that its status still allows, `disrupted`: names of pods."""
+    status: Json = {"disruptionsAllowed": allowed}
+    if disrupted:
+        status["disruptedPods"] = dict.fromkeys(disrupted, "2026-01-01T00:00:00Z")
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {} if selects is None else {"selector": selects},
+        "status": status,
+    }
+
+
 def container(
     name: str = "c",
     *,

@@ -9,6 +9,7 @@ from tests.reference.cluster import Cluster as Reference
 from tests.support import build
 from tests.support.api_client import Api
 from tests.support.build import Json
+from tests.support.messages import refusals
 from tests.support.waiting import TIMEOUT_S, until
 
 NAME = "affinity-scheduler"
@@ -85,10 +86,10 @@ class Cluster:
         )
 
     async def condition(self, name: str, message: str) -> Json:
-        """Wait until the pod's PodScheduled condition has this message and return it."""
+        """Wait until the pod's PodScheduled condition has this message, preemption aside, and return it."""
         found = await until(
             lambda: self._scheduled(name),
-            lambda one: one.get("message") == message,
+            lambda one: refusals(one.get("message", "")) == message,
             what=f"{name}: {message!r}",
         )
         assert found["status"] == "False"

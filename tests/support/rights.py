@@ -12,7 +12,7 @@ import msgspec
 from scheduler.kube import requests
 from scheduler.kube.access_reviews import UserInfo
 from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
-from scheduler.shell.watched_kinds import required_kinds, storage_kinds, workload_kinds
+from scheduler.shell.watched_kinds import disruption_budgets, required_kinds, storage_kinds, workload_kinds
 from tests.support.build import Json
 
 #: The Lease that the requests below are about; other names are what they are about else.
@@ -49,7 +49,7 @@ class Right(NamedTuple):
 
 def all_requests() -> list[Request]:
     """Return a request from each builder, for each watched resource."""
-    kinds = (*required_kinds(), *workload_kinds(), *storage_kinds())
+    kinds = (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets())
     watched = {requests.LIVE_PODS, *(kind.resource for kind in kinds)}
     return [request for build in _builders() for request in _built(build, watched)]
 
@@ -72,7 +72,7 @@ def needed(request: Request) -> Right:
         case "GET":
             verb = "watch" if ("watch", "true") in request.query else "list"
         case method:
-            verb = {"POST": "create", "PUT": "update", "PATCH": "patch"}[method]
+            verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
     assert verb == request.verb
     # The one resource whose right is given by name; the name of an object to be created is not known.
     return Right(group, resource, verb, name if resource == "leases" and verb != "create" else "")

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from scheduler.explain.manifests import Manifest
-from scheduler.explain.new_claims import default_class, names_no_class, new_claim
+from scheduler.explain.new_claims import add_claim
 from scheduler.framework.profile import Profile
-from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
 from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen, Stimulus, StorageSeen, WorkloadSeen
-from scheduler.model.volumes import PersistentVolumeClaim, StorageDecoder, StorageKind
+from scheduler.model.stimuli import (
+    DisruptionBudgetSeen,
+    NamespaceSeen,
+    NodeSeen,
+    PodSeen,
+    Stimulus,
+    StorageSeen,
+    WorkloadSeen,
+)
+from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
@@ -40,8 +46,6 @@ class LoadedCluster:
         self.kinds = kinds_for(settings)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
-        #: PodDisruptionBudgets, if they were asked for or the snapshot has them.
-        self.budgets: list[DisruptionBudget] = []
         #: Numbers of objects that could not be decoded, by kind.
         self.malformed: Counter[str] = Counter()
         #: Failed pods that a kubelet rejected.
@@ -49,7 +53,6 @@ class LoadedCluster:
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
         self._decoder = PodDecoder()
-        self._storage_decoder = StorageDecoder()
 
     def new_state(self) -> ClusterState:
         """Return an empty state with the same configuration."""
@@ -76,17 +79,12 @@ class LoadedCluster:
                 self.state.upsert_workload(workload)
             case StorageSeen(obj):
                 self.state.upsert_storage(obj)
+            case DisruptionBudgetSeen(budget):
+                self.state.upsert_budget(budget)
             case PodSeen(pod):
                 self._apply_pod(pod)
             case _:
                 raise TypeError(f"a list made {type(seen).__name__}")
-
-    def add_budget(self, raw: msgspec.Raw) -> None:
-        """Add the PodDisruptionBudget; a malformed one is counted and left out."""
-        try:
-            self.budgets.append(decode_disruption_budget(raw))
-        except MalformedObjectError:
-            self.malformed["PodDisruptionBudget"] += 1
 
     def _apply_pod(self, pod: Pod) -> None:
         if pod.is_terminal:
@@ -96,6 +94,8 @@ class LoadedCluster:
         self.pods[pod.namespace, pod.name] = pod
         if pod.node_name:
             self.state.upsert_pod(pod)
+        else:
+            self.state.nominate(pod, pod.nominated_node_name)
 
     def pending_pods(self) -> list[Pod]:
         """Return the pods without a node."""
@@ -132,18 +132,8 @@ class LoadedCluster:
 
     def create_claim(self, document: Json) -> None:
         """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""
-        volumes = self.state.volumes
-        claim = self._storage_decoder.decode(StorageKind.CLAIM, msgspec.json.encode(document))
-        if not isinstance(claim, PersistentVolumeClaim) or volumes.claim(claim.key) is not None:
-            return
-        if not claim.class_name and names_no_class(document):
-            claim = replace(claim, class_name=default_class(volumes))
-        made = new_claim(claim, volumes)
-        self.state.upsert_storage(made.claim)
-        if made.volume is not None:
-            self.state.upsert_storage(made.volume)
-        if made.assumption:
-            self.assumptions[made.assumption] = None
+        if assumption := add_claim(self.state, document):
+            self.assumptions[assumption] = None
 
     def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
         """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""

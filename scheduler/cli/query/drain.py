@@ -11,7 +11,6 @@ from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
-from scheduler.core.node_scores import Rng
 from scheduler.errors import SettingsError
 from scheduler.explain.drain import (
     Drain,
@@ -23,6 +22,7 @@ from scheduler.explain.drain import (
     staying_pods,
     unbound,
 )
+from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
 from scheduler.model.terms import ZONE_KEY
@@ -63,7 +63,9 @@ def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str, rn
     def profile_of(pod: Pod) -> Profile:
         return profiles[pod.scheduler_name]
 
-    moves = move_pods(departures.leaving, cluster.state, profile_of, rng, () if zone else cluster.budgets)
+    namespaces = () if zone else {pod.namespace for pod in departures.leaving}
+    budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
+    moves = move_pods(departures.leaving, cluster.state, profile_of, rng, budgets)
     homeless = next((pod for pod in departures.leaving if pod.uid in moves.unplaced), None)
     return Drain(
         nodes=tuple(names),

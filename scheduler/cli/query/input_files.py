@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import re
+import gzip
+import io
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, TypeGuard
+from typing import Final, Protocol
 
 import msgspec
 
 from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.errors import SettingsError
 from scheduler.explain.explanation import API_VERSION
-from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_manifest
+from scheduler.explain.manifests import Manifest
 from scheduler.explain.new_claims import created
-from scheduler.explain.snapshot_file import BUDGET, KIND, SECTIONS
+from scheduler.explain.snapshot_file import KIND, SECTIONS
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
-from scheduler.settings.documents import read_document
-from scheduler.settings.problems import Problems, described
+from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 
 STANDARD_INPUT: Final = "-"
 #: A snapshot of 150,000 pods has about 150 MB.
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 _MANIFEST_LIMIT_BYTES: Final = 4 << 20
-_MAX_DOCUMENTS: Final = 1_000
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 #: Of the files in a folder that are read.
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
-_SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
-#: In block style, as every tool writes it: a line of the document's outermost level.
-_DEFINITION: Final = re.compile(r"^kind: *CustomResourceDefinition *\r?$", re.MULTILINE)
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class _Head(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,26 +85,8 @@ def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool])
     Raises SettingsError, or InvalidSettingsError with one line per problem.
     """
     source = "standard input" if file == STANDARD_INPUT else file
-    documents = [found for one in _files(file) for found in _numbered_documents(one)]
-    if not documents:
-        raise SettingsError(source, "", "nothing", "at least one manifest")
-    if len(documents) > _MAX_DOCUMENTS:
-        raise SettingsError(source, "", f"{len(documents)} documents", f"at most {_MAX_DOCUMENTS}")
-    manifests: list[Manifest] = []
-    other_documents: list[tuple[str, Mapping[str, object]]] = []
-    for where, document in documents:
-        if _creates_no_pods(document):
-            other_documents.append((where, document))
-            continue
-        try:
-            manifests.append(parse_manifest(document, namespace=namespace, gates=gates))
-        except ManifestError as error:
-            raise SettingsError(where, error.field, error.found, error.expected) from error
-    if not manifests:
-        kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for _, document in other_documents[:5]))
-        raise SettingsError(source, "kind", kinds, f"one of {', '.join(KINDS)}")
-    _check_unique(manifests, source)
-    return ManifestFile(manifests, other_documents, namespace)
+    documents = [found for one in _files(file) for found in _documents_of(one)]
+    return ManifestFile(*sorted_documents(documents, source, namespace=namespace, gates=gates), namespace)
 
 
 def _is_claim(numbered: tuple[str, Mapping[str, object]]) -> bool:
@@ -123,49 +106,16 @@ def _files(file: str) -> list[str]:
     return found
 
 
-def _numbered_documents(file: str) -> list[tuple[str, object]]:
+def _documents_of(file: str) -> list[tuple[str, object]]:
     """Return the file's documents, each with the place where it is."""
     source = "standard input" if file == STANDARD_INPUT else file
     text = _decode(_read(file, source, _MANIFEST_LIMIT_BYTES, "a file with a manifest"), source)
-    documents = list(_documents(text, source))
-    if len(documents) == 1:
-        return [(source, documents[0])]
-    return [(f"{source}: document {number}", document) for number, document in enumerate(documents, 1)]
-
-
-def _creates_no_pods(document: object) -> TypeGuard[Mapping[str, object]]:
-    kind = document.get("kind") if isinstance(document, Mapping) else None
-    return isinstance(kind, str) and bool(kind) and kind not in KINDS
-
-
-def _check_unique(manifests: Sequence[Manifest], source: str) -> None:
-    named = Counter((manifest.kind, manifest.namespace, manifest.name) for manifest in manifests)
-    for (kind, namespace, name), count in named.items():
-        if count > 1:
-            raise SettingsError(source, f"{kind} {namespace}/{name}", f"{count} documents", "one")
-
-
-def _documents(text: str, source: str) -> Iterator[object]:
-    for part in _SEPARATOR.split(text):
-        if _DEFINITION.search(part):
-            # It creates no pods, and parsing one takes seconds.
-            yield {"kind": "CustomResourceDefinition"}
-            continue
-        problems = Problems(source)
-        document = read_document(part, problems)
-        problems.raise_if_any()
-        if isinstance(document, dict) and document.get("kind") == "List":
-            items = document.get("items")
-            yield from items if isinstance(items, list) else ()
-        elif isinstance(document, dict):
-            yield document
-        elif document is not None:
-            raise SettingsError(source, "", described(document), "a manifest")
+    return numbered_documents(text, source)
 
 
 def read_snapshot(file: str, cluster: LoadedCluster) -> None:
     """Add the snapshot's objects to `cluster`. Raises SettingsError if it is no snapshot or of another version."""
-    body = _read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot")
+    body = _unzipped(_read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot"), file)
     try:
         head = msgspec.json.decode(body, type=_Head)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -181,14 +131,22 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
             )
             for watched in cluster.kinds
         }
-        budgets = msgspec.json.decode(sections.get(SECTIONS[BUDGET]) or b"[]", type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), "lists of objects") from error
     for watched in cluster.kinds:
         for raw in by_kind[watched.kind]:
             cluster.apply(cluster.decode(watched, raw))
-    for raw in budgets:
-        cluster.add_budget(raw)
+
+
+def _unzipped(body: bytes, source: str) -> bytes:
+    """Return the body, unzipped if it is in gzip's format. Raises SettingsError."""
+    if not body.startswith(_GZIP_MAGIC):
+        return body
+    try:
+        with gzip.open(io.BytesIO(body)) as stream:
+            return _bounded(stream, source, _SNAPSHOT_LIMIT_BYTES)
+    except (OSError, EOFError, zlib.error) as error:
+        raise SettingsError(source, "", f"a damaged gzip file ({error})", f"JSON of a {KIND}") from error
 
 
 def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:
@@ -203,7 +161,7 @@ def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:
         raise SettingsError(source, "", getattr(error, "strerror", None) or str(error), expected) from error
 
 
-def _bounded(stream: IO[bytes], source: str, limit_bytes: int) -> bytes:
+def _bounded(stream: _Readable, source: str, limit_bytes: int) -> bytes:
     body = stream.read(limit_bytes + 1)
     if len(body) > limit_bytes:
         raise SettingsError(source, "", f"more than {limit_bytes} bytes", "fewer")

@@ -21,7 +21,6 @@ from scheduler.model import nesting
 from scheduler.shell.watched_kinds import WatchedKind
 
 DEFAULT_NAMESPACE: Final = "default"
-DISRUPTION_BUDGETS: Final = Resource("/apis/policy/v1/poddisruptionbudgets")
 
 _TIMEOUT_S: Final = 60.0
 #: How often to start a list again whose continue token expired (410 Gone).

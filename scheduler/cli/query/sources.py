@@ -8,23 +8,21 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
-from scheduler.cli import server_flags
+from scheduler.cli import plugin_flags, server_flags
 from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
 from scheduler.cli.query.listing import (
     DEFAULT_NAMESPACE,
-    DISRUPTION_BUDGETS,
     connect,
     context_namespace,
-    list_all,
     list_kind,
     read_pod,
 )
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.kube.client import KubeClient
 from scheduler.settings.feature_gates import parse_feature_gates
-from scheduler.settings.loading import default_settings, load_settings
 from scheduler.settings.resolved import Settings
+from scheduler.shell.watched_kinds import disruption_budgets
 
 #: Forms of `-o`.
 OUTPUTS = ("table", "wide", "json")
@@ -51,6 +49,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler",
     )
+    plugin_flags.add_arguments(parser)
     parser.add_argument(
         "--feature-gates",
         default="",
@@ -73,7 +72,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the scheduler's configuration. Raises SettingsError."""
     gates = parse_feature_gates(args.feature_gates)
-    return load_settings(args.config, gates) if args.config else default_settings(gates)
+    return plugin_flags.settings(args.config, gates, args.plugins)
 
 
 def namespace_of(args: argparse.Namespace) -> str:
@@ -92,12 +91,15 @@ async def read_cluster(
     args: argparse.Namespace, settings: Settings, query: PodQuery | None, *, budgets: bool = False
 ) -> tuple[LoadedCluster, PodQuery | None]:
     """
-    Return the cluster, with its PodDisruptionBudgets if `budgets` is set, and the query with the pod's JSON. If there
-    is no such pod, nothing else is read.
+    Return the cluster, and the query with the pod's JSON. If there is no such pod, nothing else is read.
+
+    With `budgets`, PodDisruptionBudgets are read even if no profile preempts.
 
     Raises SettingsError.
     """
     cluster = LoadedCluster(settings)
+    if budgets and all(watched.kind != "PodDisruptionBudget" for watched in cluster.kinds):
+        cluster.kinds += (disruption_budgets(),)
     if args.on:
         read_snapshot(args.on, cluster)
         return cluster, query
@@ -108,8 +110,6 @@ async def read_cluster(
                 return cluster, query
             query = PodQuery(query.namespace, query.name, stored)
         await _list_all(client, cluster)
-        if budgets:
-            await list_all(client, DISRUPTION_BUDGETS, cluster.add_budget, lambda _: None)
     return cluster, query
 
 

@@ -88,7 +88,7 @@ def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     snapshot, key, matcher = context.snapshot, term.key.topology_key, term.key.matcher
     is_declared = snapshot.column(key).per_domain(snapshot.declaring(term)).on_nodes() > 0
     n_selected = np.where(is_declared, snapshot.pods_by_domain(matcher, key).on_nodes(), 0)
-    rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, domain_capacity(term) - 1)
+    rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, domain_capacity(term.key) - 1)
     return replace(
         rule,
         counts=np.where(is_declared, rule.counts, 0),

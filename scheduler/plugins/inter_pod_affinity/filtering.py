@@ -26,7 +26,8 @@ from scheduler.model.pods import Pod
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Mask
 from scheduler.state.columns import ABSENT
-from scheduler.state.existing_terms import ExistingPodTerm
+from scheduler.state.counts import TermSums
+from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.snapshot import Snapshot
 
 AFFINITY_NOT_MET: Final = unresolvable("node(s) didn't match pod affinity rules")
@@ -68,31 +69,43 @@ def existing_rule(refused: Sequence[Mask]) -> Rule:
 
 def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
     """Yield per topology key the rows in domains with a pod whose anti-affinity selects the incoming pod. 4 µs each."""
-    sums = snapshot.term_sums("forbidding", context.label_set, _forbids)
-    for per_domain in sums.by_key.values():
+    for per_domain in forbidding_sums(context, snapshot).by_key.values():
         if per_domain.amounts.any():
             yield per_domain.at_least(1)
 
 
 def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
     """Yield per limiting term the rows in domains that have a declaring pod and as many selected pods as allowed."""
-    sums = snapshot.term_sums("limiting", context.label_set, _limits, limiting=True)
-    for term, limits in sums.weights.items():
-        if not limits or not term.pods_by_row:
-            continue
+    for term in limiting_terms(context, snapshot):
         # Look only at declaring rows, not at all rows: a pod may declare thousands of such terms.
         pods = snapshot.pods_by_domain(term.key.matcher, term.key.topology_key)
         domains = pods.ids[np.fromiter(term.pods_by_row, np.intp, len(term.pods_by_row))]
-        full = domains[(pods.amounts[domains] >= domain_capacity(term)) & (domains != ABSENT)]
+        full = domains[(pods.amounts[domains] >= domain_capacity(term.key)) & (domains != ABSENT)]
         if len(full):
             is_full = np.zeros(len(pods.amounts), dtype=np.bool_)
             is_full[full] = True
             yield is_full.take(pods.ids)
 
 
-def domain_capacity(term: ExistingPodTerm) -> int:
+def forbidding_sums(context: PodContext, snapshot: Snapshot) -> TermSums:
+    """Return how many pods per domain declare anti-affinity that selects the incoming pod."""
+    return snapshot.term_sums("forbidding", context.label_set, _forbids)
+
+
+def limiting_terms(context: PodContext, snapshot: Snapshot) -> Iterator[ExistingPodTerm]:
+    """Yield the limiting terms of placed pods that select the incoming pod."""
+    if not snapshot.has_limits:
+        return
+    for term, limits in snapshot.term_sums(
+        "limiting", context.label_set, _limits, limiting=True
+    ).weights.items():
+        if limits and term.pods_by_row:
+            yield term
+
+
+def domain_capacity(key: TermKey) -> int:
     """Return how many selected pods fill a domain of a limiting term. A pod does not count for its own term."""
-    return term.key.max_pods - 1 + int(term.key.selects_itself)
+    return key.max_pods - 1 + int(key.selects_itself)
 
 
 def _forbids(term: ExistingPodTerm) -> int:

@@ -30,10 +30,12 @@ from scheduler.plugins.inter_pod_affinity.filtering import (
     existing_rule,
     forbidden_domains,
     full_domains,
+    limiting_terms,
     own_rules,
 )
 from scheduler.plugins.inter_pod_affinity.scoring import AffinityScorer, preference_sums
 from scheduler.plugins.inter_pod_affinity.terms import incoming_terms
+from scheduler.plugins.inter_pod_affinity.trial import AffinityTrial
 from scheduler.state.matching import NamespaceRule, declared_rule, incoming_rule
 from scheduler.state.snapshot import Snapshot
 
@@ -101,14 +103,22 @@ class InterPodAffinity:
                 f" configuration does not allow pods of namespace {pod.namespace}"
             )
         rules = list(own_rules(context, snapshot, terms))
-        if pod.namespace not in self._exempt:
+        is_exempt, is_limited = pod.namespace in self._exempt, False
+        if not is_exempt:
             refused = list(forbidden_domains(context, snapshot))
-            if snapshot.has_limits and (full := list(full_domains(context, snapshot))):
+            is_limited = any(True for _ in limiting_terms(context, snapshot))
+            if is_limited and (full := list(full_domains(context, snapshot))):
                 self._refused_by_limits.add(pod.spec)
                 refused += full
             if refused:
                 rules.append(existing_rule(refused))
-        return RuleFilter(snapshot.n_rows, *rules) if rules else SKIP
+        if not rules and not is_limited:
+            return SKIP
+
+        def trial(row: int) -> AffinityTrial:
+            return AffinityTrial(context, terms, snapshot, row, is_exempt=is_exempt)
+
+        return RuleFilter(snapshot.n_rows, *rules, trial=trial)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the terms that refuse a node."""

@@ -21,12 +21,19 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreFiltered, PreScored
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FinalScores,
+    NodeTrial,
+    PodContext,
+    PreFiltered,
+    PreScored,
+)
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import Code, NodeStatuses, Status
 from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import (
     PODS,
     filter_request,
@@ -179,17 +186,18 @@ class _RoomFilter:
     """Refuses nodes with fewer pods or resources left than the pod needs."""
 
     def __init__(self, request: _Request, snapshot: Snapshot) -> None:
-        self._request = request
+        self.request = request
         self._nodes = snapshot.nodes
         self._snapshot = snapshot
+        self._used: dict[PodSpec, tuple[int, ...]] = {}
 
     def mask(self) -> Mask:
         """Return the rows without a shortage. O(changed rows) per requested resource."""
-        return self._snapshot.per_row((NAME, self._request), self._fitting, np.bool_)
+        return self._snapshot.per_row((NAME, self.request), self._fitting, np.bool_)
 
     def _fitting(self, rows: RowIndex) -> Truth:
         fitting = self._nodes.pods_left(rows) > 0
-        for name, amount in self._request:
+        for name, amount in self.request:
             fitting &= self._nodes.left(name, rows) >= amount
         return fitting
 
@@ -202,15 +210,65 @@ class _RoomFilter:
         rows, nodes = np.flatnonzero(~self.mask()), self._nodes
         short = [np.asarray(nodes.pods_left(rows) <= 0)]
         unresolvable = np.zeros(len(rows), dtype=np.bool_)
-        for name, amount in self._request:
+        for name, amount in self.request:
             short.append(np.broadcast_to(nodes.left(name, rows) < amount, len(rows)))
             use = nodes.use(name, rows)
             unresolvable |= use is None or amount > use[1]
-        reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self._request))
+        reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self.request))
         of_refused = combined_statuses(short, unresolvable, reasons)
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return NodeStatuses(codes, of_refused.statuses)
+
+    def trial(self, row: int) -> NodeTrial:
+        """Return the answer while pods come and go."""
+        return _RoomTrial(self, self._nodes, row)
+
+    def used_by(self, pod: Pod) -> tuple[int, ...]:
+        """Return what another pod takes of each requested resource. 0.3 µs for a known spec."""
+        found = self._used.get(pod.spec) if pod.resize is None else None
+        if found is None:
+            requested = self._snapshot.usage_of(pod).requested
+            found = tuple(requested.get(name, 0) for name, _ in self.request)
+            if pod.resize is None:
+                self._used[pod.spec] = found
+        return found
+
+
+class _RoomTrial:
+    """What one node has left while pods come and go there."""
+
+    __slots__ = ("_filter", "_left", "_n_pods_left", "_nodes", "_row")
+
+    def __init__(self, room: _RoomFilter, nodes: NodeTable, row: int) -> None:
+        self._filter = room
+        self._nodes = nodes
+        self._row = row
+        self._n_pods_left = int(nodes.pods_left(row))
+        self._left = [nodes.left_at(name, row) for name, _ in room.request]
+
+    def count(self, pod: Pod, delta: int) -> None:
+        """Take the pod's usage from the rest, or give it back. 1 µs."""
+        self._n_pods_left -= delta
+        left = self._left
+        for index, amount in enumerate(self._filter.used_by(pod)):
+            if amount:
+                left[index] -= delta * amount
+
+    def refusal(self) -> Status | None:
+        """Return every shortage, in order."""
+        amounts = zip(self._filter.request, self._left, strict=True)
+        short = [request for request, left in amounts if request[1] > left]
+        if self._n_pods_left > 0 and not short:
+            return None
+        reasons = [TOO_MANY_PODS] if self._n_pods_left <= 0 else []
+        reasons += [f"Insufficient {name}" for name, _ in short]
+        # More than allocatable is more than is left.
+        uses = ((self._nodes.use(name, self._row), amount) for name, amount in short)
+        is_unresolvable = any(use is None or amount > use[1] for use, amount in uses)
+        return Status(
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_unresolvable else Code.UNSCHEDULABLE, tuple(reasons)
+        )
 
 
 def combined_statuses(short: Sequence[Mask], unresolvable: Mask, reasons: Sequence[str]) -> NodeStatuses:

@@ -14,8 +14,7 @@ from typing import Final
 
 from scheduler.framework.status import Status, unresolvable, unschedulable
 from scheduler.model.pods import Pod
-from scheduler.plugins.pod_topology_spread.constraints import Constraint
-from scheduler.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
+from scheduler.plugins.pod_topology_spread.counting import CountedPods
 from scheduler.state.arrays import Mask
 from scheduler.state.snapshot import Snapshot
 
@@ -24,10 +23,10 @@ NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
 
 
 def skew_rules(
-    pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint]
+    pod: Pod, snapshot: Snapshot, all_counted: Sequence[CountedPods]
 ) -> Iterator[tuple[Mask, Status]]:
     """Yield two rules per constraint, in order: the node has the label, and the skew is at most maxSkew."""
-    for counted in counted_pods(pod, snapshot, constraints, topology_keys(constraints)):
+    for counted in all_counted:
         if counted.column.n_labelled < snapshot.n_nodes:
             yield snapshot.eligible((counted.constraint.topology_key,)), NO_LABEL
         yield within_skew(counted, selects_itself=counted.constraint.selects(pod)), SKEWED

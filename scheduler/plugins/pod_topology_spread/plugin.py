@@ -25,9 +25,11 @@ from scheduler.plugins.pod_topology_spread.constraints import (
     SpreadConstraints,
     has_match_label_keys,
 )
+from scheduler.plugins.pod_topology_spread.counting import counted_pods, topology_keys
 from scheduler.plugins.pod_topology_spread.explaining import match_label_keys_to_add, spread_rules
 from scheduler.plugins.pod_topology_spread.filtering import skew_rules
 from scheduler.plugins.pod_topology_spread.scoring import SpreadScorer
+from scheduler.plugins.pod_topology_spread.trial import SkewTrials
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "PodTopologySpread"
@@ -89,7 +91,9 @@ class PodTopologySpread:
         constraints = self.constraints.of(context.pod, hard=True)
         if not constraints:
             return SKIP
-        return RuleFilter(snapshot.n_rows, *skew_rules(context.pod, snapshot, constraints))
+        counted = counted_pods(context.pod, snapshot, constraints, topology_keys(constraints))
+        rules = skew_rules(context.pod, snapshot, counted)
+        return RuleFilter(snapshot.n_rows, *rules, trial=SkewTrials(context.pod, counted))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the constraints that refuse a node."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.reserving import PodVolumes
+from scheduler.framework.reserving import PodVolumes, VolumeNeeds
 from scheduler.framework.status import NodeStatuses, Status, unresolvable
 from scheduler.model.volumes import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass
 from scheduler.plugins.volume_binding.claims import PodClaims
@@ -37,8 +37,11 @@ _STATUSES: Final[Sequence[Status]] = [_status(code) for code in range(1, 1 << le
 _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 
 
-class VolumeFilter:
+class VolumeFilter(VolumeNeeds):
     """What every node says to the claims of a pod. `bind_timeout_s`: how long its volumes may take to be bound."""
+
+    #: No pod of a node takes a volume from another.
+    trial = None
 
     def __init__(self, claims: PodClaims, snapshot: Snapshot, bind_timeout_s: float) -> None:
         self._snapshot = snapshot

@@ -1,0 +1,27 @@
+"""The flag `--plugins`, and the settings of a configuration that may name the plugins it finds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+from scheduler.settings.guest_files import load_plugins
+from scheduler.settings.loading import default_settings, load_settings
+from scheduler.settings.resolved import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --plugins."""
+    parser.add_argument(
+        "--plugins",
+        metavar="FILE|FOLDER",
+        action="append",
+        default=[],
+        help="plugins of your own, which the configuration can name; may be repeated",
+    )
+
+
+def settings(config: str | None, feature_gates: Mapping[str, bool], plugins: Sequence[str]) -> Settings:
+    """Return the settings of a file, or the default ones. Raises SettingsError with all mistakes of both."""
+    loaded = load_plugins(plugins)
+    return load_settings(config, feature_gates, loaded) if config else default_settings(feature_gates, loaded)

@@ -1,0 +1,141 @@
+"""
+`affinity-scheduler plugins`: list the plugins that a configuration can name.
+
+`affinity-scheduler plugins new NAME`: write a rule of your own, its test, a configuration and pods to try it on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.cli import plugin_flags
+from scheduler.cli.query.table import table_lines
+from scheduler.errors import SettingsError
+from scheduler.framework.guests import GuestPlugin
+from scheduler.kube.client import product_version
+from scheduler.plugins.registry import IN_TREE, args_type
+from scheduler.settings.guest_files import load_plugins
+from scheduler.settings.plugin_table import IN_TREE_BY_NAME
+from scheduler.settings.problems import InvalidSettingsError
+from scheduler.settings.writing import args_document
+
+_TEMPLATES: Final = Path(__file__).parent / "plugin_templates"
+#: Template and file; `{stem}` is the name in snake case.
+_WRITTEN: Final = (
+    ("rule.py.txt", "{stem}.py"),
+    ("checks.py.txt", "test_{stem}.py"),
+    ("configuration.yaml", "{stem}.yaml"),
+    ("pods.yaml", "{stem}_pods.yaml"),
+)
+_NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,61}")
+_EXAMPLE: Final = "a class name such as TeamPerRack"
+_HEADINGS: Final = ("NAME", "VERSION", "FROM", "POINTS", "WEIGHT", "ARGUMENTS")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    parser.add_argument(
+        "action", choices=("list", "new"), nargs="?", default="list", help="default: %(default)s"
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help=f"of the new plugin: {_EXAMPLE}")
+    plugin_flags.add_arguments(parser)
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="of the list")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List or write, and return 0. Raises SettingsError for bad input."""
+    if args.action == "new":
+        return _write_new(args.name)
+    if args.name is not None:
+        raise SettingsError("arguments", "", args.name, "nothing after list")
+    loaded = load_plugins(args.plugins)
+    rows = [*_in_tree(), *(_guest(plugin) for plugin in loaded.by_name.values())]
+    if args.output == "json":
+        print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+    else:
+        cells = [[row["name"], row["version"], row["from"], *_wide(row)] for row in rows]
+        print("\n".join(table_lines(_HEADINGS, cells)))
+    if loaded.problems:
+        raise InvalidSettingsError("--plugins", loaded.problems)
+    return 0
+
+
+def _in_tree() -> Iterator[dict[str, Any]]:
+    version = product_version()
+    for name, plugin in IN_TREE_BY_NAME.items():
+        if name not in IN_TREE:
+            continue
+        kind = args_type(IN_TREE[name])
+        yield {
+            "name": name,
+            "version": version,
+            "from": "built in",
+            "points": list(IN_TREE[name].extension_points),
+            "weight": plugin.weight,
+            "arguments": {} if kind is None else args_document(kind()),
+        }
+
+
+def _guest(plugin: GuestPlugin) -> dict[str, Any]:
+    return {
+        "name": plugin.name,
+        "version": plugin.version,
+        "from": plugin.source,
+        "points": list(plugin.points),
+        "weight": plugin.default_weight,
+        "arguments": _defaults(plugin.args_type),
+    }
+
+
+def _defaults(kind: type[Any] | None) -> Mapping[str, object]:
+    """Return the arguments with their defaults; those without one as their type in angle brackets."""
+    if kind is None:
+        return {}
+    return {
+        field.encode_name: f"<{getattr(field.type, '__name__', field.type)}>"
+        if field.required
+        else msgspec.to_builtins(
+            field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+        )
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def _wide(row: Mapping[str, Any]) -> list[str]:
+    arguments = ", ".join(
+        f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in row["arguments"].items()
+    )
+    return [", ".join(row["points"]), str(row["weight"] or ""), arguments]
+
+
+def _write_new(name: str | None) -> int:
+    """Write the files of a new plugin into the current folder, none of which may exist."""
+    if name is None or not _NAME.fullmatch(name):
+        raise SettingsError("plugins new", "NAME", "nothing" if name is None else repr(name), _EXAMPLE)
+    if name in IN_TREE_BY_NAME:
+        raise SettingsError("plugins new", "NAME", name, "a name that no plugin of kube-scheduler has")
+    stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    texts: dict[Path, str] = {}
+    for template, file in _WRITTEN:
+        text = (_TEMPLATES / template).read_text()
+        texts[Path(file.format(stem=stem))] = text.replace("{{name}}", name).replace("{{stem}}", stem)
+    for path in texts:
+        if path.exists():
+            raise SettingsError(str(path), "", "a file", "no file of that name in this folder")
+    try:
+        for path, text in texts.items():
+            path.write_text(text)
+    except OSError as error:
+        raise SettingsError(str(path), "", error.strerror or str(error), "a folder to write to") from error
+    print(f"wrote {', '.join(map(str, texts))}; now:", file=sys.stderr)
+    print(f"  pytest test_{stem}.py", file=sys.stderr)
+    print(f"  affinity-scheduler run --plugins {stem}.py --config {stem}.yaml", file=sys.stderr)
+    return 0

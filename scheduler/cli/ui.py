@@ -1,0 +1,164 @@
+"""
+`affinity-scheduler ui`: open the page of the scheduler that runs in the cluster.
+
+`kubectl affinity ui` is the same command. It forwards a port to the scheduler with kubectl, and serves its page on
+loopback with the token of the kubeconfig; without one the page asks for a token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import signal
+import webbrowser
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from scheduler.cli.query.sources import add_cluster_arguments
+from scheduler.errors import SettingsError
+from scheduler.kube.credentials import Credentials, load_credentials
+from scheduler.serving.page_proxy import page_proxy
+
+_FORWARDING: Final = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+) ")
+_START_S: Final = 30.0
+_STOP_S: Final = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        default="kube-system",
+        metavar="NS",
+        help="namespace of the scheduler (default %(default)s)",
+    )
+    parser.add_argument(
+        "--scheduler",
+        default="deployment/affinity-scheduler",
+        metavar="RESOURCE",
+        help="what kubectl forwards to: a pod, or a deployment (default %(default)s)",
+    )
+    parser.add_argument(
+        "--scheduler-port",
+        type=int,
+        default=10259,
+        metavar="N",
+        help="the port of its pods (default %(default)s)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port on 127.0.0.1; 0, the default, chooses a free one",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
+    add_cluster_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the page until SIGTERM, SIGINT or the end of the port-forward. Raises SettingsError."""
+    for flag, port in (("--port", args.port), ("--scheduler-port", args.scheduler_port)):
+        if not 0 <= port <= 65535:
+            raise SettingsError(flag, "", str(port), "a port from 0 to 65535")
+    if shutil.which("kubectl") is None:
+        raise SettingsError("kubectl", "", "no such command", "kubectl on the PATH")
+    return asyncio.run(_serve(args))
+
+
+async def _serve(args: argparse.Namespace) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    credentials = await load_credentials(
+        kubeconfig=args.kubeconfig, master=None, environ=os.environ, context=args.context
+    )
+    async with _port_forward(args) as (process, forwarded):
+        target = f"https://127.0.0.1:{forwarded}"
+        try:
+            async with page_proxy(target, credentials.authorization, port=args.port) as port:
+                await _announce(f"http://127.0.0.1:{port}/ui/", credentials, opens=not args.no_browser)
+                return await _until_stopped(stop, process)
+        except OSError as error:
+            raise SettingsError("--port", "", f"{args.port} in use", "a free port") from error
+
+
+async def _announce(address: str, credentials: Credentials, *, opens: bool) -> None:
+    print(f"The scheduler's page is at {address}. Ctrl-C ends it.", flush=True)
+    if await credentials.authorization() is None:
+        print("The kubeconfig has no token, only a certificate: the page asks for a token.", flush=True)
+    if opens:
+        await asyncio.to_thread(webbrowser.open, address)
+
+
+async def _until_stopped(stop: asyncio.Event, process: Process) -> int:
+    """Return 0 once stopped; 1 if the port-forward ends first, as it does when the pod is replaced."""
+    stopped = asyncio.ensure_future(stop.wait())
+    ended = asyncio.ensure_future(process.wait())
+    await asyncio.wait((stopped, ended), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    ended.cancel()
+    if stop.is_set():
+        return 0
+    print("The port-forward has ended; the scheduler's pod may have been replaced. Start the command again.")
+    return 1
+
+
+@asynccontextmanager
+async def _port_forward(args: argparse.Namespace) -> AsyncGenerator[tuple[Process, int], None]:
+    """Run kubectl port-forward and yield it and its local port. Raises SettingsError if it does not start."""
+    flags = [f"--namespace={args.namespace}"]
+    if args.kubeconfig:
+        flags.append(f"--kubeconfig={args.kubeconfig}")
+    if args.context:
+        flags.append(f"--context={args.context}")
+    process = await asyncio.create_subprocess_exec(
+        *(
+            "kubectl",
+            *flags,
+            "port-forward",
+            "--address=127.0.0.1",
+            args.scheduler,
+            f":{args.scheduler_port}",
+        ),
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        # Ctrl-C in the terminal reaches this command alone, which ends kubectl.
+        start_new_session=True,
+    )
+    try:
+        yield process, await _forwarded_port(process, args.scheduler)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(_STOP_S):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+
+async def _forwarded_port(process: Process, resource: str) -> int:
+    if process.stdout is None or process.stderr is None:
+        raise AssertionError("started with pipes")
+    try:
+        async with asyncio.timeout(_START_S):
+            async for line in process.stdout:
+                if found := _FORWARDING.match(line):
+                    return int(found[1])
+            problem = (await process.stderr.read()).decode(errors="replace").strip().replace("\n", "; ")
+            await process.wait()
+    except TimeoutError:
+        problem = f"nothing from kubectl port-forward after {_START_S:.0f} s"
+    raise SettingsError(
+        "--scheduler", resource, problem or "an end of kubectl port-forward", "a running scheduler"
+    )

@@ -1,0 +1,254 @@
+"""
+What the machine does on a watch event: update ClusterState, then notify the queue, which wakes pods.
+
+Source: pkg/scheduler/eventhandlers.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, MutableMapping
+from typing import assert_never
+
+from scheduler.core.preemption import Preemptions
+from scheduler.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    KUBELET_REFUSAL_OVER,
+    NODE_ADD,
+    NODE_DELETE,
+    STORAGE_RESOURCES,
+    Action,
+    ClusterEvent,
+    Resource,
+    node_update_actions,
+    pod_update_actions,
+)
+from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import (
+    DisruptionBudgetGone,
+    DisruptionBudgetSeen,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    StorageGone,
+    StorageSeen,
+    WatchEvent,
+    WorkloadGone,
+    WorkloadSeen,
+)
+from scheduler.model.volumes import StorageKind, StorageObject
+from scheduler.queueing.pod_queue import PodQueue
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+
+class EventHandlers:
+    """Handles watch events for the machine, whose state, queue and mappings it shares."""
+
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        queue: PodQueue,
+        profile_names: Collection[str],
+        pending: MutableMapping[str, Pod],
+        binding: Container[str],
+        preemptions: Preemptions,
+    ) -> None:
+        """
+        Args:
+            state: of the machine.
+            queue: of the machine.
+            profile_names: the schedulerNames of our pods.
+            pending: unassigned pods of ours as last seen, by UID; kept here.
+            binding: the UIDs of the pods that are being bound.
+            preemptions: are told of pods that are placed, leave or are gone.
+        """
+        self._state = state
+        self._queue = queue
+        self._snapshot = Snapshot(state)
+        self._profile_names = profile_names
+        self._pending = pending
+        self._binding = binding
+        self._preemptions = preemptions
+
+    def handle(self, event: WatchEvent, now_s: float) -> None:
+        """Apply the event. `now_s`: seconds of a monotonic clock."""
+        match event:
+            case PodSeen(pod):
+                self._on_pod(pod, now_s)
+            case PodGone(uid):
+                self._on_pod_deleted(uid, now_s)
+            case NodeSeen(node):
+                self._on_node(node, now_s)
+            case NodeGone(name):
+                self._on_node_deleted(name, now_s)
+            case NamespaceSeen(namespace):
+                self._on_namespace(namespace, now_s)
+            case NamespaceGone(name):
+                self._state.remove_namespace(name)
+                self._notify_queue(ClusterEvent(Resource.NAMESPACE, Action.DELETE), None, None, now_s)
+            case WorkloadSeen(workload):
+                self._on_workload(workload, now_s)
+            case WorkloadGone(kind, namespace_name, name):
+                self._state.remove_workload(kind, namespace_name, name)
+                self._notify_queue(ClusterEvent(Resource(kind), Action.DELETE), None, None, now_s)
+            case StorageSeen(obj):
+                self._on_storage(obj, now_s)
+            case StorageGone(storage_kind, key):
+                self._on_storage_deleted(storage_kind, key, now_s)
+            case DisruptionBudgetSeen(budget):
+                self._state.upsert_budget(budget)
+            case DisruptionBudgetGone(namespace_name, name):
+                self._state.remove_budget(namespace_name, name)
+            case _:
+                assert_never(event)
+
+    def forget(self, uid: str, now_s: float) -> None:
+        """Take an assumed pod off its node again, and wake the pods that wait for its room."""
+        forgotten = self._state.forget(uid)
+        if forgotten is not None:
+            self._notify_queue(ASSIGNED_POD_DELETE, forgotten, None, now_s)
+
+    def expire_kubelet_refusals(self, now_s: float) -> None:
+        """End exclusions whose time is over, and wake the pods that wait for them."""
+        if self._state.kubelet_refusals.expire(now_s):
+            self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
+
+    def _on_pod(self, pod: Pod, now_s: float) -> None:
+        if pod.is_terminal:
+            if pod.kubelet_refusal and pod.scheduler_name in self._profile_names:
+                self._state.record_kubelet_refusal(pod.uid, pod.kubelet_refusal, now_s)
+            self._on_pod_deleted(pod.uid, now_s)
+        elif pod.node_name:
+            self._on_assigned_pod(pod, now_s)
+        elif pod.scheduler_name in self._profile_names:
+            self._on_pending_pod(pod, now_s)
+
+    def _on_assigned_pod(self, pod: Pod, now_s: float) -> None:
+        self._pending.pop(pod.uid, None)
+        self._queue.delete(pod.uid)
+        self._preemptions.on_placed(pod.uid, pod.node_name)
+        if pod.terminating:
+            self._preemptions.on_leaving(pod.uid)
+        known = self._state.placed.get(pod.uid)
+        # Read before upsert_pod, which changes `known`.
+        counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
+        self._state.upsert_pod(pod)
+        has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
+        if has_started and self._state.kubelet_refusals.forget(pod.spec, pod.node_name):
+            self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
+        if counted is None or assumed:
+            self._notify_queue(ASSIGNED_POD_ADD, None, pod, now_s)
+        if counted is not None and counted.node_name != pod.node_name:
+            # Assumed on one node, but bound to another by another scheduler: the first node is free again.
+            self._notify_queue(ASSIGNED_POD_DELETE, counted, None, now_s)
+        elif counted is not None and counted.resource_version != pod.resource_version:
+            for action in pod_update_actions(counted, pod):
+                self._notify_queue(ClusterEvent(Resource.ASSIGNED_POD, action), counted, pod, now_s)
+
+    def _on_pending_pod(self, pod: Pod, now_s: float) -> None:
+        old = self._pending.get(pod.uid)
+        if old is not None and old.resource_version == pod.resource_version:
+            return
+        self._pending[pod.uid] = pod
+        if self._state.is_assumed(pod.uid):
+            if pod.terminating:
+                # The API server does not bind a pod that is being deleted.
+                self.forget(pod.uid, now_s)
+            else:
+                # Changed while its bind is in flight. Upstream counts the old object until the bind is seen.
+                self._state.update_assumed(pod)
+            return
+        if (lost := self._state.remove_pod(pod.uid)) is not None:
+            # Shown unbound although it was bound: the server was restored or lags behind.
+            self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
+        if pod.uid in self._binding:
+            return
+        self._note_nomination(old, pod)
+        if old is None:
+            self._queue.add(pod, now_s)
+            return
+        self._queue.update(old, pod, now_s)
+        if old.nominated_node_name and old.nominated_node_name != pod.nominated_node_name:
+            self._release_nomination(old, now_s)
+
+    def _note_nomination(self, old: Pod | None, pod: Pod) -> None:
+        """Follow the nomination that the pod shows; one made here counts until a watch shows it, and then its end."""
+        node_name = pod.nominated_node_name
+        if old is not None and not old.nominated_node_name and not node_name:
+            node_name = self._state.nominated.node_of(pod.uid)
+        self._state.nominate(pod, node_name)
+
+    def _on_pod_deleted(self, uid: str, now_s: float) -> None:
+        pending = self._pending.pop(uid, None)
+        self._queue.delete(uid)
+        self._state.nominated.remove(uid)
+        self._preemptions.on_leaving(uid)
+        self._preemptions.on_gone(uid)
+        placed = self._state.remove_pod(uid)
+        if placed is not None:
+            self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
+        elif pending is not None and pending.nominated_node_name:
+            self._release_nomination(pending, now_s)
+
+    def _release_nomination(self, pod: Pod, now_s: float) -> None:
+        """Wake waiting pods of lower or equal priority, which upstream's filters reject because of the nomination."""
+        self._queue.on_event(
+            ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= pod.priority
+        )
+
+    def _on_node(self, node: Node, now_s: float) -> None:
+        old = self._state.node(node.name)
+        self._state.upsert_node(node)
+        if old is None:
+            self._notify_queue(NODE_ADD, None, node, now_s)
+            return
+        actions = node_update_actions(old, node)
+        for action in actions:
+            self._notify_queue(ClusterEvent(Resource.NODE, action), old, node, now_s)
+        if actions and self._state.kubelet_refusals.forget_node(node.name):
+            self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
+
+    def _on_node_deleted(self, name: str, now_s: float) -> None:
+        old = self._state.node(name)
+        self._state.remove_node(name)
+        self._state.kubelet_refusals.forget_node(name)
+        if old is not None:
+            self._notify_queue(NODE_DELETE, old, None, now_s)
+
+    def _on_namespace(self, namespace: Namespace, now_s: float) -> None:
+        old = self._snapshot.namespace_labels(namespace.name)
+        if old != namespace.labels:
+            self._state.upsert_namespace(namespace)
+            action = Action.ADD if old is None else Action.UPDATE
+            self._notify_queue(ClusterEvent(Resource.NAMESPACE, action), None, namespace, now_s)
+
+    def _on_workload(self, workload: Workload, now_s: float) -> None:
+        known = self._state.workloads.selector_of(workload.kind, workload.namespace, workload.name)
+        self._state.upsert_workload(workload)
+        # Skip status updates, which are frequent for ReplicaSets.
+        if known != workload.selector:
+            action = Action.ADD if known is None else Action.UPDATE
+            self._notify_queue(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
+
+    def _on_storage(self, obj: StorageObject, now_s: float) -> None:
+        old = self._state.volumes.seen(obj.kind, obj.key)
+        self._state.upsert_storage(obj)
+        # An update that changed nothing that is read helps no pod.
+        if old != obj:
+            action = Action.ADD if old is None else Action.UPDATE
+            self._notify_queue(ClusterEvent(STORAGE_RESOURCES[obj.kind], action), old, obj, now_s)
+
+    def _on_storage_deleted(self, kind: StorageKind, key: str, now_s: float) -> None:
+        old = self._state.volumes.seen(kind, key)
+        if old is not None:
+            self._state.remove_storage(kind, key)
+            self._notify_queue(ClusterEvent(STORAGE_RESOURCES[kind], Action.DELETE), old, None, now_s)
+
+    def _notify_queue(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
+        self._queue.on_event(event, old, new, now_s)

@@ -1,0 +1,143 @@
+"""
+The evictions that make room for nominated pods.
+
+    start --> all victims but the last, at once --all answered--> the last --answered--> over
+                 |                                                   |
+                 `--one failed, or is not wanted any more------------+--> over; the others are spared, the pod is tried
+
+The pod is not tried meanwhile, until its last victim is seen to end. Nothing is kept for a restart: the nomination and
+the victims that end are on the server, and a pod waits for victims that end on its node.
+
+Source: framework/preemption/executor.go, prepareCandidateAsync (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.model.instructions import EmitEvent, EvictVictim, Instruction
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.state.cluster import ClusterState
+
+#: Causes of evictions in vain.
+GONE: Final = "the pod is gone"
+ELSEWHERE: Final = "the pod runs elsewhere"
+AGAIN: Final = "the room was taken"
+
+
+@dataclass(slots=True)
+class _Preemption:
+    """
+    Attributes:
+        left: the victim whose eviction begins last; None once it has begun.
+        unanswered: victims whose eviction began.
+        is_given_up: whether an eviction failed or was not wanted.
+    """
+
+    preemptor: Pod
+    node_name: str
+    left: Pod | None
+    unanswered: dict[str, Pod]
+    is_given_up: bool = False
+
+
+class Preemptions:
+    """
+    Every pod that others are being evicted for.
+
+    Args:
+        state: the machine's; only its `preempting` is changed.
+        pending: the unassigned pods that watches show, by UID.
+    """
+
+    def __init__(self, state: ClusterState, pending: Mapping[str, Pod]) -> None:
+        self._state = state
+        self._pending = pending
+        self._running: dict[str, _Preemption] = {}
+        #: By the UID of a victim that is the last of its preemption: the pod that it makes room for.
+        self._preemptor_of_last: dict[str, str] = {}
+        #: By pod: the node where others were evicted for it, and how many.
+        self._made_room: dict[str, tuple[str, int]] = {}
+        #: Evictions that did not lead to the pod's bind on that node, by cause.
+        self.in_vain: Counter[str] = Counter()
+
+    def start(self, preemptor: Pod, node_name: str, victims: Iterable[Pod]) -> list[Instruction]:
+        """Return the first evictions. None of the victims ends already, or is assumed only."""
+        victims = list(victims)
+        if (before := self._made_room.pop(preemptor.uid, None)) is not None:
+            self.in_vain[AGAIN] += before[1]
+        if not victims:
+            return []
+        first, last = victims[:-1], victims[-1]
+        running = _Preemption(preemptor, node_name, last, {})
+        self._running[preemptor.uid] = running
+        self._state.preempting.add(preemptor.uid)
+        return self._evict(running, first) if first else self._evict_last(running, last)
+
+    def on_ended(self, ended: EvictionEnded) -> tuple[list[Instruction], bool]:
+        """Return what follows the end of an eviction, and whether the pod is to be tried at once."""
+        uid = ended.preemptor_uid
+        running = self._running.get(uid)
+        victim = None if running is None else running.unanswered.pop(ended.victim_uid, None)
+        if running is None or victim is None:
+            return [], False
+        told: list[Instruction] = []
+        if ended.fate is VictimFate.DELETED:
+            told.append(preempted_event(victim, running.preemptor, running.node_name))
+            self._made_room[uid] = (running.node_name, self._made_room.get(uid, ("", 0))[1] + 1)
+        running.is_given_up |= ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
+        if running.unanswered:
+            return told, False
+        if running.left is not None and not running.is_given_up and uid in self._pending:
+            return [*told, *self._evict_last(running, running.left)], False
+        del self._running[uid]
+        self._preemptor_of_last.pop(ended.victim_uid, None)
+        self._state.preempting.discard(uid)
+        if uid not in self._pending:
+            self._count_in_vain(uid, GONE)
+        return told, running.is_given_up
+
+    def on_leaving(self, uid: str) -> None:
+        """Let the pod be tried again whose last victim this is: it is gone, or ends."""
+        preemptor = self._preemptor_of_last.pop(uid, None)
+        if preemptor is not None:
+            self._state.preempting.discard(preemptor)
+
+    def on_gone(self, uid: str) -> None:
+        """Note that a pending pod is gone."""
+        self._state.preempting.discard(uid)
+        self._count_in_vain(uid, GONE)
+
+    def on_placed(self, uid: str, node_name: str) -> None:
+        """Note that a pod is bound to the node."""
+        made_room = self._made_room.get(uid)
+        if made_room is None:
+            return
+        if made_room[0] == node_name:
+            del self._made_room[uid]
+        else:
+            self._count_in_vain(uid, ELSEWHERE)
+
+    def _count_in_vain(self, uid: str, cause: str) -> None:
+        made_room = self._made_room.pop(uid, None)
+        if made_room is not None:
+            self.in_vain[cause] += made_room[1]
+
+    def _evict_last(self, running: _Preemption, last: Pod) -> list[Instruction]:
+        running.left = None
+        self._preemptor_of_last[last.uid] = running.preemptor.uid
+        return self._evict(running, [last])
+
+    def _evict(self, running: _Preemption, victims: list[Pod]) -> list[Instruction]:
+        running.unanswered.update((victim.uid, victim) for victim in victims)
+        return [EvictVictim(running.preemptor, victim) for victim in victims]
+
+
+def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:
+    """Return the event of a victim, reported by the profile of the pod that it makes room for."""
+    note = f"Preempted by pod {preemptor.uid} on node {node_name}{where}"
+    return EmitEvent(victim, "Normal", "Preempted", "Preempting", note, preemptor.scheduler_name)

@@ -1,0 +1,102 @@
+"""
+One node asked again by all filters of a pod, while other pods come and go there only in thought.
+
+The two passes are upstream's: a node has to take the pod both with and without the pods of at least its priority that
+are nominated there, since these may come, or not.
+
+Source: framework/runtime/framework.go, RunFilterPluginsWithNominatedPods (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.framework.interface import NodeFilter, NodeTrial
+from scheduler.framework.status import NodeStatuses, Status
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Mask
+
+
+class NodeRefusal(NamedTuple):
+    """The first plugin that refuses a node, and why."""
+
+    plugin: str
+    status: Status
+
+
+class FilterTrials:
+    """The filters of one pod in order, valid until the next stimulus."""
+
+    def __init__(self, filters: Sequence[tuple[str, NodeFilter]]) -> None:
+        self._filters = filters
+        #: The rows that pass every filter for which pods do not matter; None before the first trial.
+        self._passed: Mask | None = None
+        self._counting: list[tuple[str, Callable[[int], NodeTrial]]] = []
+        self._statuses: dict[int, NodeStatuses] = {}
+
+    def at(self, row: int, nominated: Sequence[Pod] = ()) -> NodeUnderTrial:
+        """Return the node under trial. `nominated`: the pods of its first pass. 2 µs for each counting filter."""
+        if self._passed is None:
+            self._prepare()
+        if self._passed is None or self._passed.item(row):
+            return NodeUnderTrial([(plugin, trial(row)) for plugin, trial in self._counting], nominated)
+        parts: list[tuple[str, NodeTrial | Status]] = []
+        for index, (plugin, node_filter) in enumerate(self._filters):
+            trial = node_filter.trial
+            answer = self._fixed(index, row) if trial is None else trial(row)
+            if answer is not None:
+                parts.append((plugin, answer))
+        return NodeUnderTrial(parts, nominated)
+
+    def _prepare(self) -> None:
+        self._counting = [
+            (plugin, trial) for plugin, one in self._filters if (trial := one.trial) is not None
+        ]
+        fixed = [one.mask() for _, one in self._filters if one.trial is None]
+        self._passed = np.logical_and.reduce(fixed) if fixed else None
+
+    def _fixed(self, index: int, row: int) -> Status | None:
+        """Return why the row is refused whatever pods are there, None if it is not."""
+        statuses = self._statuses.get(index)
+        if statuses is None:
+            statuses = self._statuses[index] = self._filters[index][1].statuses()
+        return statuses.at(row)
+
+
+class NodeUnderTrial:
+    """The answers of the filters at one row."""
+
+    def __init__(self, parts: Sequence[tuple[str, NodeTrial | Status]], nominated: Sequence[Pod]) -> None:
+        self._parts = parts
+        self._trials = [part for _, part in parts if not isinstance(part, Status)]
+        self._nominated = nominated
+
+    def count(self, pod: Pod, delta: int) -> None:
+        """Count the pod in (`delta` 1), or out (-1)."""
+        for trial in self._trials:
+            trial.count(pod, delta)
+
+    def refusal(self) -> NodeRefusal | None:
+        """Return the first refusal of the two passes, None if the node takes the pod in both."""
+        return self.refusal_with_nominated() or self._first()
+
+    def refusal_with_nominated(self) -> NodeRefusal | None:
+        """Return the refusal of the first pass, with nominated pods; None if there are none of these."""
+        if not self._nominated:
+            return None
+        for pod in self._nominated:
+            self.count(pod, 1)
+        refusal = self._first()
+        for pod in self._nominated:
+            self.count(pod, -1)
+        return refusal
+
+    def _first(self) -> NodeRefusal | None:
+        for plugin, part in self._parts:
+            status = part if isinstance(part, Status) else part.refusal()
+            if status is not None:
+                return NodeRefusal(plugin, status)
+        return None

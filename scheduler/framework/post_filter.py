@@ -1,0 +1,31 @@
+"""The PostFilter point: what a profile does for a pod that fits on no node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from scheduler.framework.diagnosis import FitError, PostFiltered
+from scheduler.framework.interface import PodContext, Rng
+from scheduler.framework.node_trial import FilterTrials
+from scheduler.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class UnfitPod:
+    """A pod that fits on no node: why, and the filters by which it may be tried without some of the other pods."""
+
+    context: PodContext
+    fit_error: FitError
+    trials: FilterTrials
+
+
+@runtime_checkable
+class PostFilterPlugin(Protocol):
+    """A plugin of the PostFilter point."""
+
+    name: str
+
+    def postfilter(self, unfit: UnfitPod, snapshot: Snapshot, rng: Rng) -> PostFiltered:
+        """Return a nomination, or why there is none. It changes no state: the machine acts on the result."""
+        ...

@@ -1,0 +1,1 @@
+"""What the page shows, computed from state, queue and attempts: rules by domain, pending pods, decisions, rates."""

@@ -1,0 +1,131 @@
+"""The last attempts to schedule a pod, for the live feed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.core.decision_annotation import RankedNode, read_record
+from scheduler.explain.explanation import API_VERSION, JsonStruct
+from scheduler.model.instructions import Attempted
+
+#: Attempts that are remembered, at most 3 KB each.
+MAX_DECISIONS: Final = 500
+_MAX_MESSAGE: Final = 2048
+
+
+class Decision(JsonStruct, frozen=True, kw_only=True):
+    """
+    One attempt. `number` grows by one with each; `at` is in seconds since the epoch, `seconds` until the bind's answer.
+
+    `top` and `rejected` are those of the decision's record: the chosen node first, weighted scores by plugin, and
+    numbers of refused nodes by reason. Both are empty for a pod that fits nowhere, whose `message` has the reasons.
+    """
+
+    number: int
+    at: float
+    namespace: str
+    pod: str
+    profile: str
+    result: str
+    node: str
+    message: str
+    attempts: int
+    seconds: float
+    n_evaluated: int
+    n_feasible: int
+    top: tuple[RankedNode, ...]
+    rejected: Mapping[str, int]
+
+
+class Decisions(JsonStruct, frozen=True, kw_only=True):
+    """Attempts, the newest first. `n_hidden`: attempts between them about pods that the viewer may not list."""
+
+    api_version: str = API_VERSION
+    kind: str = "Decisions"
+    decisions: tuple[Decision, ...]
+    n_hidden: int
+    #: The number of the newest attempt of all, 0 before the first.
+    newest: int
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is kept of an attempt; not its pod, which would keep a spec and all that is derived from it."""
+
+    number: int
+    at_s: float
+    seconds: float
+    namespace: str
+    pod: str
+    profile: str
+    result: str
+    message: str
+    attempts: int
+    n_evaluated: int
+    n_feasible: int
+    record: str
+    #: Made for the first viewer.
+    decision: Decision | None = None
+
+
+class DecisionFeed:
+    """The last `MAX_DECISIONS` attempts. Recording costs 1 µs; records are decoded for viewers alone."""
+
+    def __init__(self) -> None:
+        self._entries: deque[_Entry] = deque(maxlen=MAX_DECISIONS)
+        self.newest = 0
+
+    def record(self, attempt: Attempted, seconds: float, at_s: float) -> None:
+        """Remember the attempt, which took `seconds` and ended at `at_s` since the epoch."""
+        self.newest += 1
+        pod = attempt.pod
+        self._entries.append(
+            _Entry(
+                self.newest, at_s, seconds, pod.namespace, pod.name, pod.scheduler_name, attempt.result,
+                attempt.message[:_MAX_MESSAGE], attempt.attempts, attempt.n_evaluated, attempt.n_feasible,
+                attempt.record,
+            )
+        )  # fmt: skip
+
+    def after(self, number: int, may_see: Callable[[str], bool], most: int) -> Decisions:
+        """Return the newest attempts with a greater number whose namespace may be seen, at most `most`."""
+        found: list[Decision] = []
+        n_hidden = 0
+        for entry in reversed(self._entries):
+            if entry.number <= number or len(found) == most:
+                break
+            if may_see(entry.namespace):
+                if entry.decision is None:
+                    entry.decision = _decision(entry)
+                found.append(entry.decision)
+            else:
+                n_hidden += 1
+        return Decisions(decisions=tuple(found), n_hidden=n_hidden, newest=self.newest)
+
+    def namespaces(self) -> set[str]:
+        """Return the namespaces of the remembered attempts."""
+        return {entry.namespace for entry in self._entries}
+
+
+def _decision(entry: _Entry) -> Decision:
+    is_bound = entry.result == "scheduled"
+    record = read_record(entry.record) if entry.record else None
+    return Decision(
+        number=entry.number,
+        at=round(entry.at_s, 3),
+        namespace=entry.namespace,
+        pod=entry.pod,
+        profile=entry.profile,
+        result=entry.result,
+        node=entry.message if is_bound else "",
+        message="" if is_bound else entry.message,
+        attempts=entry.attempts,
+        seconds=round(entry.seconds, 6),
+        n_evaluated=entry.n_evaluated,
+        n_feasible=entry.n_feasible,
+        top=() if record is None else record.top,
+        rejected={} if record is None else record.rejected,
+    )

@@ -1,0 +1,1 @@
+"""DefaultPreemption: `eligibility` and `candidates` find victims, `choice` picks the node, `plugin` is the plugin."""

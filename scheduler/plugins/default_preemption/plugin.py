@@ -1,0 +1,85 @@
+"""
+DefaultPreemption: if a pod fits nowhere, find the node where the fewest and least important pods have to leave for it.
+
+Here: the plugin and its part of the message. `eligibility`: whether the pod may preempt. `candidates`: the nodes and
+their victims. `choice`: the best of them. The machine acts on the result.
+
+Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/preemption.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from scheduler.framework.diagnosis import PostFiltered, fit_message
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.interface import Rng
+from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.post_filter import UnfitPod
+from scheduler.framework.status import SUCCESS, failed, unschedulable
+from scheduler.model.pods import Pod
+from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.plugins.default_preemption.candidates import Search, find_candidates
+from scheduler.plugins.default_preemption.choice import best_of
+from scheduler.plugins.default_preemption.eligibility import ineligibility
+from scheduler.state.snapshot import Snapshot
+
+NAME: Final = "DefaultPreemption"
+
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+
+
+class DefaultPreemption:
+    """Nominates a pod to a node, and names the pods that have to leave it."""
+
+    name = NAME
+    extension_points: ClassVar = ("preEnqueue", "postFilter")
+    args_type: ClassVar = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
+        self.args = args
+        self._is_preempting = context.is_preempting
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """
+        Return deleted pods, with a hint that never helps.
+
+        A pod that is held up hears of no event that its plugin did not register; the plugins that rejected it tell
+        whether the event helps (isPodSchedulableAfterAssignedPodDeletion, kubernetes 1.36).
+        """
+        return (ClusterEventWithHint(Resource.ASSIGNED_POD, Action.DELETE, _never_helps, never),)
+
+    def admits(self, pod: Pod) -> bool:
+        """Return whether no pod is being evicted for the pod."""
+        return not self._is_preempting(pod)
+
+    def postfilter(self, unfit: UnfitPod, snapshot: Snapshot, rng: Rng) -> PostFiltered:
+        """Return the nomination and its victims, or why preemption does not help. O(nodes) at most."""
+        reason = ineligibility(unfit.context.pod, unfit.fit_error, snapshot)
+        if reason is not None:
+            return PostFiltered(unschedulable(f"preemption: {reason}"))
+        search = find_candidates(unfit, snapshot, self.args, rng)
+        if search.candidates:
+            best = best_of(search.candidates)
+            return PostFiltered(SUCCESS, snapshot.nodes.name_of(best.row), best.victims, best.n_violations)
+        if search.errors:
+            return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
+        return PostFiltered(unschedulable(f"preemption: {_message(search, snapshot)}"), "")
+
+
+def _never_helps(_pod: Pod, _old: object, _new: object) -> Hint:
+    return Hint.SKIP
+
+
+def _message(search: Search, snapshot: Snapshot) -> str:
+    reasons = search.reasons.copy()
+    if n_others := snapshot.n_nodes - search.n_asked:
+        reasons[NOT_HELPFUL] += n_others
+    return fit_message(snapshot.n_nodes, reasons)
+
+
+def _joined(errors: list[str]) -> str:
+    """Return the errors as upstream's aggregate writes them: each once, in brackets if there are several."""
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -1,0 +1,132 @@
+// The page: a bar with the views, one view below it, and the stream that all views share.
+
+import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact-standalone.js";
+import { follow, setToken } from "./connection.js";
+import { Badge, Empty } from "./parts.js";
+import { count } from "./wording.js";
+import { DecisionsView } from "./views/decisions.js";
+import { DomainsView } from "./views/domains.js";
+import { NowView } from "./views/now.js";
+import { PendingView } from "./views/pending.js";
+import { WhatIfView } from "./views/what-if.js";
+
+const VIEWS = [
+  { path: "now", title: "Now", view: NowView },
+  { path: "domains", title: "Domains", view: DomainsView },
+  { path: "pending", title: "Pending", view: PendingView },
+  { path: "decisions", title: "Decisions", view: DecisionsView },
+  { path: "what-if", title: "What if", view: WhatIfView },
+];
+const MOST_DECISIONS = 300;
+const THEMES = ["auto", "light", "dark"];
+
+/** Return the parts of the address after #/, each decoded. */
+function currentRoute() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
+  try {
+    return parts.length ? parts.map(decodeURIComponent) : ["now"];
+  } catch {
+    return ["now"];
+  }
+}
+
+function useRoute() {
+  const [route, setRoute] = useState(currentRoute());
+  useEffect(() => {
+    const changed = () => setRoute(currentRoute());
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return route;
+}
+
+function useStream(attempt) {
+  const [now, setNow] = useState(null);
+  const [decisions, setDecisions] = useState([]);
+  const [problem, setProblem] = useState(null);
+  useEffect(() => {
+    const onEvent = (name, data) => {
+      if (name === "now") setNow(data);
+      if (name === "decisions") setDecisions((old) => [...data.decisions, ...old].slice(0, MOST_DECISIONS));
+    };
+    return follow(onEvent, setProblem);
+  }, [attempt]);
+  return { now, decisions, problem };
+}
+
+function useTheme() {
+  const [theme, setTheme] = useState(localStorage.getItem("theme") ?? "auto");
+  useEffect(() => {
+    document.documentElement.dataset.theme = theme;
+    localStorage.setItem("theme", theme);
+    dispatchEvent(new Event("themechange"));
+  }, [theme]);
+  return [theme, () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length])];
+}
+
+function Status({ now, problem }) {
+  if (problem) return html`<${Badge} kind="bad">not connected<//>`;
+  if (!now) return html`<${Badge}>connecting<//>`;
+  const roles = { leader: "leader", standby: "standby", alone: "no leader election" };
+  return html`
+    <${Badge} kind=${now.role === "standby" ? "warn" : ""}>${roles[now.role]}<//>
+    <${Badge} kind=${now.isFresh ? "" : "warn"}>${now.isFresh ? "caches in step" : "caches behind"}<//>
+  `;
+}
+
+function Token({ onGiven }) {
+  const [text, setText] = useState("");
+  const submit = (event) => {
+    event.preventDefault();
+    setToken(text);
+    onGiven();
+  };
+  return html`<form class="token" onSubmit=${submit}>
+    <h2>Who are you?</h2>
+    <p>This port asks the API server whose token it is and what you may see: the page for users who may <code>get /ui</code>,
+    names of pods where you may list pods. The token stays in this page and is gone when you close it.</p>
+    <p><code>kubectl create token SERVICE-ACCOUNT</code> makes one.</p>
+    <label>Token <input type="password" autocomplete="off" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
+    <button type="submit">Continue</button>
+  </form>`;
+}
+
+function Page() {
+  const route = useRoute();
+  const [attempt, setAttempt] = useState(0);
+  const { now, decisions, problem } = useStream(attempt);
+  const [theme, nextTheme] = useTheme();
+  const main = useRef(null);
+  const chosen = VIEWS.find((one) => one.path === route[0]) ?? VIEWS[0];
+  const needsToken = problem && (problem.status === 401 || /^forbidden: User/.test(problem.message));
+  const pending = now ? now.queue.reduce((sum, one) => sum + one.pods, 0) : 0;
+  useEffect(() => {
+    document.title = `${chosen.title} · affinity-scheduler`;
+  }, [chosen.title]);
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), main.current.focus())}>Skip to the view</a>
+    <header>
+      <h1>affinity-scheduler</h1>
+      <nav aria-label="Views">
+        ${VIEWS.map(({ path, title }) => html`<a key=${path} href=${`#/${path}`} aria-current=${path === chosen.path ? "page" : undefined}>
+          ${title}${path === "pending" && pending > 0 && html` <span class="tally">${count(pending)}</span>`}
+        </a>`)}
+      </nav>
+      <div class="status" role="status"><${Status} now=${now} problem=${problem} /></div>
+      <button class="quiet" onClick=${nextTheme} aria-label=${`Colours: ${theme}. Change`}>◐ ${theme}</button>
+    </header>
+    ${now?.role === "standby" && html`<p class="notice">This instance is a standby: it shows its own caches and decides nothing.
+      ${now.leader ? ` The leader is ${now.leader}.` : " There is no leader."}</p>`}
+    <main id="main" tabindex="-1" ref=${main}>
+      ${needsToken
+        ? html`<${Token} onGiven=${() => setAttempt(attempt + 1)} />`
+        : problem && !now
+          ? html`<${Empty}>The scheduler does not answer: ${problem.message}. The page tries again every second.<//>`
+          : html`<${chosen.view} key=${chosen.path} route=${route.slice(1)} now=${now} decisions=${decisions} />`}
+    </main>
+  `;
+}
+
+const root = document.getElementById("page");
+root.replaceChildren();
+render(html`<${Page} />`, root);

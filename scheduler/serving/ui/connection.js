@@ -1,0 +1,107 @@
+// Requests to /api/v1 and the stream of changes. The token, if one is needed, stays in this page's memory.
+
+const BASE = new URL("../api/v1/", document.baseURI);
+const RETRIES = 5;
+const LONGEST_RETRY_S = 10;
+const RECONNECT_MS = 1000;
+
+let token = "";
+
+export class RequestError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function setToken(text) {
+  token = text.trim();
+}
+
+/** Return the URL of a path; its parts and parameters are escaped by the caller through `segment` and `query`. */
+export function segment(text) {
+  return encodeURIComponent(text);
+}
+
+export function query(parameters) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== "" && value !== undefined);
+  return given.length ? `?${new URLSearchParams(given)}` : "";
+}
+
+function headers(more = {}) {
+  return token ? { Authorization: `Bearer ${token}`, ...more } : more;
+}
+
+async function problem(response) {
+  let message = response.statusText || `status ${response.status}`;
+  try {
+    message = (await response.json()).message || message;
+  } catch {
+    // a text of a proxy: the status says enough
+  }
+  return new RequestError(response.status, message);
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}
+
+/** Return the JSON of a request; one that comes too early (429) or while objects are listed (503) is repeated. */
+async function request(path, options = {}) {
+  for (let tries = 1; ; tries++) {
+    const response = await fetch(new URL(path, BASE), { ...options, headers: headers(options.headers) });
+    if (response.ok) return response.json();
+    const waits = response.status === 429 || response.status === 503;
+    if (!waits || tries >= RETRIES || options.signal?.aborted) throw await problem(response);
+    const seconds = Number(response.headers.get("Retry-After")) || 1;
+    await pause(1000 * Math.min(seconds, LONGEST_RETRY_S), options.signal);
+  }
+}
+
+export const get = (path, signal) => request(path, { signal });
+
+export const ask = (path, question, signal) =>
+  request(path, {
+    method: "POST",
+    signal,
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(question),
+  });
+
+/** Call `onEvent(name, data)` for every event, and `onState(error or null)` when the stream breaks or is back. */
+export function follow(onEvent, onState) {
+  const ended = new AbortController();
+  (async () => {
+    while (!ended.signal.aborted) {
+      try {
+        const response = await fetch(new URL("stream", BASE), { headers: headers(), signal: ended.signal });
+        if (!response.ok) throw await problem(response);
+        onState(null);
+        await read(response.body, onEvent);
+      } catch (error) {
+        if (!ended.signal.aborted) onState(error);
+      }
+      await pause(RECONNECT_MS, ended.signal);
+    }
+  })();
+  return () => ended.abort();
+}
+
+async function read(body, onEvent) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (text + value).split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      const name = /^event: (.*)$/m.exec(event)?.[1];
+      const data = /^data: (.*)$/m.exec(event)?.[1];
+      if (name && data) onEvent(name, JSON.parse(data));
+    }
+  }
+}

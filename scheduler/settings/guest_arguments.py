@@ -1,0 +1,72 @@
+"""
+Reads the arguments of guest plugins into their own types, and reports every field that is wrong.
+
+A guest's arguments are a `msgspec.Struct`, whose fields and defaults are what a configuration may say.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from scheduler.framework.guests import GuestPlugin
+from scheduler.settings.decoding import ObjectReader
+from scheduler.settings.problems import described
+
+
+def read_guest_args(reader: ObjectReader, guest: GuestPlugin, kind: type[Any]) -> object:
+    """
+    Return the guest's arguments of the type `kind`, complete; None after a problem.
+
+    `apiVersion` and `kind` are allowed, as for any plugin, and not read.
+    """
+    n_problems, values = len(reader.problems.lines), {}
+    with reader:
+        for name in ("apiVersion", "kind"):
+            reader.raw(name)
+        for field in msgspec.structs.fields(kind):
+            value = reader.raw(field.encode_name)
+            if value is not None:
+                values[field.encode_name] = value
+                _check(reader, field, value)
+            elif field.required:
+                reader.problems.required(reader.at(field.encode_name), f"{guest.name} has no default for it")
+    if len(reader.problems.lines) > n_problems:
+        return None
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:  # the struct's own check, of several fields
+        reader.problems.add(reader.path, str(error))
+        return None
+
+
+def add_default_args(
+    reader: ObjectReader, args_by_plugin: Mapping[str, object], guests: Iterable[GuestPlugin]
+) -> Mapping[str, object]:
+    """Return the arguments with those of the guests that the profile runs and configures nowhere."""
+    complete = dict(args_by_plugin)
+    for guest in guests:
+        if guest.args_type is None or guest.name in complete:
+            continue
+        missing = [one.encode_name for one in msgspec.structs.fields(guest.args_type) if one.required]
+        if missing:
+            detail = f"plugin {guest.name} has no default for {', '.join(missing)}"
+            reader.problems.required(reader.at("pluginConfig"), detail)
+        else:
+            complete[guest.name] = guest.args_type()
+    return MappingProxyType(complete)
+
+
+def _check(reader: ObjectReader, field: msgspec.structs.FieldInfo, value: object) -> None:
+    """Record a value that the field cannot have."""
+    try:
+        msgspec.convert(value, field.type)
+    except msgspec.ValidationError as error:
+        text, _, inner = str(error).partition(" - at `$")
+        path = reader.at(field.encode_name) + inner.rstrip("`")
+        expected = text.partition(", got ")[0].removeprefix("Expected ").replace("`", "")
+        found = (
+            described(value) if not inner else text.partition(", got ")[2].replace("`", "") or "another value"
+        )
+        reader.problems.found(path, found, expected)

@@ -1,0 +1,289 @@
+"""
+What the page and its API show, from the state between two iterations of the scheduling loop.
+
+What concerns all pods or all rules is computed in slices, and only while somebody looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, Literal
+
+from scheduler.core.machine import Machine
+from scheduler.explain.explanation import Explanation
+from scheduler.kube.client import product_version
+from scheduler.model.instructions import Attempted
+from scheduler.model.pods import Pod
+from scheduler.overview.decisions import DecisionFeed, Decisions
+from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
+from scheduler.overview.now import CacheStatus, Now, queue_status
+from scheduler.overview.pending import Pending, Search, Visible, grouped
+from scheduler.overview.questions import Answer, Question, Weights
+from scheduler.overview.redaction import redacted
+from scheduler.overview.survey import RuleRecord, Rules, Survey, survey_pieces
+from scheduler.overview.throughput import Window
+from scheduler.settings.resolved import Settings
+from scheduler.shell.informers import Informer
+from scheduler.shell.leader_election import LeaderElector
+from scheduler.shell.pending_pods import PendingPodExplainer
+from scheduler.shell.profiles import exempt_namespaces
+from scheduler.shell.rehearsals import Rehearsals
+from scheduler.shell.slices import in_slices
+from scheduler.state.cluster import ClusterState
+
+#: How old `Now` may be: two viewers share one.
+_NOW_S: Final = 0.4
+#: A watch that was silent for longer is behind: bookmarks come once a minute.
+_FRESH_S: Final = 90.0
+#: Rules are gathered while somebody asked in this time, and this long after the last time.
+_WATCHED_S: Final = 15.0
+_SURVEY_PERIOD_S: Final = 1.0
+#: A survey that is older is made anew at once; one of 150,000 pods takes a minute in the background.
+_CURRENT_S: Final = 120.0
+#: Share of the scheduling loop's time: 1 in 150 for what is repeated, 1 in 5 for what a person waits for.
+_IN_BACKGROUND: Final = 150.0
+_ON_REQUEST: Final = 4.0
+_PODS_PER_PIECE: Final = 500
+
+
+class ClusterPage:
+    """
+    Answers for the page. `clock_s` is the time since the epoch, `now_s` a monotonic clock.
+
+    `silent_s` in `Now` comes from the informers; `elector` is None without leader election.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        machine: Machine,
+        explainer: PendingPodExplainer,
+        *,
+        informers: Sequence[Informer],
+        elector: LeaderElector | None,
+        is_synced: Callable[[], bool],
+        clock_s: Callable[[], float],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._state: ClusterState = machine.state
+        self._settings, self._machine, self._explainer = settings, machine, explainer
+        self._informers, self._elector, self._is_synced = informers, elector, is_synced
+        self._clock_s, self._now_s = clock_s, now_s
+        self._window = Window()
+        self._feed = DecisionFeed()
+        self._exempt_namespaces = exempt_namespaces(settings)
+        self._rehearsals = Rehearsals(settings, machine.state, now_s=now_s)
+        self._survey: Survey | None = None
+        self._surveyed_at_s = -math.inf
+        self._surveying = asyncio.Lock()
+        #: Requests that wait for the survey.
+        self._n_waiting = 0
+        self._asked_at_s = -math.inf
+        self._asked = asyncio.Event()
+        self._now: tuple[float, Now] | None = None
+
+    # What the scheduler reports.
+
+    def on_attempt(self, attempt: Attempted) -> None:
+        """Remember the attempt. 2 µs."""
+        now_s = self._now_s()
+        self._feed.record(attempt, now_s - attempt.started_s, self._clock_s())
+        if attempt.result == "scheduled":
+            self._window.add_bound(now_s - attempt.first_active_s, now_s)
+        else:
+            self._window.add_failed(now_s)
+
+    def on_cycle(self, seconds: float) -> None:
+        """Count a cycle."""
+        self._window.add_decision(seconds, self._now_s())
+
+    async def run(self) -> None:
+        """Gather the rules again and again while somebody looks."""
+        while True:
+            if self._now_s() - self._asked_at_s > _WATCHED_S:
+                self._asked.clear()
+                await self._asked.wait()
+            await self._gather()
+            await asyncio.sleep(_SURVEY_PERIOD_S)
+
+    # What viewers ask.
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all objects are listed."""
+        return self._is_synced()
+
+    @property
+    def newest_decision(self) -> int:
+        """The number of the newest attempt."""
+        return self._feed.newest
+
+    def now(self) -> Now:
+        """Return the state of the scheduler, at most `_NOW_S` old. 2 ms."""
+        now_s = self._now_s()
+        self._note_asked()
+        if self._now is None or now_s - self._now[0] > _NOW_S:
+            self._now = (now_s, self._new_now(now_s))
+        return self._now[1]
+
+    def decisions(self, after: int, may_see: Visible, most: int) -> Decisions:
+        """Return attempts after the one of that number."""
+        return self._feed.after(after, may_see, most)
+
+    def namespaces(self) -> set[str]:
+        """Return the namespaces of remembered attempts and of pending pods, for the question who may see them."""
+        return self._feed.namespaces() | {queued.pod.namespace for queued in self._explainer.pending()}
+
+    async def rules(self) -> Rules:
+        """Return all rules as of the last survey; wait for the first one."""
+        survey = await self._surveyed()
+        age_s = self._now_s() - self._surveyed_at_s
+        return Rules(rules=tuple(survey.summaries), n_more=survey.n_more, age_seconds=round(age_s, 1))
+
+    async def domain_map(self, identifier: str, group_by: str) -> DomainMap | None:
+        """Return the domains of a rule now, None if there is no such rule."""
+        record = await self._record(identifier)
+        if record is None:
+            return None
+        pieces = domain_map_pieces(identifier, record, self._state, group_by)
+        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
+
+    async def cell(self, identifier: str, domain: str, may_see: Visible) -> Cell | None:
+        """Return the pods of a domain, None if there is no such rule or domain."""
+        record = await self._record(identifier)
+        return None if record is None else cell_of(record, self._state, self._machine.queue, domain, may_see)
+
+    def weights(self) -> Weights:
+        """Return the weights of scoring plugins."""
+        return Weights(
+            profiles={one.scheduler_name: dict(one.weight_by_plugin) for one in self._settings.profiles}
+        )
+
+    def node_labels(self) -> NodeLabels:
+        """Return the label keys of nodes."""
+        return node_labels(self._state)
+
+    async def pending(self, search: Search, may_see: Visible) -> Pending:
+        """Return the pending pods that the search finds, in groups."""
+        pieces = grouped(self._explainer.pending(), self._explainer.messages(), search, may_see)
+        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
+
+    async def explanation(
+        self, namespace: str, name: str, may_see: Visible, *, tries_changes: bool
+    ) -> Explanation | None:
+        """Return the explanation of a pod, None if there is none. Raises BusyError."""
+        queued = self._explainer.find(namespace, name)
+        if queued is not None and not tries_changes:
+            async with self._rehearsals.turn():
+                return redacted(self._explainer.explain(queued), may_see)
+        pod = queued.pod if queued is not None else await self._placed(namespace, name)
+        if pod is None:
+            return None
+        pending = [other.pod for other in self._explainer.pending()]
+        return redacted(await self._rehearsals.explain(pod, pending), may_see)
+
+    async def what_if(self, question: Question, may_see: Visible) -> Answer | None:
+        """Return what would happen, None if the question's pod is unknown. Raises SettingsError, BusyError."""
+        template = None
+        if question.like is not None:
+            queued = self._explainer.find(question.like.namespace, question.like.name)
+            if queued is not None:
+                template = queued.pod
+            else:
+                template = await self._placed(question.like.namespace, question.like.name)
+            if template is None:
+                return None
+        return await self._rehearsals.answer(question, template, may_see)
+
+    # Parts.
+
+    def _new_now(self, now_s: float) -> Now:
+        nodes = self._state.nodes
+        caches = tuple(
+            CacheStatus(
+                kind=informer.kind, is_synced=informer.synced, silent_seconds=round(informer.silent_s(), 1)
+            )
+            for informer in self._informers
+        )
+        queue, is_exact = queue_status(self._machine.queue.pods(), self._machine.queue.depths())
+        survey = self._survey
+        return Now(
+            at=round(self._clock_s(), 3),
+            version=product_version(),
+            role=self._role(),
+            leader="" if self._elector is None else self._elector.holder,
+            is_synced=self._is_synced(),
+            is_fresh=all(cache.is_synced and cache.silent_seconds < _FRESH_S for cache in caches),
+            caches=caches,
+            n_unconfirmed=self._machine.n_unconfirmed,
+            n_binding=self._machine.n_binding,
+            n_nodes=nodes.n_live,
+            n_cordoned=int((nodes.unschedulable & nodes.alive).sum()),
+            n_placed=len(self._state.placed),
+            queue=queue,
+            oldest_is_exact=is_exact,
+            throughput=self._window.summary(now_s),
+            components=() if survey is None else survey.components,
+            newest_decision=self._feed.newest,
+            rules_with_breaches=sum(rule.n_broken > 0 for rule in survey.summaries) if survey else 0,
+        )
+
+    def _role(self) -> Literal["alone", "leader", "standby"]:
+        if self._elector is None:
+            return "alone"
+        return "leader" if self._elector.is_leader else "standby"
+
+    def _note_asked(self) -> None:
+        self._asked_at_s = self._now_s()
+        self._asked.set()
+
+    async def _surveyed(self) -> Survey:
+        self._note_asked()
+        if self._survey is not None and self._is_current():
+            return self._survey
+        self._n_waiting += 1
+        try:
+            return await self._gather()
+        finally:
+            self._n_waiting -= 1
+
+    def _is_current(self) -> bool:
+        return self._now_s() - self._surveyed_at_s <= _CURRENT_S
+
+    def _survey_pause(self) -> float:
+        """A survey that somebody waits for goes faster, also one that has begun before."""
+        return _ON_REQUEST if self._n_waiting else _IN_BACKGROUND
+
+    async def _gather(self) -> Survey:
+        """Gather the rules; if that is under way, wait for it instead."""
+        is_under_way = self._surveying.locked()
+        async with self._surveying:
+            if is_under_way and self._survey is not None and self._is_current():
+                return self._survey
+            pieces = survey_pieces(self._state, self._explainer.pending(), self._exempt_namespaces)
+            self._survey = await in_slices(pieces, pause_factor=self._survey_pause, now_s=self._now_s)
+            self._surveyed_at_s = self._now_s()
+            return self._survey
+
+    async def _record(self, identifier: str) -> RuleRecord | None:
+        return (await self._surveyed()).records.get(identifier)
+
+    async def _placed(self, namespace: str, name: str) -> Pod | None:
+        pieces = _find_placed(self._state, namespace, name)
+        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
+
+
+def _on_request() -> float:
+    return _ON_REQUEST
+
+
+def _find_placed(state: ClusterState, namespace: str, name: str) -> Generator[None, None, Pod | None]:
+    """Yield after each part and return the placed pod of that name, None if there is none. 0.1 µs per pod."""
+    for part in state.placed.parts():
+        for placed in part.values():
+            if placed.pod.name == name and placed.pod.namespace == namespace:
+                return placed.pod
+        yield
+    return None

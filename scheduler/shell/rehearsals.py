@@ -1,0 +1,198 @@
+"""
+Answers questions that need a copy of the cluster: what would help a pod, and what if the cluster were different.
+
+The copy is made in slices, the decisions on it run in a thread. Questions are answered one at a time, and the next one
+waits for nine times the time of the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from scheduler.core.decision_annotation import DecisionRecord
+from scheduler.errors import SettingsError
+from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.explain.explanation import Explanation
+from scheduler.explain.manifests import Manifest
+from scheduler.explain.new_claims import add_claim
+from scheduler.explain.what_if import copy_pieces
+from scheduler.framework.profile import Profile
+from scheduler.model.nodes import decode_workload
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
+from scheduler.model.wire import MalformedObjectError
+from scheduler.overview.pending import Visible
+from scheduler.overview.questions import MAX_REPLICAS, Answer, Question, Rehearsal, Replicas, like
+from scheduler.serving.page_api import BusyError
+from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
+from scheduler.settings.resolved import ProfileSettings, Settings
+from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
+from scheduler.shell.slices import in_slices
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+#: Questions that may wait.
+_MAX_WAITING: Final = 8
+#: Share of the scheduling loop's time for a copy: a third.
+_COPY_PAUSE: Final = 2.0
+_PAUSE_FACTOR: Final = 9
+_MAX_PAUSE_S: Final = 10.0
+#: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
+_SEED: Final = 1
+_SOURCE: Final = "manifest"
+_MAX_WEIGHT: Final = 100
+_MAX_NODES: Final = 1_000
+
+
+class Rehearsals:
+    """Answers questions on copies of the state. `now_s` is a monotonic clock."""
+
+    def __init__(self, settings: Settings, state: ClusterState, *, now_s: Callable[[], float]) -> None:
+        self._settings, self._state, self._now_s = settings, state, now_s
+        self._one_at_a_time = asyncio.Lock()
+        self._n_waiting = 0
+        self._paused_until_s = now_s()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None, None]:
+        """Wait for the questions before, and make the next one wait. Raises BusyError."""
+        if self._n_waiting >= _MAX_WAITING:
+            raise BusyError(max(1, math.ceil(self._paused_until_s - self._now_s())))
+        self._n_waiting += 1
+        try:
+            async with self._one_at_a_time:
+                await asyncio.sleep(max(0.0, self._paused_until_s - self._now_s()))
+                began_s = self._now_s()
+                yield
+                ended_s = self._now_s()
+                self._paused_until_s = ended_s + min(_MAX_PAUSE_S, _PAUSE_FACTOR * (ended_s - began_s))
+        finally:
+            self._n_waiting -= 1
+
+    async def explain(
+        self, pod: Pod, pending_pods: Sequence[Pod], recorded: DecisionRecord | None = None
+    ) -> Explanation:
+        """Return the explanation of the pod with the changes that would help. Raises BusyError."""
+        name = self._profile_name(pod)
+        async with self.turn():
+            request = ExplainRequest(
+                pod=pod,
+                state=await self._copied(),
+                new_profile=lambda snapshot: build_profiles(self._settings, snapshot)[name],
+                rng=random.Random(_SEED),
+                pending_pods=pending_pods,
+                recorded=recorded,
+                notes=() if name == pod.scheduler_name else (f"explained with profile {name}",),
+                owns_state=True,
+            )
+            return await asyncio.to_thread(explain, request)
+
+    async def answer(self, question: Question, template: Pod | None, may_see: Visible) -> Answer:
+        """
+        Return what would happen. `template`: the pod that the question names.
+
+        Raises SettingsError for a question that makes no sense, and BusyError.
+        """
+        self._check(question)
+        changed = self._with_weights(question.weights)
+        async with self.turn():
+            # Not in the event loop: to read a large manifest takes a second.
+            manifests = await asyncio.to_thread(self._manifests, question)
+            state = await self._copied()
+            replicas = [self._replicas(manifest, question, state) for manifest in manifests]
+            if template is not None:
+                copies = like(template, 1 if question.replicas is None else question.replicas)
+                replicas.append(replace(copies, scheduler_name=self._profile_name(template)))
+
+            def new_profile(name: str, snapshot: Snapshot, is_changed: bool) -> Profile:  # noqa: FBT001
+                profiles = build_profiles(changed if is_changed else self._settings, snapshot)
+                return profiles.get(name) or profiles[self._settings.profiles[0].scheduler_name]
+
+            rehearsal = Rehearsal(
+                state=state, new_profile=new_profile, rng=random.Random(_SEED), may_see=may_see
+            )
+            return await asyncio.to_thread(rehearsal.answer, question, replicas, ())
+
+    async def _copied(self) -> ClusterState:
+        copy = ClusterState(
+            exempt_namespaces(self._settings), annotating=annotating_namespaces(self._settings)
+        )
+        await in_slices(copy_pieces(self._state, copy), pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
+        return copy
+
+    def _profile_name(self, pod: Pod) -> str:
+        """Return the name of the pod's profile; for a pod of another scheduler, of the first one."""
+        names = [profile.scheduler_name for profile in self._settings.profiles]
+        return pod.scheduler_name if pod.scheduler_name in names else names[0]
+
+    def _check(self, question: Question) -> None:
+        n_replicas = question.replicas
+        if n_replicas is not None and not 0 <= n_replicas <= MAX_REPLICAS:
+            raise SettingsError("replicas", "", str(n_replicas), f"a number from 0 to {MAX_REPLICAS}")
+        if len(question.cordon) > _MAX_NODES or len(question.without) > _MAX_NODES:
+            raise SettingsError("cordon", "", "too many nodes", f"at most {_MAX_NODES}")
+        for name in question.cordon:
+            if self._state.node(name) is None:
+                raise SettingsError("cordon", "", name, "the name of a node")
+        if not (question.manifest.strip() or question.like or question.without):
+            raise SettingsError(
+                "question", "", "nothing to place", "a manifest, a pod, or nodes to take away"
+            )
+
+    def _manifests(self, question: Question) -> list[Manifest]:
+        if not question.manifest.strip():
+            return []
+        documents = numbered_documents(question.manifest, _SOURCE)
+        manifests, _ = sorted_documents(
+            documents, _SOURCE, namespace="default", gates=self._settings.feature_gates
+        )
+        return manifests
+
+    def _replicas(self, manifest: Manifest, question: Question, state: ClusterState) -> Replicas:
+        where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
+        if manifest.is_daemon_set:
+            raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
+        n_replicas = manifest.n_replicas if question.replicas is None else question.replicas
+        if n_replicas > MAX_REPLICAS:
+            raise SettingsError("replicas", "", str(n_replicas), f"at most {MAX_REPLICAS}")
+        if manifest.owner is not None:
+            owner = msgspec.json.encode(manifest.owner)
+            state.upsert_workload(decode_workload(str(manifest.owner["kind"]), owner))
+        decoder = PodDecoder()
+        try:
+            for number in range(n_replicas):
+                for claim in manifest.claims(number):
+                    add_claim(state, claim)
+            pods = [decoder.decode(msgspec.json.encode(manifest.pod(number))) for number in range(n_replicas)]
+        except MalformedObjectError as error:
+            raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
+        profile = self._profile_name(pods[0]) if pods else ""
+        return Replicas(manifest.kind, manifest.namespace, manifest.name, pods, profile)
+
+    def _with_weights(self, weights: Mapping[str, int]) -> Settings:
+        """Return the settings with these weights in every profile; a weight of 0 switches the scoring off."""
+        known = {name for profile in self._settings.profiles for name in profile.weight_by_plugin}
+        for name, weight in weights.items():
+            if name not in known:
+                raise SettingsError("weights", "", name, f"one of {', '.join(sorted(known))}")
+            if not 0 <= weight <= _MAX_WEIGHT:
+                raise SettingsError("weights", name, str(weight), f"a number from 0 to {_MAX_WEIGHT}")
+        profiles = tuple(_reweighted(profile, weights) for profile in self._settings.profiles)
+        return replace(self._settings, profiles=profiles)
+
+
+def _reweighted(profile: ProfileSettings, weights: Mapping[str, int]) -> ProfileSettings:
+    scorers = tuple(name for name in profile.plugins_by_point["score"] if weights.get(name, 1))
+    return replace(
+        profile,
+        plugins_by_point={**profile.plugins_by_point, "score": scorers},
+        weight_by_plugin={name: weights.get(name, own) for name, own in profile.weight_by_plugin.items()},
+    )

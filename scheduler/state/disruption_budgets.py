@@ -1,0 +1,35 @@
+"""PodDisruptionBudgets by namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from scheduler.model.disruption_budgets import DisruptionBudget
+
+_NONE: Final[Mapping[str, DisruptionBudget]] = {}
+
+
+class DisruptionBudgets:
+    """All budgets. Exactly one writer: ClusterState."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, DisruptionBudget]] = {}
+
+    def upsert(self, budget: DisruptionBudget) -> None:
+        """Take over the budget."""
+        self._by_namespace.setdefault(budget.namespace, {})[budget.name] = budget
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Forget the budget, if it is known."""
+        budgets = self._by_namespace.get(namespace, {})
+        if budgets.pop(name, None) is not None and not budgets:
+            del self._by_namespace[namespace]
+
+    def within(self, namespace: str) -> Collection[DisruptionBudget]:
+        """Return the budgets of the namespace."""
+        return self._by_namespace.get(namespace, _NONE).values()
+
+    def namespaces(self) -> Collection[str]:
+        """Return the namespaces that have a budget."""
+        return self._by_namespace.keys()

@@ -1,0 +1,334 @@
+"""
+The snapshot that a guest plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
+
+A guest is code of the user's that runs in our process. What it computes is kept beside what we compute, under keys of
+its own, and is not audited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.model.nodes import Node
+from scheduler.model.pods import Pod
+from scheduler.model.requests import PODS
+from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Taint, Toleration
+from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
+from scheduler.state.cluster import ClusterState
+from scheduler.state.columns import LabelColumn, PerDomain
+from scheduler.state.counts import Domains, PodCounts
+from scheduler.state.existing_terms import ExistingPodTerm
+from scheduler.state.matching import PodMatcher
+from scheduler.state.node_masks import HARD_EFFECTS
+from scheduler.state.node_table import ImageState, NodeTable
+from scheduler.state.snapshot import Snapshot
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+_NO_TAINTS: Final[tuple[Taint, ...]] = ()
+
+
+class GuestKey(NamedTuple):
+    """The key of a value that a guest computes. `owner`: identifies the guest, its profile and its arguments."""
+
+    owner: Hashable
+    key: Hashable
+
+
+def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    """Return a view of the array that cannot be written to. 0.2 µs."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class NodeView:
+    """
+    One node and what is on it, for rules that look at nodes one by one. Valid during the call that it is passed to.
+
+    Amounts are in scheduler units: cpu in milli, all others in whole units.
+    """
+
+    __slots__ = ("_node", "_row", "_state")
+
+    def __init__(self, state: ClusterState, row: int, node: Node) -> None:
+        self._state, self._row, self._node = state, row, node
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._node.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The node's labels."""
+        return MappingProxyType(self._node.labels)
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The node's annotations whose keys a plugin names in `node_annotations`."""
+        return MappingProxyType(self._node.annotations)
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """The node's taints."""
+        return self._node.taints
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the node is cordoned."""
+        return self._node.unschedulable
+
+    @property
+    def created(self) -> str:
+        """The creationTimestamp, such as 2026-01-31T12:00:00Z: texts in the order of time."""
+        return self._node.created
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods on the node, assumed ones included. O(pods)."""
+        return [placed.pod for placed in self._state.placed_on(self._row)]
+
+    def allocatable(self, resource: str) -> int:
+        """Return how much of the resource the node has."""
+        return self._node.allocatable.get(resource, 0)
+
+    def requested(self, resource: str) -> int:
+        """Return how much of the resource the node's pods request; of `pods`, their number."""
+        nodes = self._state.nodes
+        return (
+            nodes.pod_count.item(self._row) if resource == PODS else nodes.requested_at(resource, self._row)
+        )
+
+
+class NodeColumns:
+    """The nodes as columns. Arrays have one entry per row; the methods are those of `NodeTable`."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+
+    @property
+    def row_by_name(self) -> Mapping[str, int]:
+        """Row by node name; also of nodes that are gone while pods are on them."""
+        return MappingProxyType(self._nodes.row_by_name)
+
+    @property
+    def images(self) -> Mapping[str, ImageState]:
+        """By image name, its size in bytes and the rows of the nodes that hold it."""
+        return MappingProxyType(self._nodes.images)
+
+    @property
+    def ports(self) -> Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]]:
+        """Host ports in use: (protocol, port) -> row -> address -> number of pods."""
+        return MappingProxyType(self._nodes.ports)
+
+    @property
+    def unschedulable(self) -> Mask:
+        """Rows whose node is cordoned."""
+        return read_only(self._nodes.unschedulable)
+
+    @property
+    def pod_count(self) -> Counts:
+        """Pods per row, assumed ones included."""
+        return read_only(self._nodes.pod_count)
+
+    @property
+    def non_zero(self) -> Amounts:
+        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested, with defaults for none."""
+        return read_only(self._nodes.non_zero)
+
+    @property
+    def may_wrap(self) -> bool:
+        """Whether an amount was ever so large that int64 arithmetic may wrap."""
+        return self._nodes.may_wrap
+
+    def allocatable(self, resource: str) -> Amounts | None:
+        """Return the allocatable amount per row, None if no node has the resource."""
+        amounts = self._nodes.allocatable(resource)
+        return None if amounts is None else read_only(amounts)
+
+    def requested(self, resource: str) -> Amounts | None:
+        """Return the amount per row that pods request, None if no node has the resource."""
+        amounts = self._nodes.requested(resource)
+        return None if amounts is None else read_only(amounts)
+
+    def name_of(self, row: int) -> str:
+        """Return the name of the row's node."""
+        return self._nodes.name_of(row)
+
+    def taints_of(self, row: int) -> tuple[Taint, ...]:
+        """Return the taints of the row's node."""
+        node = self._nodes.nodes[row]
+        return _NO_TAINTS if node is None else node.taints
+
+
+class ReadOnlySnapshot(Snapshot):
+    """
+    The state as a guest reads it. Arrays have one entry per node row; a row may be dead, which `alive` says.
+
+    Arrays cannot be written to, and are valid until the plugin returns.
+    """
+
+    def __init__(self, state: ClusterState, owner: Hashable) -> None:
+        """`owner`: see `GuestKey`."""
+        super().__init__(state)
+        self._owner = owner
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, owner: Hashable) -> ReadOnlySnapshot:
+        """Return the guest's view of the snapshot. 0.5 µs."""
+        return cls(snapshot._state, owner)
+
+    # Nodes.
+
+    @property
+    def nodes(self) -> NodeColumns:  # type: ignore[override]  # a NodeTable without the methods that change it
+        """The node columns."""
+        return NodeColumns(self._state.nodes)
+
+    @property
+    def alive(self) -> Mask:
+        """Rows that hold a live node."""
+        return read_only(super().alive)
+
+    def node_at(self, row: int) -> Node | None:
+        """Return the node of a row, None if the row is dead."""
+        node = super().node_at(row)
+        return (
+            None
+            if node is None
+            else replace(
+                node,
+                labels=MappingProxyType(node.labels),
+                annotations=MappingProxyType(node.annotations),
+                allocatable=MappingProxyType(node.allocatable),
+            )
+        )
+
+    def view_at(self, row: int) -> NodeView | None:
+        """Return the node of a row and what is on it, None if the row is dead."""
+        node = self._state.nodes.nodes[row]
+        return None if node is None else NodeView(self._state, row, node)
+
+    def column(self, key: str) -> LabelColumn:
+        """Return a node label as a column."""
+        return _ReadOnlyColumn(super().column(key))
+
+    def matching(self, rule: RequiredNodeAffinity) -> Mask:
+        """Return the rows whose node satisfies nodeSelector and required node affinity."""
+        return read_only(super().matching(rule))
+
+    def matching_term(self, term: NodeTerm) -> Mask:
+        """Return the rows whose node matches one node selector term."""
+        return read_only(super().matching_term(term))
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...] = HARD_EFFECTS) -> Mask:
+        """Return the rows whose taints of these effects are all tolerated."""
+        return read_only(super().tolerated(tolerations, effects))
+
+    def n_untolerated_taints(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
+        """Return how many taints of these effects are not tolerated on each row."""
+        return read_only(super().n_untolerated_taints(tolerations, effects))
+
+    def eligible(
+        self,
+        keys: tuple[str, ...],
+        rule: RequiredNodeAffinity | None = None,
+        tolerations: tuple[Toleration, ...] | None = None,
+    ) -> Mask:
+        """Return the live nodes that have every label of `keys`, match the rule, and have no untolerated taint."""
+        return read_only(super().eligible(keys, rule, tolerations))
+
+    # Pods.
+
+    def pods_per_node(self, matcher: PodMatcher) -> Counts:
+        """Return how many pods, terminating ones included, the matcher selects on each row."""
+        return read_only(super().selected(matcher).by_row)
+
+    def selected(self, matcher: PodMatcher, *, live_only: bool = False) -> PodCounts:
+        """Return the number of pods per row that the matcher selects; `live_only` leaves terminating pods out."""
+        return _ReadOnlyCounts(super().selected(matcher, live_only=live_only))
+
+    def pods_by_domain(self, matcher: PodMatcher, key: str) -> PerDomain:
+        """Return how many pods, terminating ones included, the matcher selects in each domain of the topology key."""
+        counts = super().selected(matcher)
+        return _read_only_amounts(counts.per_domain(Domains(self._state.nodes.column(key))))
+
+    def declaring(self, term: ExistingPodTerm) -> Counts:
+        """Return the number of pods per row that declare the term."""
+        return read_only(super().declaring(term))
+
+    def term_sums(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
+        """Not for guests: the sums are patched in place."""
+        raise AttributeError("term_sums is not part of the plugin contract; use pods_by_domain")
+
+    # Arrays that plugins compute, cached.
+
+    def volume_room(self, driver: str) -> Amounts:
+        """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
+        return read_only(Snapshot(self._state).volume_room(driver))
+
+    def per_row(
+        self,
+        key: Hashable,
+        compute: Callable[[RowIndex], npt.NDArray[np.generic] | int],
+        dtype: type[_Scalar],
+    ) -> npt.NDArray[_Scalar]:
+        """
+        Return an array of shape (n_rows,), recomputed only at rows whose node or pods changed.
+
+        Args:
+            key: identifies the formula and everything that it reads besides these rows.
+            compute: returns the value of one row, or the values of several. It reads only these rows.
+            dtype: of the array.
+
+        Cost: 1 µs, and `compute` for each changed row; for all rows where a node came, went or got another label.
+        """
+        return read_only(super().per_row(GuestKey(self._owner, key), compute, dtype))
+
+    def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
+        """
+        Return an array that `compute` makes of nodes alone, neither of their pods nor of amounts.
+
+        `key` identifies the formula and its parameters. Recomputed where a node, label, taint or annotation changed.
+        """
+        return read_only(super().per_node(GuestKey(self._owner, key), compute))
+
+    def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
+        """Return an array that depends only on nodes and their images; cached until one of them changes."""
+        return read_only(super().per_image(GuestKey(self._owner, key), compute))
+
+
+class _ReadOnlyColumn(LabelColumn):
+    """A column of the table whose ids cannot be written to."""
+
+    def __init__(self, column: LabelColumn) -> None:
+        self.__dict__.update(column.__dict__)
+        self.ids: Rows = read_only(column.ids)
+
+    def set(self, row: int, value: str | None) -> None:
+        """Raise AttributeError: labels are changed on the node, in the API server."""
+        raise AttributeError(f"label {self.key} of row {row} cannot be set to {value}: a plugin only reads")
+
+
+class _ReadOnlyCounts(PodCounts):
+    """Counts that cannot be written to."""
+
+    def __init__(self, counts: PodCounts) -> None:
+        super().__init__(read_only(counts.by_row), counts.version)
+        self._counts = counts
+
+    def per_domain(self, domains: Domains) -> PerDomain:
+        """Return the pods in each of the domains."""
+        return _read_only_amounts(self._counts.per_domain(domains))
+
+
+def _read_only_amounts(per_domain: PerDomain) -> PerDomain:
+    return PerDomain(read_only(per_domain.amounts), read_only(per_domain.ids))

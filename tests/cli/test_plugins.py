@@ -1,0 +1,70 @@
+"""Plugins of one's own in the commands that explain, on the embedded cluster and on a compressed snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.kinds import NODE, POD
+from scheduler.testing import Cluster, make_node, make_pod
+from tests.cli.test_commands import called
+
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples" / "plugins"
+FLAGS = ("--plugins", str(EXAMPLES), "--config", str(EXAMPLES / "configuration.yaml"))
+RACK, PRICE = "example.com/rack", "example.com/price-per-hour"
+SECRET = "s3cr3t"
+
+
+def _pod(name: str, **more: Any) -> dict[str, Any]:
+    return make_pod(name, labels={"team": "blue"}, scheduler="own-rules", **more)
+
+
+@pytest.mark.asyncio
+async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The snapshot has the annotation that a rule reads, and no other."""
+    file, kubeconfig = tmp_path / "snap.json.gz", tmp_path / "kubeconfig"
+    async with DevCluster() as cluster:
+        cluster.write_kubeconfig(kubeconfig)
+        for name, price in (("a", "1.00"), ("b", "0.10"), ("c", "0.50")):
+            annotations = {PRICE: price, f"example.com/{SECRET}": SECRET}
+            labels = {RACK: "full" if name == "a" else "free"}
+            cluster.store.create(NODE, "", make_node(name, labels=labels, annotations=annotations))
+        for name in ("one", "two"):
+            cluster.store.create(POD, "default", _pod(name, node="a"))
+        cluster.store.create(POD, "default", _pod("new"))
+        base = ("--kubeconfig", str(kubeconfig), *FLAGS)
+        live = await called(capsys, "explain", "new", "-o", "json", *base)
+        assert (await called(capsys, "snapshot", "-o", str(file), *base))[0] == 0
+    kept = await called(capsys, "explain", "new", "-o", "json", "--on", str(file), *FLAGS)
+    assert (live[0], json.loads(live[1])) == (0, json.loads(kept[1]))
+    (best, other) = json.loads(live[1])["scores"]
+    assert (best["node"], best["scores"]["CheaperNodes"], other["node"]) == ("b", 1000, "c")
+    text = gzip.decompress(file.read_bytes()).decode()
+    assert PRICE in text
+    assert SECRET not in text
+    notebook = await asyncio.to_thread(
+        Cluster.from_snapshot, file, plugins=[EXAMPLES], config=EXAMPLES / "configuration.yaml"
+    )
+    decision = notebook.decide("new")
+    assert (decision.node, decision.refused_by) == ("b", {"a": "TeamPerRack"})
+
+
+@pytest.mark.asyncio
+async def test_mistakes_are_told_by_every_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line each, and exit code 2; before anything is asked of a cluster."""
+    broken = tmp_path / "broken.py"
+    broken.write_text("import missing")
+    flags = ("--plugins", str(broken), "--kubeconfig", str(tmp_path / "absent"))
+    for command in (("explain", "p"), ("simulate", "-f", "x"), ("snapshot",), ("run",)):
+        code, _, err = await called(capsys, *command, *flags)
+        assert (code, err) == (2, f"{broken}: line 1: ModuleNotFoundError: No module named 'missing'\n"), (
+            command
+        )

@@ -1,0 +1,258 @@
+"""Pods of lower priority are evicted for one that fits nowhere, no more than have to, and for nobody in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.core.preemption import AGAIN, ELSEWHERE, GONE
+from scheduler.model.instructions import (
+    Attempted,
+    Bind,
+    ClearNomination,
+    EmitEvent,
+    EvictVictim,
+    Instruction,
+    PatchCondition,
+)
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import CycleDue, EvictionEnded, PodSeen, VictimFate
+from scheduler.queueing.queued_pod import SubQueue
+from tests.support import build
+from tests.support.driving import Driver, attempt_of, bind_of, condition_of, kinds
+
+
+@pytest.fixture
+def cluster() -> Iterator[Driver]:
+    """One node for two pods of 1 cpu."""
+    made = Driver()
+    made.node("n", allocatable={"cpu": "2"})
+    yield made
+    made.audit()
+
+
+def _pod(cluster: Driver, name: str, priority: int = 0, *, cpu: str = "1", **more: Any) -> Pod:
+    return cluster.pod(name, containers=[build.container(requests={"cpu": cpu})], priority=priority, **more)
+
+
+def _evictions(instructions: list[Instruction]) -> list[str]:
+    return [one.victim.name for one in instructions if isinstance(one, EvictVictim)]
+
+
+def _end(cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED) -> list[Instruction]:
+    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate))
+
+
+def _show(cluster: Driver, pod: Pod, **changes: Any) -> Pod:
+    """A watch shows the pod changed."""
+    seen = replace(pod, resource_version=cluster.next_version(), **changes)
+    cluster.handle(PodSeen(seen))
+    return seen
+
+
+def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(cluster: Driver):
+    low, lower = _pod(cluster, "low", 1, node="n"), _pod(cluster, "lower", 0, node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    told = cluster.cycle()
+    assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition", "EvictVictim"]
+    assert condition_of(told).nominated_node_name == "n"
+    assert condition_of(told).message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert (attempt_of(told).tried_preemption, attempt_of(told).n_victims) == (True, 2)
+    assert _evictions(told) == ["low"]
+    assert cluster.cycle() == []
+    told = _end(cluster, high, low)
+    assert _evictions(told) == ["lower"]
+    (event,) = [one for one in told if isinstance(one, EmitEvent)]
+    assert (event.pod, event.type, event.reason, event.action) == (low, "Normal", "Preempted", "Preempting")
+    assert event.note == f"Preempted by pod {high.uid} on node n"
+    assert event.reported_by == high.scheduler_name
+    assert kinds(_end(cluster, high, lower)) == ["EmitEvent"]
+    cluster.lose(low)
+    cluster.lose(lower)
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).node_name == "n"
+    assert not cluster.state.nominated
+    assert not cluster.state.preempting
+
+
+def test_a_pod_is_held_until_its_last_victim_ends(cluster: Driver):
+    low, lower = _pod(cluster, "low", 1, node="n"), _pod(cluster, "lower", 0, node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    cluster.cycle()
+    cluster.lose(low)
+    _end(cluster, high, low)
+    cluster.pass_time(20)
+    held = cluster.queue.get(high.uid)
+    assert held is not None
+    assert (held.sub_queue, held.gating_plugin) == (SubQueue.GATED, "DefaultPreemption")
+    assert cluster.cycle() == []
+    _show(cluster, lower, terminating=True)
+    cluster.lose(lower)
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).node_name == "n"
+    _end(cluster, high, lower)
+
+
+@pytest.mark.parametrize("fate", [VictimFate.FAILED, VictimFate.SPARED])
+def test_after_an_eviction_that_failed_or_was_not_wanted_the_others_are_spared(
+    cluster: Driver, fate: VictimFate
+):
+    low = _pod(cluster, "low", 1, node="n")
+    _pod(cluster, "lower", 0, node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    cluster.cycle()
+    assert _end(cluster, high, low, fate) == []
+    held = cluster.queue.get(high.uid)
+    assert held is not None
+    assert held.sub_queue is SubQueue.ACTIVE
+    # The nomination stays until the next attempt, which finds the victims again.
+    assert _evictions(cluster.cycle()) == ["low"]
+
+
+def test_victims_that_end_already_are_not_evicted_again(cluster: Driver):
+    _pod(cluster, "low", 1, node="n", terminating=True)
+    lower = _pod(cluster, "lower", 0, node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    assert _evictions(cluster.cycle()) == ["lower"]
+    _end(cluster, high, lower)
+
+
+def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
+    """The server has the nomination, and the victim that ends: all that the next instance knows."""
+    low = _pod(cluster, "low", 1, cpu="2", node="n")
+    _show(cluster, low, terminating=True, is_preempted=True)
+    high = _pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
+    told = cluster.cycle()
+    assert _evictions(told) == []
+    assert condition_of(told).nominated_node_name is None
+    assert condition_of(told).message.endswith(
+        "preemption: not eligible due to a terminating pod on the nominated node."
+    )
+    _pod(cluster, "equal", 9, cpu="1")
+    assert not [one for one in cluster.cycle() if isinstance(one, Bind | EvictVictim)]
+    cluster.lose(low)
+    cluster.pass_time(20)
+    binds = [one for _ in range(3) for one in cluster.cycle() if isinstance(one, Bind)]
+    assert [one.pod.uid for one in binds] == [high.uid]
+
+
+def test_a_restart_in_the_middle_evicts_the_rest(cluster: Driver):
+    low = _pod(cluster, "low", 1, node="n")
+    _pod(cluster, "lower", 0, node="n")
+    _show(cluster, low, terminating=True, is_preempted=True)
+    _pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
+    assert _evictions(cluster.cycle()) == []
+    cluster.lose(low)
+    cluster.pass_time(20)
+    assert _evictions(cluster.cycle()) == ["lower"]
+
+
+def test_a_nomination_that_will_not_come_true_is_cleared(cluster: Driver):
+    """Autoscalers pass over nominated pods, so a stale nomination would stop a scale-up."""
+    _pod(cluster, "other", 9, cpu="2", node="n")
+    pod = _pod(cluster, "high", 5, cpu="2", status={"nominatedNodeName": "n"})
+    assert cluster.state.nominated.node_of(pod.uid) == "n"
+    assert condition_of(cluster.cycle()).nominated_node_name == ""
+    assert not cluster.state.nominated
+
+
+def test_a_nomination_is_cleared_where_there_is_no_node_at_all():
+    cluster = Driver()
+    _pod(cluster, "high", 5, status={"nominatedNodeName": "n"})
+    assert condition_of(cluster.cycle()).nominated_node_name == ""
+
+
+def test_pods_of_lower_priority_lose_their_nomination_to_the_node(cluster: Driver):
+    _pod(cluster, "low", 0, cpu="2", node="n")
+    middle = _pod(cluster, "middle", 5, cpu="2", status={"nominatedNodeName": "n"})
+    _pod(cluster, "high", 9, cpu="2")
+    told = cluster.cycle()
+    assert [one.pod for one in told if isinstance(one, ClearNomination)] == [middle]
+    assert [pod.name for pod in cluster.state.nominated.on("n")] == ["high"]
+
+
+def test_a_nomination_counts_before_the_server_has_it(cluster: Driver):
+    """An update of the pod that does not show it yet leaves it."""
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    cluster.cycle()
+    _show(cluster, high, generation=high.generation + 1)
+    assert cluster.state.nominated.node_of(high.uid) == "n"
+    shown = _show(cluster, high, nominated_node_name="n")
+    _show(cluster, shown, nominated_node_name="")
+    assert not cluster.state.nominated
+    _end(cluster, high, low)
+
+
+def test_nobody_is_evicted_for_a_pod_that_is_gone_or_fits_by_now(cluster: Driver):
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    cluster.cycle()
+    assert cluster.machine.wants_eviction(high.uid, low.uid)
+    cluster.node("new", allocatable={"cpu": "2"})
+    assert not cluster.machine.wants_eviction(high.uid, low.uid)
+    cluster.lose_node("new")
+    assert cluster.machine.wants_eviction(high.uid, low.uid)
+    _show(cluster, low, terminating=True)
+    assert not cluster.machine.wants_eviction(high.uid, low.uid)
+    _show(cluster, low, terminating=False)
+    cluster.lose(high)
+    assert not cluster.machine.wants_eviction(high.uid, low.uid)
+    _end(cluster, high, low, VictimFate.SPARED)
+    assert cluster.machine.preemptions.in_vain == {}
+
+
+def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
+    def evicted(name: str, room: Driver) -> Pod:
+        low = _pod(room, f"low-{name}", 0, cpu="2", node="n")
+        high = _pod(room, name, 9, cpu="2")
+        room.cycle()
+        _end(room, high, low)
+        room.lose(low)
+        return high
+
+    in_vain = cluster.machine.preemptions.in_vain
+    gone = evicted("gone", cluster)
+    cluster.lose(gone)
+    assert in_vain == {GONE: 1}
+    elsewhere = evicted("elsewhere", cluster)
+    cluster.node("other", allocatable={"cpu": "2"})
+    _show(cluster, elsewhere, node_name="other")
+    assert in_vain == {GONE: 1, ELSEWHERE: 1}
+    again = evicted("again", cluster)
+    thief = _pod(cluster, "thief", 0, cpu="2", node="n")
+    cluster.pass_time(20)
+    assert _evictions(cluster.cycle()) == ["thief"]
+    assert in_vain == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+    _end(cluster, again, thief)
+    cluster.lose(thief)
+    cluster.pass_time(20)
+    cluster.confirm(again, bind_of(cluster.cycle()).node_name)
+    assert in_vain == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+
+
+def test_a_pod_that_never_preempts_says_so(cluster: Driver):
+    _pod(cluster, "low", 0, cpu="2", node="n")
+    document = build.pod("high", containers=[build.container(requests={"cpu": "2"})])
+    document["spec"] |= {"schedulerName": "affinity-scheduler", "priority": 9, "preemptionPolicy": "Never"}
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    told = cluster.cycle()
+    assert condition_of(told).message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+    assert not [one for one in told if isinstance(one, EvictVictim)]
+
+
+def test_attempts_of_many_preemptors_find_each_its_own_node():
+    """Nominated pods of the same priority keep their nodes from each other."""
+    cluster = Driver()
+    for index in range(20):
+        cluster.node(f"n{index}", allocatable={"cpu": "1"})
+        _pod(cluster, f"low-{index}", 0, node=f"n{index}")
+    for index in range(20):
+        _pod(cluster, f"high-{index}", 9)
+    told = [one for _ in range(20) for one in cluster.handle(CycleDue())]
+    nominated = [one.nominated_node_name for one in told if isinstance(one, PatchCondition)]
+    assert sorted(map(str, nominated)) == sorted(f"n{index}" for index in range(20))
+    assert sum(isinstance(one, Attempted) and one.n_victims == 1 for one in told) == 20

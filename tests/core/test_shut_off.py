@@ -1,0 +1,175 @@
+"""A guest that fails or overruns again and again is shut off for its profile, and pods that need it wait."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.core.machine import Machine
+from scheduler.model.instructions import Attempted, EmitEvent, Instruction
+from scheduler.model.stimuli import PluginFailing
+from scheduler.observe.guest_watch import LONGEST_CALL_S, MOST_FAILURES_IN_A_ROW
+from scheduler.observe.metrics import Metrics
+from scheduler.plugin import SKIP, Action, ClusterEventWithHint, FinalScores, Resource
+from scheduler.testing import Cluster
+from tests.observe.scheduling import Samples, samples, value
+from tests.support.driving import NAME, Driver, kinds
+
+FAILED = "running PreFilter plugin \"Mine\": KeyError: 'team' (test_shut_off.py, line "
+
+
+class Guest:
+    """Fails or overruns as the test says, for pods with a team; a filter and a score."""
+
+    name = "Mine"
+    only_pods_with_label = "team"
+    filtering: Callable[[], Any] = staticmethod(lambda: SKIP)
+    scoring: Callable[[], Any] = staticmethod(lambda: SKIP)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return [ClusterEventWithHint(Resource.NODE, Action.ADD)]
+
+    def prefilter(self, context: Any, snapshot: Any) -> Any:
+        del context, snapshot
+        return self.filtering()
+
+    def prescore(self, context: Any, snapshot: Any, feasible: Any) -> Any:
+        del context, snapshot, feasible
+        return self.scoring()
+
+
+class _Run:
+    """A machine whose profile has the guest, its metrics, and what it told."""
+
+    def __init__(self) -> None:
+        self.clock_s = 0.0
+        self.metrics = Metrics()
+        self.driver = Driver(settings=Cluster(plugins=[Guest]).settings)
+        driver = self.driver
+        self.failing: list[PluginFailing] = []
+        driver.machine = Machine(
+            state=driver.state,
+            queue=driver.queue,
+            profiles=driver.profiles,
+            rng=random.Random(1),
+            observer=self.metrics.cycle_observer(
+                driver.profiles, seed=1, on_failing=self.failing.append, now_s=lambda: self.clock_s
+            ),
+        )
+        for number in range(2):
+            driver.node(f"n{number}")
+        self.n_pods = 0
+
+    def overrun(self, result: Any) -> Any:
+        """Return the result after too long a time."""
+        self.clock_s += 1.5 * LONGEST_CALL_S
+        return result
+
+    def schedule(self, **labels: str) -> list[Instruction]:
+        """Create a pod and run a cycle; handle what the watch reports, and return all instructions."""
+        self.n_pods += 1
+        pod = self.driver.pod(f"p{self.n_pods}", labels=labels)
+        told = self.driver.cycle()
+        while self.failing:
+            told += self.driver.handle(self.failing.pop())
+        self.driver.lose(pod)
+        return told
+
+    def samples(self) -> Samples:
+        return samples(self.metrics.render())
+
+    def counted(self, reason: str) -> float:
+        name = "affinity_scheduler_plugin_failures_total"
+        return value(self.samples(), name, plugin="Mine", profile=NAME, reason=reason)
+
+    @property
+    def is_off(self) -> bool:
+        name = "affinity_scheduler_plugin_shut_off"
+        return value(self.samples(), name, plugin="Mine", profile=NAME) == 1
+
+
+@pytest.fixture
+def run() -> _Run:
+    return _Run()
+
+
+def _fail() -> Any:
+    raise KeyError("team")
+
+
+def _message(told: list[Instruction]) -> str:
+    (attempt,) = [one for one in told if isinstance(one, Attempted)]
+    return attempt.message
+
+
+def _events(told: list[Instruction], reason: str) -> list[str]:
+    return [one.note for one in told if isinstance(one, EmitEvent) and one.reason == reason]
+
+
+def test_a_filter_that_raises_again_and_again_is_shut_off_and_pods_that_need_it_wait(
+    run: _Run, monkeypatch: pytest.MonkeyPatch
+):
+    """Each failure fails the pod's cycle; then the guest is not called, and no pod that it is about gets through."""
+    monkeypatch.setattr(Guest, "filtering", staticmethod(_fail))
+    for _ in range(MOST_FAILURES_IN_A_ROW - 1):
+        told = run.schedule(team="a")
+        assert _message(told).startswith(FAILED)
+        assert not run.is_off
+    last = run.schedule(team="a")
+    (note,) = _events(last, "PluginShutOff")
+    expected = f"plugin Mine of profile {NAME} is shut off: 10 calls in a row failed, the last one: {FAILED}"
+    assert note.startswith(expected)
+    assert run.is_off
+    assert run.counted("error") == MOST_FAILURES_IN_A_ROW
+    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: pytest.fail("it is shut off")))
+    waiting = _message(run.schedule(team="a"))
+    refused = "0/2 nodes are available: plugin Mine is shut off until the scheduler restarts: 10 calls in a row failed"
+    assert waiting.startswith(refused)
+    assert kinds(run.schedule()) == ["Bind"]
+
+
+def test_a_filter_that_takes_too_long_again_and_again_is_shut_off(run: _Run, monkeypatch: pytest.MonkeyPatch):
+    """Its answers count until then."""
+    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: run.overrun(SKIP)))
+    for _ in range(MOST_FAILURES_IN_A_ROW):
+        told = run.schedule(team="a")
+        assert kinds(told)[0] == "Bind"
+    (note,) = _events(told, "PluginShutOff")
+    assert note.endswith("the last one: PreFilter took 0.150 s, more than 0.1 s")
+    assert (run.is_off, run.counted("overrun")) == (True, MOST_FAILURES_IN_A_ROW)
+
+
+def test_the_scores_of_a_guest_that_is_shut_off_are_left_out(run: _Run, monkeypatch: pytest.MonkeyPatch):
+    """A preference is no reason to wait; but the filter of the same guest is, so it has to be switched off with it."""
+    monkeypatch.setattr(Guest, "scoring", staticmethod(lambda: FinalScores(np.full(2, 200))))
+    for _ in range(MOST_FAILURES_IN_A_ROW):
+        assert "expected 0 to 100" in _message(run.schedule(team="a"))
+    assert run.is_off
+    assert "is shut off" in _message(run.schedule(team="a"))
+
+
+def test_failures_with_a_success_in_between_shut_nothing_off(run: _Run, monkeypatch: pytest.MonkeyPatch):
+    for number in range(3 * MOST_FAILURES_IN_A_ROW):
+        works = number % MOST_FAILURES_IN_A_ROW == 0
+        monkeypatch.setattr(Guest, "filtering", staticmethod((lambda: SKIP) if works else _fail))
+        run.schedule(team="a")
+    assert not run.is_off
+
+
+def test_calls_are_timed_in_every_cycle_and_observed_in_the_sampled_ones(
+    run: _Run, monkeypatch: pytest.MonkeyPatch
+):
+    """A guest's time is in the same series as the time of all others."""
+    monkeypatch.setattr(
+        Guest, "filtering", staticmethod(lambda: run.overrun(SKIP) if run.n_pods % 2 else SKIP)
+    )
+    for _ in range(100):
+        run.schedule(team="a")
+    assert run.counted("overrun") == 50
+    name = "scheduler_plugin_execution_duration_seconds_count"
+    n_observed = value(run.samples(), name, plugin="Mine", extension_point="PreFilter", status="Skip")
+    assert 1 <= n_observed <= 40

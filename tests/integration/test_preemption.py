@@ -1,0 +1,116 @@
+"""Pods of high priority on both servers: whom they evict, and how that shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import build
+from tests.support.build import Json
+from tests.support.cluster import NAME, Cluster
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_BUDGETS = "poddisruptionbudgets"
+
+
+async def _add_class(cluster: Cluster, name: str, value: int, **more: str) -> None:
+    """Create the class, unless an earlier test has."""
+    made = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        **more,
+    }
+    await cluster.api.post(_CLASSES, made)
+
+
+async def _names(cluster: Cluster) -> set[str]:
+    items: list[Json] = (await cluster.api.get(cluster.api.in_namespace("pods"))).ok["items"]
+    return {pod["metadata"]["name"] for pod in items if "deletionTimestamp" not in pod["metadata"]}
+
+
+async def _finish(cluster: Cluster, name: str) -> Json:
+    """Wait until the pod is being deleted and let it end, as its kubelet would. Return it as it was."""
+    path = cluster.api.in_namespace("pods", name)
+
+    async def pod() -> Json:
+        found: Json = (await cluster.api.get(path)).ok
+        return found
+
+    ending = await until(pod, lambda one: "deletionTimestamp" in one["metadata"], what=f"the end of {name}")
+    await cluster.api.delete(path, {"gracePeriodSeconds": 0})
+    await cluster.api.patch(path, {"metadata": {"finalizers": None}})
+    return ending
+
+
+async def _add_victim(cluster: Cluster, name: str, node: str, **settings: Any) -> None:
+    """Create a pod on the node that stays, ending, until `_finish` lets it go."""
+    await cluster.add_pod(name, cpu="1", node=node, **settings)
+    kept = {"metadata": {"finalizers": ["example.com/kept"]}}
+    (await cluster.api.patch(cluster.api.in_namespace("pods", name), kept)).ok  # noqa: B018
+
+
+async def test_a_pod_of_high_priority_takes_the_place_of_the_least_important_one(cluster: Cluster) -> None:
+    await _add_class(cluster, "low", 10)
+    await _add_class(cluster, "middle", 100)
+    await _add_class(cluster, "high", 1000)
+    await cluster.add_node("a", allocatable={"cpu": "2"})
+    await _add_victim(cluster, "low", "a", spec={"priorityClassName": "low"})
+    await cluster.add_pod("middle", cpu="1", node="a", spec={"priorityClassName": "middle"})
+    stored = await cluster.add_pod("high", cpu="1", spec={"priorityClassName": "high"})
+    victim = await _finish(cluster, "low")
+    (target,) = [one for one in victim["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
+    assert target["message"] == f"{NAME}: preempting to accommodate a higher priority pod"
+    assert await cluster.node_of("high") == "a"
+    assert await _names(cluster) == {"middle", "high"}
+    (event,) = await until(lambda: cluster.events("low", "Preempted"), what="the Preempted event")
+    assert event["note"] == f"Preempted by pod {stored['metadata']['uid']} on node a"
+    assert (event["type"], event["action"], event["reportingController"]) == ("Normal", "Preempting", NAME)
+    assert "nominatedNodeName" not in (await cluster.pod("high"))["status"]
+
+
+async def test_a_pod_is_nominated_until_its_victims_are_gone(cluster: Cluster) -> None:
+    await _add_class(cluster, "high", 1000)
+    await cluster.add_node("a", allocatable={"cpu": "1"})
+    await _add_victim(cluster, "low", "a")
+    await cluster.add_pod("high", cpu="1", spec={"priorityClassName": "high"})
+
+    async def nominated() -> str:
+        name: str = (await cluster.pod("high"))["status"].get("nominatedNodeName", "")
+        return name
+
+    assert await until(nominated, bool, what="the nomination") == "a"
+    await cluster.condition("high", "0/1 nodes are available: 1 Insufficient cpu.")
+    await _finish(cluster, "low")
+    assert await cluster.node_of("high") == "a"
+
+
+async def test_a_budget_spares_its_pods(cluster: Cluster) -> None:
+    await _add_class(cluster, "high", 1000)
+    for node in "ab":
+        await cluster.add_node(node, allocatable={"cpu": "1"})
+    await cluster.add_pod("web", cpu="1", node="a", labels={"app": "web"})
+    await _add_victim(cluster, "batch", "b", labels={"app": "batch"})
+    budget = build.disruption_budget("web", build.selector("app=web"), 0, namespace=cluster.api.namespace)
+    budget["spec"]["minAvailable"] = 1
+    await cluster.api.post(cluster.api.in_namespace(_BUDGETS, group="apis/policy/v1"), budget)
+    await cluster.add_pod("high", cpu="1", spec={"priorityClassName": "high"})
+    await _finish(cluster, "batch")
+    assert await cluster.node_of("high") == "b"
+    assert "web" in await _names(cluster)
+
+
+async def test_a_pod_that_never_preempts_waits(cluster: Cluster) -> None:
+    await _add_class(cluster, "patient", 1000, preemptionPolicy="Never")
+    await cluster.add_node("a", allocatable={"cpu": "1"})
+    await cluster.add_pod("low", cpu="1", node="a")
+    await cluster.add_pod("patient", cpu="1", spec={"priorityClassName": "patient"})
+    condition = await cluster.condition("patient", "0/1 nodes are available: 1 Insufficient cpu.")
+    assert condition["message"].endswith("preemption: not eligible due to preemptionPolicy=Never.")
+    assert await _names(cluster) == {"low", "patient"}

@@ -1,0 +1,195 @@
+"""Pending pods by reason, the feed of decisions, cells of the map, questions, and what is left out for whom."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from scheduler.explain.what_if import copy_pieces
+from scheduler.framework.profile import Profile
+from scheduler.model.instructions import Attempted
+from scheduler.overview.decisions import MAX_DECISIONS, DecisionFeed
+from scheduler.overview.domains import cell_of, domain_map_pieces
+from scheduler.overview.pending import Pending, Search, grouped
+from scheduler.overview.questions import NodeLabel, Question, Rehearsal, like
+from scheduler.overview.survey import survey_pieces
+from scheduler.settings.loading import default_settings
+from scheduler.shell.profiles import build_profiles
+from scheduler.state.audit import differences
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests.support import build
+from tests.support.driving import Driver, attempt_of
+
+ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+T = TypeVar("T")
+
+
+def finished(pieces: Generator[None, None, T]) -> T:
+    """The value at the end of all pieces."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+
+def everything(_: str) -> bool:
+    return True
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """Two zones, one of which has the pod web-0; web-1 and web-2 wait with it, one in a namespace of its own."""
+    driver = Driver()
+    driver.node("a", labels={build.ZONE: "za"})
+    driver.namespace("default")
+    driver.namespace("secret")
+    first = driver.pod("web-0", labels={"app": "web"}, affinity=ALONE)
+    driver.cycle()
+    driver.confirm(first, "a")
+    driver.pod("web-1", labels={"app": "web", "tier": "front"}, affinity=ALONE)
+    driver.cycle()
+    other = build.affinity(
+        anti_required=[build.term(build.ZONE, build.selector("app=web"), namespaces=["default", "secret"])]
+    )
+    driver.pod("web-2", namespace="secret", labels={"app": "web"}, affinity=other)
+    driver.cycle()
+    driver.pod("later", gates=["example.com/wait"])
+    return driver
+
+
+def pending(driver: Driver, search: Search = Search(), may_see: Any = everything) -> Pending:  # noqa: B008
+    refused = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."
+    messages = {f"uid-{key}": refused for key in ("default-web-1", "secret-web-2")}
+    return finished(grouped(driver.queue.pods(), messages, search, may_see))
+
+
+def test_pods_are_grouped_by_the_reason_without_its_numbers(driver: Driver) -> None:
+    groups = {group.reason: group for group in pending(driver).groups}
+    assert set(groups) == {
+        "node(s) didn't match pod anti-affinity rules",
+        "scheduling gates: example.com/wait",
+    }
+    assert groups["node(s) didn't match pod anti-affinity rules"].n_pods == 2
+
+
+def test_a_pod_of_another_namespace_is_a_number(driver: Driver) -> None:
+    """And a search does not find it."""
+    only_default = {"default"}.__contains__
+    found = pending(driver, may_see=only_default)
+    (group,) = (one for one in found.groups if one.n_pods == 2)
+    assert (group.n_hidden, [one.pod for one in group.shown]) == (1, ["web-1"])
+    assert "web-2" not in msgspec.json.encode(found).decode()
+    assert pending(driver, Search(name="web-2"), only_default).n_matching == 0
+
+
+@pytest.mark.parametrize(
+    ("search", "names"),
+    [
+        (Search(namespace="sec"), {"web-2"}),
+        (Search(name="web"), {"web-1", "web-2"}),
+        (Search(label="tier"), {"web-1"}),
+        (Search(label="tier=front"), {"web-1"}),
+        (Search(label="tier=back"), set()),
+    ],
+)
+def test_a_search_finds_by_namespace_name_and_label(driver: Driver, search: Search, names: set[str]) -> None:
+    found = pending(driver, search)
+    assert {one.pod for group in found.groups for one in group.shown} == names
+    assert found.n_matching == len(names)
+
+
+def test_a_pod_that_was_not_tried_has_the_message_of_its_condition() -> None:
+    """As on a standby, which learns from the API server what the leader found."""
+    driver = Driver()
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    message = "0/12 nodes are available: 2 Insufficient cpu, 10 node(s) had untolerated taint(s)."
+    driver.pod("p", status={"conditions": [{**condition, "message": message}]})
+    (group,) = finished(grouped(driver.queue.pods(), {}, Search(), everything)).groups
+    assert group.reason == "Insufficient cpu, node(s) had untolerated taint(s)"
+
+
+def attempt(driver: Driver, name: str, namespace: str = "default") -> Attempted:
+    """A failed attempt of a new pod."""
+    driver.pod(name, namespace=namespace, labels={"app": "web"}, node_selector={"no": "where"})
+    return attempt_of(driver.cycle())
+
+
+def test_the_feed_has_the_newest_first_and_counts_what_it_hides(driver: Driver) -> None:
+    feed = DecisionFeed()
+    for number in range(4):
+        feed.record(attempt(driver, f"p{number}", "secret" if number == 1 else "default"), 0.001, 100.0)
+    found = feed.after(0, {"default"}.__contains__, 10)
+    assert [one.pod for one in found.decisions] == ["p3", "p2", "p0"]
+    assert (found.n_hidden, found.newest) == (1, 4)
+    assert [one.pod for one in feed.after(2, everything, 1).decisions] == ["p3"]
+
+
+def test_the_feed_is_bounded(driver: Driver) -> None:
+    feed, one = DecisionFeed(), attempt(driver, "p")
+    for _ in range(MAX_DECISIONS + 10):
+        feed.record(one, 0.0, 0.0)
+    found = feed.after(0, everything, 10 * MAX_DECISIONS)
+    assert (len(found.decisions), found.decisions[-1].number) == (MAX_DECISIONS, 11)
+
+
+def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> None:
+    """Names of another namespace are left out, their number is not."""
+    survey = finished(survey_pieces(driver.state, driver.queue.pods()))
+    records = [one for one in survey.records.items() if one[1].rule.namespaces == "namespace default"]
+    ((identifier, record),) = records
+    found = finished(domain_map_pieces(identifier, record, driver.state, ""))
+    assert (found.domains, found.pods, found.room, found.states) == (("za",), (1,), (0,), (2,))
+    cell = cell_of(record, driver.state, driver.queue, "za", everything)
+    assert cell is not None
+    assert [pod.name for pod in cell.pods.shown] == ["web-0"]
+    assert [pod.name for pod in cell.pending.shown] == ["web-1"]
+    hidden = cell_of(record, driver.state, driver.queue, "za", {"secret"}.__contains__)
+    assert hidden is not None
+    assert (hidden.pods.n_total, hidden.pods.shown) == (1, ())
+    assert cell_of(record, driver.state, driver.queue, "nowhere", everything) is None
+
+
+def rehearsal(driver: Driver) -> Rehearsal:
+    """A copy of the cluster, made piece by piece."""
+    settings = default_settings()
+    copy = ClusterState()
+    finished(copy_pieces(driver.state, copy))
+
+    def new_profile(name: str, snapshot: Snapshot, _: bool) -> Profile:
+        return build_profiles(settings, snapshot)[name]
+
+    return Rehearsal(state=copy, new_profile=new_profile, rng=random.Random(1), may_see=everything)
+
+
+def test_a_lost_zone_sends_its_pods_elsewhere_and_the_cluster_stays(driver: Driver) -> None:
+    """Where the pod of the zone would go, with a second zone and without."""
+    question = Question(without=(NodeLabel(build.ZONE, "za"),))
+    found = rehearsal(driver).answer(question, (), ())
+    assert found.displaced is not None
+    assert (found.displaced.n_pods, found.displaced.n_placed) == (1, 0)
+    assert found.displaced.refused[0].examples[0].name == "web-0"
+    driver.node("b", labels={build.ZONE: "zb"})
+    found = rehearsal(driver).answer(question, (), ())
+    assert found.displaced is not None
+    assert [(one.node, one.n_pods) for one in found.displaced.by_node] == [("b", 1)]
+    assert differences(driver.state) == []
+    assert driver.state.node("a") is not None
+
+
+def test_replicas_are_placed_with_and_without_the_changes(driver: Driver) -> None:
+    """Cordoned, the second zone takes none of them."""
+    driver.node("b", labels={build.ZONE: "zb"})
+    template = next(queued.pod for queued in driver.queue.pods() if queued.pod.name == "web-1")
+    found = rehearsal(driver).answer(Question(cordon=("b",)), (like(template, 2),), ())
+    assert [one.n_placed for one in found.now] == [1]
+    assert [one.n_placed for one in found.then] == [0]
+    assert found.then[0].next is not None
+    assert found.then[0].next.rules[0].pods.shown[0].name == "web-0"
+    assert len(driver.state.placed) == 1

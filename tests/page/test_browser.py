@@ -1,0 +1,165 @@
+"""The page as an operator uses it, in a browser against a cluster whose rollout is stuck on its anti-affinity."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.page.conftest import Served
+from tests.support import build
+from tests.support.browser import problems_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.slow
+
+#: Each view, and a text that it has once its data are there.
+VIEWS = {
+    "Now": "Pods per second",
+    "Domains": "app=shop",
+    "Pending": "didn't match pod anti-affinity rules",
+    "Decisions": "Node or reason",
+    "What if": "Decided on a copy of the cluster",
+}
+SIZES = {"a laptop": (1280, 720), "a phone held upright": (390, 844)}
+HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
+
+
+@pytest.fixture
+def page(browser: Browser, served: Served) -> Iterator[Page]:
+    """The page on the view Now. At the end nothing has failed in it, and it has asked nobody but the scheduler."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720})
+    page = context.new_page()
+    problems, foreign = problems_of(page), []
+    page.on(
+        "request", lambda sent: None if sent.url.startswith(served.scheduler) else foreign.append(sent.url)
+    )
+    methods: set[str] = set()
+    page.on("request", lambda sent: methods.add(sent.method))
+    page.goto(f"{served.scheduler}/ui")
+    page.get_by_text("Pods per second").wait_for()
+    yield page
+    context.close()
+    assert (problems, foreign) == ([], [])
+    assert methods <= {"GET", "POST"}
+
+
+def open_view(page: Page, title: str) -> None:
+    page.get_by_role("navigation").get_by_role("link", name=title).click()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [pytest.param(size, id=name) for name, size in SIZES.items()])
+def test_every_view_opens_and_fits(
+    browser: Browser, served: Served, size: tuple[int, int], scheme: str
+) -> None:
+    """Nothing is wider than the window, and each view has something to say."""
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if scheme == "dark" else "light"
+    )
+    page = context.new_page()
+    problems = problems_of(page)
+    page.goto(f"{served.scheduler}/ui/")
+    for title, text in VIEWS.items():
+        open_view(page, title)
+        page.get_by_text(text).first.wait_for()
+        assert page.title() == f"{title} · affinity-scheduler"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
+    context.close()
+    assert problems == []
+
+
+def test_the_stuck_rollout_leads_to_its_blocking_pods_by_clicks(page: Page) -> None:
+    """From Pending to a pod's explanation, to a blocking pod, and to what would help."""
+    open_view(page, "Pending")
+    group = page.locator(".group", has_text="didn't match pod anti-affinity rules")
+    group.get_by_role("link").first.click()
+    page.get_by_role("heading", name="Rules in the way").wait_for()
+    blocking = page.locator(".blocking").first
+    assert "not beside pods with app=shop" in blocking.inner_text()
+    assert blocking.locator("li", has_text="on node-").count() == 3
+    page.get_by_role("heading", name="What would help").wait_for()
+    page.locator(".suggestions li").first.wait_for()
+    assert "leaves node" in page.locator(".suggestions li").first.inner_text()
+    blocking.get_by_role("link").first.click()
+    page.get_by_text("runs on node-").wait_for()
+
+
+def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page) -> None:
+    """By the keyboard alone: the map takes the focus, arrow keys move, Enter opens a domain."""
+    open_view(page, "Domains")
+    page.get_by_role("link", name="app=shop").click()
+    page.get_by_text("3 full").wait_for()
+    page.locator("canvas").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.get_by_text("zone-b: 1 pod, room 0, full").wait_for()
+    page.keyboard.press("Enter")
+    panel = page.get_by_role("complementary", name="Domain zone-b")
+    panel.get_by_role("heading", name="Pending pods that it holds off (3)").wait_for()
+    page.get_by_label("as a table").check()
+    page.get_by_role("button", name="zone-a").wait_for()
+
+
+def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -> None:
+    """Three replicas by zone fit in three zones; without one of them, two do."""
+    before = served.request("GET", "/api/v1/pods")["metadata"]["resourceVersion"]
+    open_view(page, "What if")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_text("3 of 3 replicas fit").wait_for()
+    page.get_by_label("Nodes taken away, by label").select_option("topology.kubernetes.io/zone")
+    page.get_by_label("Value").fill("zone-a")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_text("2 of 3 replicas fit").wait_for()
+    page.get_by_text("Without the changes: 3 of 3").wait_for()
+    page.get_by_role("heading", name="What stops the next one").wait_for()
+    page.get_by_text("0 of 1 pod find another node").wait_for()
+    changes = served.request(
+        "GET", f"/api/v1/pods?resourceVersion={before}&resourceVersionMatch=NotOlderThan"
+    )
+    assert not [pod for pod in changes["items"] if pod["metadata"]["name"].startswith("web-")]
+
+
+def test_a_bad_manifest_is_answered_in_one_line(page: Page) -> None:
+    """With what was found and expected."""
+    open_view(page, "What if")
+    page.locator("textarea").fill("kind: Deployment\n")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("alert").wait_for()
+    assert "expected" in page.get_by_role("alert").inner_text()
+
+
+def test_a_decision_arrives_while_one_looks(page: Page, served: Served) -> None:
+    """The feed shows a new pod without being asked, with its scores by plugin."""
+    open_view(page, "Decisions")
+    page.get_by_text("Live.").wait_for()
+    pod = build.pod("live-one", spec={"schedulerName": "affinity-scheduler"})
+    del pod["metadata"]["uid"]
+    served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    row = page.locator("tr", has_text="live-one")
+    row.wait_for()
+    row.get_by_role("button", name="Why?").click()
+    page.locator(".scores .score").first.wait_for()
+    page.get_by_text("Standing still").wait_for()
+
+
+def test_hostile_text_stays_text(page: Page, served: Served) -> None:
+    """An annotation whose problem is told in the scheduler's message contains markup."""
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{HOSTILE: 1}]}}
+    pod = build.pod(
+        "hostile", spec={"schedulerName": "affinity-scheduler"}, labels={"constructor": "prototype"}
+    )
+    del pod["metadata"]["uid"]
+    pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(affinity)}
+    served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    served.until(lambda: "onerror" in json.dumps(served.shown("pending")))
+    open_view(page, "Pending")
+    page.get_by_text("onerror").first.wait_for()
+    page.get_by_role("link", name="default/hostile").click()
+    page.locator(".message", has_text="onerror").first.wait_for()
+    assert page.locator("main img, main script").count() == 0
+    assert page.title() == "Pending · affinity-scheduler"

@@ -1,0 +1,63 @@
+"""The built-in plugins have no door that a guest lacks: from a file of their own they decide the recordings alike."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import scheduler.plugins
+from scheduler.framework.guests import GuardedPlugin
+from scheduler.settings.guest_files import load_plugins
+from tests.conformance.product import ProductSubject
+from tests.conformance.replay import answers
+from tests.conformance.traces import Json, Trace, read
+
+FOLDER = Path(scheduler.plugins.__file__).parent
+DATA = Path(__file__).parents[1] / "data"
+_TRACES = 15
+
+
+class _GuestSubject(ProductSubject):
+    """The product, one of whose plugins was loaded from a file and runs as a guest under its own name."""
+
+    def __init__(self, config: Json | None, name: str, file: Path) -> None:
+        super().__init__(config)
+        loaded = load_plugins([str(file)], installed=False)
+        assert loaded.problems == ()
+        guest = GuardedPlugin(name, loaded.by_name[f"My{name}"].plugin_class(), name)
+        running = {one.name for one in self.profile.filters} | {
+            one.plugin.name for one in self.profile.scorers
+        }
+        assert name in running
+        self.profile = replace(
+            self.profile,
+            filters=tuple(guest if one.name == name else one for one in self.profile.filters),
+            scorers=tuple(
+                replace(one, plugin=guest) if one.plugin.name == name else one for one in self.profile.scorers
+            ),
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("NodeName", "node_name.py"),
+        ("NodeUnschedulable", "node_unschedulable.py"),
+        ("NodePorts", "node_ports.py"),
+        ("TaintToleration", "taint_toleration.py"),
+        ("ImageLocality", "image_locality.py"),
+    ],
+)
+def test_a_built_in_plugin_from_a_file_decides_as_kube_scheduler_did(name: str, file: str, tmp_path: Path):
+    """The file is the plugin's own; only its name is another one, since its own is taken."""
+    source = (FOLDER / file).read_text().replace(f'NAME: Final = "{name}"', f'NAME: Final = "My{name}"')
+    (tmp_path / file).write_text(source)
+    traces = [one for one in read(DATA / "node.jsonl.gz") if isinstance(one, Trace)][:_TRACES]
+    asked = 0
+    for trace in traces:
+        for where, mismatches in answers(
+            trace, lambda config: _GuestSubject(config, name, tmp_path / file), fresh=False
+        ):
+            assert mismatches == [], where
+            asked += 1
+    assert asked >= _TRACES

@@ -1,0 +1,117 @@
+"""Rules that look at nodes one by one, and how often they are asked."""
+
+from typing import Any, ClassVar
+
+from scheduler.plugin import NodeByNode, NodeView, Pod, Status, unresolvable
+from scheduler.testing import Cluster, make_node, make_pod
+
+
+class Counting(NodeByNode):
+    """Refuses red nodes and full ones, prefers empty ones, and notes which nodes it was asked about."""
+
+    name = "Counting"
+    reason = "node(s) were red"
+    asked: ClassVar[list[str]] = []
+
+    def fits(self, pod: Pod, node: NodeView) -> bool | Status:
+        self.asked.append(node.name)
+        if node.requested("pods") >= 2:
+            return unresolvable("node(s) had two pods")
+        return node.labels.get("color") != "red"
+
+    def score(self, pod: Pod, node: NodeView) -> int:
+        return 100 - 50 * len(node.pods)
+
+
+def _cluster() -> Cluster:
+    cluster = Cluster(plugins=[Counting], alone=True)
+    cluster.add(make_node("a", labels={"color": "red"}), make_node("b"), make_node("c"))
+    return cluster.add(make_pod("one", node="b"))
+
+
+def _asked(cluster: Cluster, pod: Any) -> list[str]:
+    Counting.asked.clear()
+    cluster.decide(pod)
+    return sorted(Counting.asked)
+
+
+def test_it_refuses_with_its_reason_and_prefers_by_its_score():
+    decision = _cluster().decide(make_pod("new"))
+    assert decision.refused == {"a": "node(s) were red"}
+    assert decision.scores == {"c": {"Counting": 100}, "b": {"Counting": 50}}
+
+
+def test_it_is_asked_again_only_about_nodes_that_changed():
+    cluster, pod = _cluster(), make_pod("new")
+    assert _asked(cluster, pod) == ["a", "b", "c"]
+    assert _asked(cluster, pod) == []
+    cluster.add(make_pod("two", node="b"))
+    assert _asked(cluster, pod) == ["b"]
+    assert cluster.decide(pod).refused["b"] == "node(s) had two pods"
+    cluster.remove_pod("two")
+    assert _asked(cluster, pod) == ["b"]
+    assert "b" in cluster.decide(pod).feasible
+
+
+def test_it_is_asked_about_all_nodes_where_one_came_or_changed_a_label():
+    cluster, pod = _cluster(), make_pod("new")
+    cluster.decide(pod)
+    cluster.add(make_node("d"))
+    assert _asked(cluster, pod) == ["a", "b", "c", "d"]
+    cluster.add(make_node("d", labels={"color": "red"}))
+    assert _asked(cluster, pod) == ["a", "b", "c", "d"]
+    assert cluster.decide(pod).refused["d"] == "node(s) were red"
+
+
+def test_pods_that_differ_in_what_a_rule_may_read_are_told_apart():
+    cluster = _cluster()
+    for pod in (
+        make_pod(),
+        make_pod(labels={"a": "b"}),
+        make_pod(priority=5),
+        make_pod(requests={"cpu": "1"}),
+    ):
+        assert _asked(cluster, pod) == ["a", "b", "c"]
+
+
+def test_pods_that_are_equal_but_in_name_share_the_answers():
+    cluster = _cluster()
+    cluster.decide(make_pod("one-of-them"))
+    assert _asked(cluster, make_pod("another")) == []
+
+
+def test_a_rule_may_read_amounts_taints_annotations_and_age():
+    class Reading(NodeByNode):
+        name = "Reading"
+        node_annotations = ("example.com/owner",)
+
+        def fits(self, pod: Pod, node: NodeView) -> Status:
+            cpu = f"{node.requested('cpu')}/{node.allocatable('cpu')}"
+            return unresolvable(
+                f"{cpu} {node.taints[0].key} {dict(node.annotations)} {node.created} {node.unschedulable}"
+            )
+
+    cluster = Cluster(plugins=[Reading], alone=True)
+    annotations = {"example.com/owner": "us", "example.com/other": "x"}
+    taint = {"key": "gpu", "effect": "NoSchedule"}
+    cluster.add(make_node("n", taints=[taint], annotations=annotations, created="2026-02-03T00:00:00Z"))
+    cluster.add(make_pod("running", node="n", requests={"cpu": "1500m"}))
+    expected = "1500/32000 gpu {'example.com/owner': 'us'} 2026-02-03T00:00:00Z False"
+    assert cluster.decide(make_pod()).refused == {"n": expected}
+
+
+def test_thousands_of_reasons_end_in_the_rule_s_own():
+    """Statuses are numbers in a cached array: a rule that names nodes in its reasons cannot exhaust them."""
+
+    class Naming(NodeByNode):
+        name = "Naming"
+        reason = "node(s) were not named"
+
+        def fits(self, pod: Pod, node: NodeView) -> Status:
+            return unresolvable(f"node {node.name} was refused")
+
+    cluster = Cluster(plugins=[Naming], alone=True)
+    refused = cluster.add(*(make_node(f"n{number}") for number in range(1200))).decide(make_pod()).refused
+    assert refused["n0"] == "node n0 was refused"
+    assert len(set(refused.values())) == 1000
+    assert "node(s) were not named" in refused.values()

@@ -1,0 +1,323 @@
+"""Whom a pod would evict, and where: equal to the reference's answer, and no smaller sacrifice would do."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product as combinations
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.decide import decide
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.interface import NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.node_trial import FilterTrials
+from scheduler.framework.observer import Unobserved
+from scheduler.framework.post_filter import UnfitPod
+from scheduler.framework.profile import Profile
+from scheduler.framework.status import Skip, Status
+from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.plugins.default_preemption.candidates import find_candidates
+from scheduler.state.snapshot import Snapshot
+from tests.conformance.compare import decision_mismatches
+from tests.conformance.product import ProductSubject
+from tests.plugins.lives import (
+    CONFIGURATIONS,
+    KEYS,
+    NAMESPACES,
+    POD_LABELS,
+    SELECTORS,
+    TERMS,
+    Applied,
+    annotations,
+)
+from tests.reference.cluster import Cluster, refusal_on
+from tests.reference.preemption import Candidate, Trial, by_violation, harm, key_of, lower_pods
+from tests.reference.question import Object, Question
+from tests.support import build
+from tests.support.build import Json
+
+_STARTS = (None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
+
+
+@st.composite
+def _ranked(draw: st.DrawFn, *, placed: bool) -> Json:
+    """Draw a pod with a priority that asks for much, and hardly for anything that no eviction helps."""
+    made = build.pod(
+        f"p{draw(st.integers(0, 11))}" if placed else "incoming",
+        namespace=draw(st.sampled_from(NAMESPACES)),
+        labels=draw(POD_LABELS),
+        node=draw(st.sampled_from(_NODE_NAMES)) if placed else None,
+        affinity=draw(st.one_of(st.none(), st.none(), _AFFINITIES)),
+        spread=draw(st.one_of(st.just([]), st.lists(_SPREADS, max_size=1))),
+        containers=draw(st.lists(_CONTAINERS, min_size=1, max_size=2)),
+    )
+    made["metadata"]["uid"] = f"{made['metadata']['namespace']}-{made['metadata']['name']}"
+    made["spec"]["priority"] = draw(st.sampled_from((-5, 0, 0, 10) if placed else (0, 10, 100, 100)))
+    start = draw(st.sampled_from(_STARTS)) if placed else None
+    if start is not None:
+        made["status"]["startTime"] = start
+    if not placed and draw(st.integers(0, 9)) == 9:
+        made["spec"]["preemptionPolicy"] = "Never"
+    limits = draw(st.one_of(st.none(), st.none(), annotations()))
+    if limits is not None:
+        made["metadata"]["annotations"] = limits
+    return made
+
+
+_NODE_NAMES = ("n0", "n1", "n2")
+_AFFINITIES = st.builds(
+    build.affinity, required=st.lists(TERMS, max_size=1), anti_required=st.lists(TERMS, max_size=2)
+)
+_SPREADS = st.builds(
+    build.spread,
+    st.sampled_from(KEYS),
+    st.sampled_from([one for one in SELECTORS if one]),
+    max_skew=st.integers(1, 2),
+    affinity_policy=st.sampled_from((None, "Ignore", "Honor")),
+    taints_policy=st.sampled_from((None, "Ignore", "Honor")),
+)
+_CONTAINERS = st.builds(
+    build.container,
+    requests=st.sampled_from(({}, {"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}, {"example.com/gpu": "1"})),
+    host_ports=st.sampled_from(((), (), ("80",), ("10.0.0.1:80",), ("81/UDP",))),
+)
+_NODES = st.builds(
+    build.node,
+    st.sampled_from(_NODE_NAMES),
+    labels=st.sampled_from(({build.ZONE: "a", "rack": "r1"}, {build.ZONE: "a"}, {build.ZONE: "b"}, {})),
+    allocatable=st.sampled_from(
+        ({"cpu": "2", "pods": "3"}, {"cpu": "3", "pods": "4", "example.com/gpu": "1"}, {"pods": "2"})
+    ),
+    taints=st.sampled_from(((), (), (), ("k=v:NoSchedule",))),
+)
+BUDGETS = st.builds(
+    build.disruption_budget,
+    st.sampled_from(("b0", "b1")),
+    st.sampled_from(SELECTORS),
+    st.integers(0, 2),
+    namespace=st.sampled_from(NAMESPACES),
+    disrupted=st.sampled_from(((), (), ("p0",))),
+)
+OBJECTS = st.builds(
+    lambda *lists: [Applied(one) for each in lists for one in each],
+    st.lists(_NODES, min_size=2, max_size=4),
+    st.lists(BUDGETS, max_size=2),
+    st.lists(_ranked(placed=True), min_size=3, max_size=14),
+)
+
+
+class _Both:
+    """The product and the plain reference with the same objects."""
+
+    def __init__(self, config: Json | None, objects: list[Applied]) -> None:
+        self.product = ProductSubject(config)
+        self.reference = Cluster()
+        self.config = config
+        for one in objects:
+            self.product.apply(one.object)
+            self.reference.apply(one.object)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    config=st.sampled_from(CONFIGURATIONS),
+    objects=OBJECTS,
+    incoming=st.lists(_ranked(placed=False), min_size=1, max_size=2),
+)
+def test_victims_and_message_are_the_reference_s(
+    config: Json | None, objects: list[Applied], incoming: list[Json]
+):
+    both = _Both(config, objects)
+    for pod in incoming:
+        ours, theirs = both.product.evaluate(pod), both.reference.evaluate_and_preempt(pod, config)
+        event(f"{len(theirs.get('preemption', {}).get('candidates', ()))} candidates")
+        assert [str(one) for one in decision_mismatches(theirs, ours)] == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(objects=OBJECTS, incoming=_ranked(placed=False))
+def test_no_smaller_sacrifice_makes_room(objects: list[Applied], incoming: Json):
+    """
+    Of all sets of victims on a node, the one found spares the first pod that any of them spares, and so on.
+
+    Pods that the incoming one requires are left out: then fewer pods never fit worse.
+    """
+    incoming["spec"].get("affinity", {}).pop("podAffinity", None)
+    incoming["metadata"].pop("annotations", None)
+    both = _Both(None, objects)
+    answer = both.product.evaluate(incoming)
+    if not answer.get("preemption", {}).get("eligible"):
+        return
+    question = both.reference.question(incoming)
+    best = [
+        found
+        for node in answer["preemption"]["candidates"]
+        if (found := _best_by_trying_all(question, node, both.reference.budgets())) is not None
+    ]
+    listed = {node: one["victims"] for node, one in answer["preemption"]["candidates"].items()}
+    assert listed == {one.node: sorted(map(key_of, one.victims)) for one in best}
+    least = min(map(harm, best), default=None)
+    winners = {one.node for one in best if harm(one) == least}
+    assert set(answer["preemption"]["winners"]) <= winners
+    event(f"{len(best)} candidates")
+
+
+def _best_by_trying_all(question: Question, node: str, budgets: Sequence[Object]) -> Candidate | None:
+    """The set of victims that spares the most important pods, out of all sets that make room."""
+    violating, others = by_violation(lower_pods(question, node), budgets)
+    ordered = [*violating, *others]
+    for spared in _most_spared_first(len(ordered)):
+        trial = Trial(question, node, refusal_on)
+        for pod in ordered:
+            trial.take_away(pod)
+        for pod, stays in zip(ordered, spared, strict=True):
+            if stays:
+                trial.bring_back(pod)
+        if trial.refusal() is None:
+            victims = [pod for pod, stays in zip(ordered, spared, strict=True) if not stays]
+            in_order = [pod for pod in lower_pods(question, node) if pod in victims]
+            return Candidate(node, in_order, sum(pod in violating for pod in victims))
+    return None
+
+
+def _most_spared_first(n_pods: int) -> Iterator[tuple[bool, ...]]:
+    return iter(combinations((True, False), repeat=n_pods))
+
+
+def _full_node(*placed: Json) -> ProductSubject:
+    product = ProductSubject(None)
+    product.apply(build.node("n", allocatable={"cpu": "2"}, labels={build.ZONE: "a"}))
+    for pod in placed:
+        product.apply(pod)
+    return product
+
+
+def _sized(name: str, priority: int, *, cpu: str = "1", node: str | None = "n", **more: Any) -> Json:
+    containers = [build.container(requests={"cpu": cpu})]
+    own = {"priority": priority, **more.pop("spec", {})}
+    return build.pod(name, node=node, containers=containers, spec=own, **more)
+
+
+def _preempted(pod: Json) -> Json:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    ending = {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return {**pod, "metadata": ending, "status": {**pod["status"], "conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("ending", "nominated", "part"),
+    [
+        pytest.param(
+            _preempted(_sized("low", 0, cpu="2")),
+            "n",
+            "preemption: not eligible due to a terminating pod on the nominated node.",
+            id="its victim is still there",
+        ),
+        pytest.param(_preempted(_sized("low", 0, cpu="2")), "", "", id="it is nominated nowhere"),
+        pytest.param(_preempted(_sized("low", 0, cpu="2")), "gone", "", id="its node is gone"),
+        pytest.param(_sized("low", 0, cpu="2", terminating=True), "n", "", id="another reason to end"),
+    ],
+)
+def test_a_pod_waits_for_its_own_victims(ending: Json, nominated: str, part: str):
+    product = _full_node(ending)
+    incoming = _sized("incoming", 5, node=None)
+    incoming["status"]["nominatedNodeName"] = nominated
+    message = product.evaluate(incoming)["message"]
+    assert message == f"0/1 nodes are available: 1 Insufficient cpu. {part}".rstrip()
+
+
+def test_a_node_that_cannot_help_any_more_does_not_hold_the_pod_up():
+    product = _full_node(_preempted(_sized("low", 0, cpu="2")))
+    product.apply(build.node("n", allocatable={"cpu": "2"}, unschedulable=True))
+    incoming = _sized("incoming", 5, node=None)
+    incoming["status"]["nominatedNodeName"] = "n"
+    assert product.evaluate(incoming)["preemption"]["eligible"]
+
+
+def test_a_pod_that_ends_counts_less_than_none_once_it_is_counted_out():
+    """Spread counts no pod that ends, but takes it off its domain all the same, as kubernetes 1.36 does."""
+    web = {"app": "web"}
+    product = _full_node(
+        _sized("low", 0, cpu="1", labels=web, terminating=True),
+        _sized("high", 9, cpu="1", labels=web),
+    )
+    product.apply(build.node("other", allocatable={"cpu": "1"}, labels={build.ZONE: "b"}))
+    product.apply(_sized("more", 9, cpu="1", node="other"))
+    apart = build.spread(build.ZONE, build.selector("app=web"))
+    incoming = _sized("incoming", 5, node=None, labels=web, spread=[apart])
+    assert product.evaluate(incoming)["preemption"]["candidates"] == {
+        "n": {"victims": ["default/low"], "pdbViolations": 0}
+    }
+
+
+@pytest.mark.parametrize(
+    ("allowed", "disrupted", "victims", "n_violations"),
+    [
+        pytest.param(0, (), ["default/b"], 0, id="no disruption: the other pod goes"),
+        pytest.param(1, (), ["default/a"], 0, id="one disruption: the less important pod goes"),
+        pytest.param(0, ("a",), ["default/a"], 0, id="a pod that is evicted already is not protected"),
+    ],
+)
+def test_a_budget_spares_its_pods_before_others(
+    allowed: int, disrupted: tuple[str, ...], victims: list[str], n_violations: int
+):
+    product = _full_node(_sized("a", 0, labels={"app": "web"}), _sized("b", 1, labels={"app": "db"}))
+    product.apply(build.disruption_budget("web", build.selector("app=web"), allowed, disrupted=disrupted))
+    found = product.evaluate(_sized("incoming", 5, node=None))["preemption"]["candidates"]
+    assert found == {"n": {"victims": victims, "pdbViolations": n_violations}}
+
+
+def test_a_budget_that_is_gone_protects_no_more():
+    product = _full_node(_sized("a", 0, labels={"app": "web"}), _sized("b", 1))
+    product.apply(build.disruption_budget("web", build.selector("app=web"), 0))
+    product.delete("PodDisruptionBudget", "default", "web")
+    found = product.evaluate(_sized("incoming", 5, node=None))["preemption"]["candidates"]
+    assert found["n"]["victims"] == ["default/a"]
+
+
+def test_the_limit_of_pods_per_domain_counts_in_the_dry_run():
+    """Two of a kind may share a node: of three, one has to leave, and of these the least important."""
+    far = {"topologyKey": build.HOSTNAME, "labelSelector": build.selector("app=web"), "maxPodsPerDomain": 2}
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [far]}}
+    product = _full_node()
+    for index in range(2):
+        product.apply(_sized(f"web-{index}", index, cpu="100m", labels={"app": "web"}))
+    incoming = _sized("incoming", 5, cpu="100m", node=None, labels={"app": "web"})
+    incoming["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(rules)}
+    found = product.evaluate(incoming)["preemption"]["candidates"]
+    assert found == {"n": {"victims": ["default/web-0"], "pdbViolations": 0}}
+
+
+def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
+    product = ProductSubject(None)
+    for index in range(300):
+        product.apply(build.node(f"n{index}", allocatable={"cpu": "1"}))
+        product.apply(_sized(f"low-{index}", 0, node=f"n{index}"))
+    pod = product.cluster.pod(_sized("incoming", 5, node=None))
+    snapshot = product.cluster.snapshot()
+    profile = replace(product.profile, post_filters=())
+    refused = decide(pod, snapshot, profile, Random(1), Unobserved())
+    assert isinstance(refused, FitError)
+    context = PodContext(pod, snapshot.label_set(pod))
+    unfit = UnfitPod(context, refused, FilterTrials(_filters(context, profile, snapshot)))
+    search = find_candidates(unfit, snapshot, DefaultPreemptionArgs(), Random(1))
+    assert len(search.candidates) == 100
+    assert len(find_candidates(unfit, snapshot, DefaultPreemptionArgs(50, 1), Random(1)).candidates) == 150
+
+
+def _filters(context: PodContext, profile: Profile, snapshot: Snapshot) -> list[tuple[str, NodeFilter]]:
+    results = [(plugin.name, plugin.prefilter(context, snapshot)) for plugin in profile.filters]
+    return [(name, one) for name, one in results if not isinstance(one, Skip | Status | PreFilterResult)]
+
+
+def test_a_resource_that_no_node_has_is_not_won_by_evictions():
+    product = _full_node(_sized("low", 0))
+    gpu = [build.container(requests={"example.com/gpu": "1"}, host_ports=["80"])]
+    product.apply(build.pod("holder", node="n", containers=gpu))
+    found = product.evaluate(build.pod("incoming", containers=gpu, spec={"priority": 5}))
+    assert found["preemption"]["candidates"] == {}
+    assert found["message"].endswith("preemption: 0/1 nodes are available: 1 Insufficient example.com/gpu.")

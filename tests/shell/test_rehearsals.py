@@ -1,0 +1,67 @@
+"""Questions are answered one at a time, a bounded number waits, and slices leave time to others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+
+import pytest
+
+from scheduler.serving.page_api import BusyError
+from scheduler.settings.loading import default_settings
+from scheduler.shell.rehearsals import Rehearsals
+from scheduler.shell.slices import in_slices
+from scheduler.state.cluster import ClusterState
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
+    """And is told when to come again."""
+    rehearsals = Rehearsals(default_settings(), ClusterState(), now_s=time.monotonic)
+    release, n_inside, most_inside = asyncio.Event(), 0, 0
+
+    async def question() -> None:
+        nonlocal n_inside, most_inside
+        async with rehearsals.turn():
+            n_inside += 1
+            most_inside = max(most_inside, n_inside)
+            await release.wait()
+            n_inside -= 1
+
+    async with asyncio.TaskGroup() as questions:
+        for _ in range(8):
+            questions.create_task(question())
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError) as busy:
+            async with rehearsals.turn():
+                pass
+        assert busy.value.retry_after_s >= 1
+        release.set()
+    assert (n_inside, most_inside) == (0, 1)
+
+
+async def test_work_in_slices_lets_others_run() -> None:
+    """The value is the generator's; between two slices the event loop turns."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def work() -> Generator[None, None, str]:
+        clock_s = 0.0
+        for _ in range(50):
+            clock_s += 0.001
+            now.append(clock_s)
+            yield
+        return "done"
+
+    now = [0.0]
+    counting = asyncio.create_task(count())
+    assert await in_slices(work(), pause_factor=lambda: 1.0, now_s=lambda: now[-1]) == "done"
+    counting.cancel()
+    assert turns > 20

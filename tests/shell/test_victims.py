@@ -1,0 +1,111 @@
+"""The fate of a victim for every response of the server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler.model.instructions import EvictVictim
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.shell.binder import MAX_POSTS, Binder
+from scheduler.shell.victims import VictimEvictor
+from tests.support.api_bodies import body
+from tests.support.driving import Driver
+from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
+
+pytestmark = pytest.mark.asyncio
+
+_DRIVER = Driver()
+HIGH, LOW = _DRIVER.pod("high", priority=9), _DRIVER.pod("low", node="n")
+PATH = "/api/v1/namespaces/default/pods/low"
+OTHER_UID = "Precondition failed: UID in precondition: a, UID in object meta: b"
+
+
+def refusal(code: int, message: str = "no", **headers: str) -> Any:
+    return reply(body(code, "X", message), status=code, headers=headers)
+
+
+async def _evicted(
+    answers: list[Any], *, is_wanted: Callable[[str, str], bool] = lambda _pod, _victim: True
+) -> tuple[EvictionEnded, list[str], list[bytes], list[tuple[Pod, str]]]:
+    """Return the fate, the requests, their bodies, and the failures that were told."""
+    told: list[tuple[Pod, str]] = []
+    async with scripted(*answers) as script, client_of(script) as client:
+        evictor = VictimEvictor(
+            client,
+            clock_s=lambda: 0.0,
+            pause=Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0).pause,
+            is_wanted=is_wanted,
+            on_failed=lambda pod, why: told.append((pod, why)),
+        )
+        ended = await evictor.evict(EvictVictim(HIGH, LOW))
+        received = list(script.received)
+    return ended, [f"{one.method} {one.path}" for one in received], [one.body for one in received], told
+
+
+PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
+
+
+@pytest.mark.parametrize(
+    ("answers", "fate", "requests"),
+    [
+        pytest.param([reply(), reply()], VictimFate.DELETED, [PATCH, DELETE], id="deleted"),
+        pytest.param([refusal(404)], VictimFate.GONE, [PATCH], id="gone before"),
+        pytest.param([reply(), refusal(404)], VictimFate.GONE, [PATCH, DELETE], id="gone meanwhile"),
+        pytest.param(
+            [reply(), refusal(409, OTHER_UID)], VictimFate.GONE, [PATCH, DELETE], id="another pod of its name"
+        ),
+        pytest.param(
+            [reply(), lost(), reply()], VictimFate.DELETED, [PATCH, DELETE, DELETE], id="a lost answer: again"
+        ),
+        pytest.param(
+            [refusal(429, "busy", **{"Retry-After": "1"}), reply(), reply()],
+            VictimFate.DELETED,
+            [PATCH, PATCH, DELETE],
+            id="a busy server",
+        ),
+        pytest.param([refusal(403, "rbac")], VictimFate.FAILED, [PATCH], id="not allowed to"),
+        pytest.param(
+            [reply(), *[refusal(500)] * MAX_POSTS],
+            VictimFate.FAILED,
+            [PATCH, *[DELETE] * MAX_POSTS],
+            id="a server that fails",
+        ),
+    ],
+)
+async def test_every_answer_has_a_fate(answers: list[Any], fate: VictimFate, requests: list[str]) -> None:
+    ended, sent, _, told = await _evicted(answers)
+    assert ended == EvictionEnded(HIGH.uid, LOW.uid, fate)
+    assert sent == requests
+    assert bool(told) == (fate is VictimFate.FAILED)
+
+
+async def test_the_condition_says_why_and_the_deletion_names_the_pod_and_no_grace() -> None:
+    _, _, (patch, delete), _ = await _evicted([reply(), reply()])
+    assert json.loads(patch) == {
+        "metadata": {"uid": LOW.uid},
+        "status": {
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "PreemptionByScheduler",
+                    "message": f"{HIGH.scheduler_name}: preempting to accommodate a higher priority pod",
+                    "lastTransitionTime": "1970-01-01T00:00:00Z",
+                }
+            ]
+        },
+    }
+    assert json.loads(delete) == {"preconditions": {"uid": LOW.uid}}
+
+
+async def test_a_victim_that_is_not_wanted_any_more_is_spared() -> None:
+    ended, sent, _, _ = await _evicted([], is_wanted=lambda _pod, _victim: False)
+    assert (ended.fate, sent) == (VictimFate.SPARED, [])
+    looks = iter([True, False])
+    ended, sent, _, _ = await _evicted([reply()], is_wanted=lambda _pod, _victim: next(looks))
+    assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH])

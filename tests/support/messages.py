@@ -1,0 +1,22 @@
+"""The message of a pod that fits nowhere, in its two parts."""
+
+_PREEMPTION = " preemption: "
+
+
+def refusals(message: str) -> str:
+    """Return the part on the nodes, without the part on preemption."""
+    return message.partition(_PREEMPTION)[0]
+
+
+def not_helpful(n_nodes: int) -> str:
+    """The part on preemption where no node would take the pod, whoever left."""
+    return _none(n_nodes, "Preemption is not helpful for scheduling")
+
+
+def no_victims(n_nodes: int) -> str:
+    """The part on preemption where no pod has a lower priority."""
+    return _none(n_nodes, "No preemption victims found for incoming pod")
+
+
+def _none(n_nodes: int, why: str) -> str:
+    return f"preemption: 0/{n_nodes} nodes are available: {n_nodes} {why}."
