@@ -26,7 +26,16 @@ _COMMANDS: Final = (
         "scheduler.cli.explain",
         "say why a pod is pending, or why it is on its node, and what would help",
     ),
-    ("simulate", "scheduler.cli.simulate", "place a manifest's replicas on a copy of the cluster"),
+    (
+        "simulate",
+        "scheduler.cli.simulate",
+        "place a manifest's replicas, or the pods of drained nodes, on a copy of the cluster",
+    ),
+    (
+        "shadow",
+        "scheduler.cli.shadow",
+        "watch what another scheduler decides, and report what would be otherwise here",
+    ),
     ("ui", "scheduler.cli.ui", "open the page of the scheduler that runs in the cluster"),
     ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
     (

@@ -4,6 +4,9 @@
 The scheduler's own code places the replicas one after another on a copy of the cluster. Several documents are placed in
 turn, each with the pods of the ones before it. The JSON is a list of `scheduler.explain.simulation.Simulation`, one per
 document.
+
+`--drain NODE...` and `--without-zone ZONE` say instead where the pods of these nodes would go. The JSON is a
+`scheduler.explain.drain.Drain`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import msgspec
 
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.query.drain import drain_lines, simulate_drain
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
 from scheduler.cli.query.table import table_lines
@@ -28,6 +32,7 @@ from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
 from scheduler.framework.interface import Rng
 from scheduler.model.wire import MalformedObjectError
+from scheduler.settings.resolved import Settings
 from scheduler.state.snapshot import Snapshot
 from scheduler.syntax.plurals import counted
 
@@ -39,12 +44,23 @@ _NODES: Final = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
         "-f",
         "--filename",
         metavar="FILE",
-        required=True,
         help='the manifest, or a folder of manifests ("-": standard input)',
+    )
+    what.add_argument(
+        "--drain",
+        metavar="NODE",
+        nargs="+",
+        help="say where the pods of these nodes would go, and in which order PodDisruptionBudgets let them",
+    )
+    what.add_argument(
+        "--without-zone",
+        metavar="ZONE",
+        help="say where the pods of the zone's nodes would go if the zone were gone; budgets hold none of them",
     )
     parser.add_argument(
         "--replicas",
@@ -67,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
     if args.replicas is not None and not 0 <= args.replicas <= _MAX_REPLICAS:
         raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {_MAX_REPLICAS}")
     settings = settings_of(args)
+    if args.filename is None:
+        return _run_drain(args, settings)
     manifest_file = read_manifest_file(args, settings)
     cluster, _ = asyncio.run(read_cluster(args, settings, None))
     manifest_file.add_other_objects(cluster)
@@ -81,6 +99,18 @@ def run(args: argparse.Namespace) -> int:
         wide = args.output == "wide"
         print("\n\n".join("\n".join(_lines(simulation, style, wide=wide)) for simulation in simulations))
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
+
+
+def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
+    if args.replicas is not None:
+        raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
+    cluster, _ = asyncio.run(read_cluster(args, settings, None, budgets=args.drain is not None))
+    drain = simulate_drain(cluster, args.drain or (), args.without_zone or "", random.Random(args.seed))
+    if args.output == "json":
+        print(msgspec.json.format(msgspec.json.encode(drain), indent=2).decode())
+    else:
+        print("\n".join(drain_lines(drain, Style(sys.stdout, os.environ), wide=args.output == "wide")))
+    return 0 if drain.is_ok else 1
 
 
 def simulate_manifest(

@@ -152,7 +152,8 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
     explanation = with_parts(
-        _explanation(request, "unschedulable", error.message()), notes=_preemption_notes(error)
+        _explanation(request, "unschedulable", error.message()),
+        notes=(*request.notes, *_preemption_notes(error)),
     )
     profile = request.new_profile(Snapshot(request.state))
     request.on_step("running every filter on every node")

@@ -88,12 +88,12 @@ def place_replicas(
             if go_on:
                 continue
             break
-        _reserve(pod, decision, state)
+        reserve(pod, decision, state)
         placed.append((pod, decision.node_name))
     return PlacedReplicas(placed, first_unplaced)
 
 
-def _reserve(pod: Pod, result: ScheduleResult, state: ClusterState) -> None:
+def reserve(pod: Pod, result: ScheduleResult, state: ClusterState) -> None:
     """Count the pod on its node, and let its claims have the volumes that binding it would give them."""
     needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
     state.assume(replace(pod, node_name=result.node_name), result.node_name)

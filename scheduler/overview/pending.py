@@ -17,6 +17,8 @@ from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 MAX_GROUPS: Final = 200
 MAX_SHOWN: Final = 100
 _PODS_PER_PIECE: Final = 200
+#: Begins the part of PostFilter in the message of a pod that fits nowhere.
+_POSTFILTER: Final = " preemption: "
 #: A count of nodes in the message of a FitError.
 _COUNT: Final = re.compile(r"(?<![\w/.-])\d+ (?=\D)")
 _TOTAL: Final = re.compile(r"^0/\d+ nodes are available: ")
@@ -132,13 +134,18 @@ def message_of(queued: QueuedPod, messages: Mapping[str, str]) -> str:
 
 
 def reason_of(queued: QueuedPod, message: str) -> str:
-    """Return the message without numbers of nodes, so that pods which wait for the same reason have the same text."""
+    """
+    Return the message without numbers of nodes and without its part on preemption.
+
+    Pods that wait for the same reason have the same text then.
+    """
     if queued.sub_queue is SubQueue.GATED:
         gates = ", ".join(queued.pod.gates) or queued.gating_plugin
         return f"scheduling gates: {gates}"
     if not message:
         return "not tried yet"
-    return _COUNT.sub("", _TOTAL.sub("", message)).rstrip(".")
+    refusals = message.partition(_POSTFILTER)[0]
+    return _COUNT.sub("", _TOTAL.sub("", refusals)).rstrip(".")
 
 
 def _answer(reason: str, queue: str, group: _Group, messages: Mapping[str, str]) -> PendingGroup:

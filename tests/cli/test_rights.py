@@ -30,6 +30,7 @@ async def test_the_role_has_exactly_the_rights_that_the_commands_use(
             ("explain", "web-0"): 0,
             ("explain", "-f", str(manifest)): 1,
             ("simulate", "-f", str(manifest), "--replicas", "1"): 1,
+            ("simulate", "--drain", "node-0001"): 1,
             ("snapshot", "-o", str(tmp_path / "snapshot.json")): 0,
         }.items():
             assert (await called(capsys, *command, "--kubeconfig", str(kubeconfig)))[0] == code
@@ -38,8 +39,8 @@ async def test_the_role_has_exactly_the_rights_that_the_commands_use(
     (role,) = documents(accounts.EXPLAIN_READER)
     (path_rule,) = (rule for rule in role["rules"] if "nonResourceURLs" in rule)
     role["rules"].remove(path_rule)
-    assert {_right(wish) for wish in record.granted[user]} == {tuple(each)[:3] for each in granted([role])}
+    assert {right(wish) for wish in record.granted[user]} == {tuple(each)[:3] for each in granted([role])}
 
 
-def _right(wish: Attributes) -> tuple[str, str, str]:
+def right(wish: Attributes) -> tuple[str, str, str]:
     return wish.group, wish.full_resource, wish.verb

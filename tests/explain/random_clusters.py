@@ -102,3 +102,18 @@ def _spread(chance: random.Random) -> list[build.Json]:
         )
         for key in keys
     ]
+
+
+def random_node(chance: random.Random, number: int) -> build.Json:
+    """Return a node as an API server stores it."""
+    return {"apiVersion": "v1", "kind": "Node", **_node(chance, number)}
+
+
+def random_pod(chance: random.Random, name: str, namespace: str, scheduler_name: str) -> build.Json:
+    """Return a pod of the scheduler that often does not fit, in one namespace."""
+    pod = _pod(chance, name, None, hard=chance.random() < 0.5)
+    pod["metadata"].update(namespace=namespace, uid=None)
+    pod["spec"]["schedulerName"] = scheduler_name
+    for container in pod["spec"]["containers"]:
+        container["resources"]["requests"]["cpu"] = chance.choice(("100m", "250m", "500m", "2"))
+    return pod

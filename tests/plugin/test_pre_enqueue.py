@@ -5,6 +5,7 @@ from typing import Any
 from scheduler.plugin import Action, ClusterEventWithHint, Resource
 from scheduler.testing import Cluster, make_node, make_pod
 from tests.support.driving import Driver, kinds
+from tests.support.messages import refusals
 
 
 class Approved:
@@ -33,7 +34,7 @@ def test_a_decision_says_that_a_pod_is_not_admitted():
     """As `explain` and a simulation do, which know no queue."""
     cluster = Cluster(plugins=[Approved]).add(make_node("a"))
     assert (
-        cluster.decide(make_pod()).message
+        refusals(cluster.decide(make_pod()).message)
         == "0/1 nodes are available: pod is not admitted by plugin Approved."
     )
     assert cluster.decide(make_pod(labels={"approved": "yes"})).node == "a"

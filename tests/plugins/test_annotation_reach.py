@@ -9,6 +9,7 @@ from scheduler.model.stimuli import PodSeen
 from tests.support import build
 from tests.support.build import Json
 from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.messages import refusals
 
 MARK = {"affinity-scheduler.io/annotation-reach": "cluster"}
 APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [build.term("os", {})]}}
@@ -57,7 +58,7 @@ def test_a_running_pod_closes_no_node_to_other_namespaces_until_its_own_is_marke
 
 def test_a_pending_pod_says_why_and_is_tried_again_once_its_namespace_is_marked(driver: Driver) -> None:
     annotated(driver, "asking", across(namespaces=["shop"]))
-    assert condition_of(driver.cycle()).message == (
+    assert refusals(condition_of(driver.cycle()).message) == (
         "0/1 nodes are available: annotation affinity-scheduler.io/affinity: a term is about other namespaces, which"
         " annotationNamespaces of the configuration does not allow pods of namespace tenant."
     )

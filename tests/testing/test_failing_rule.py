@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.testing import make_node, make_pod
+from tests.support.messages import refusals
 
 if TYPE_CHECKING:
     from scheduler.testing.devcluster import DevClusterFixture
@@ -50,5 +51,5 @@ def test_a_rule_that_fails_is_named_and_at_last_shut_off(devcluster: DevClusterF
     assert note == f"plugin Broken of profile affinity-scheduler is shut off: {why}"
     devcluster.apply(make_pod("waits", labels={"team": "blue"}), make_pod("other"))
     refused = f"0/1 nodes are available: plugin Broken is shut off until the scheduler restarts: {why}."
-    assert devcluster.refusal_of("waits") == refused
+    assert refusals(devcluster.refusal_of("waits")) == refused
     assert devcluster.node_of("other") == "a"

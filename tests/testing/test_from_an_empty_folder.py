@@ -13,6 +13,7 @@ from scheduler.cli.main import main
 from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import load_settings
 from scheduler.testing import make_node, make_pod
+from tests.support.messages import refusals
 
 if TYPE_CHECKING:
     from scheduler.testing.devcluster import DevClusterFixture
@@ -66,7 +67,7 @@ def test_a_pod_is_refused_with_the_rule_s_own_reason(folder: Path, devcluster: D
         assert devcluster.node_of(name) == "a"
     devcluster.apply(make_pod("three", labels={"team": "blue"}))
     expected = "0/1 nodes are available: 1 node(s) had enough pods of the team in their domain."
-    assert devcluster.refusal_of("three") == expected
+    assert refusals(devcluster.refusal_of("three")) == expected
     devcluster.apply(make_node("b", labels={ZONE: "b"}))
     assert devcluster.node_of("three") == "b"
 

@@ -22,6 +22,7 @@ from scheduler.cli.query.terminal import ReadProgress
 from scheduler.kube.client import KubeClient
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.resolved import Settings
+from scheduler.shell.watched_kinds import disruption_budgets
 
 #: Forms of `-o`.
 OUTPUTS = ("table", "wide", "json")
@@ -87,14 +88,18 @@ def read_manifest_file(args: argparse.Namespace, settings: Settings) -> Manifest
 
 
 async def read_cluster(
-    args: argparse.Namespace, settings: Settings, query: PodQuery | None
+    args: argparse.Namespace, settings: Settings, query: PodQuery | None, *, budgets: bool = False
 ) -> tuple[LoadedCluster, PodQuery | None]:
     """
     Return the cluster, and the query with the pod's JSON. If there is no such pod, nothing else is read.
 
+    With `budgets`, PodDisruptionBudgets are read even if no profile preempts.
+
     Raises SettingsError.
     """
     cluster = LoadedCluster(settings)
+    if budgets and all(watched.kind != "PodDisruptionBudget" for watched in cluster.kinds):
+        cluster.kinds += (disruption_budgets(),)
     if args.on:
         read_snapshot(args.on, cluster)
         return cluster, query

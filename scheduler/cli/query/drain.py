@@ -1,0 +1,159 @@
+"""Drains nodes of a cluster that was read once, and prints where their pods would go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.cli.explain import explain_pod
+from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.query.report import report_lines
+from scheduler.cli.query.table import table_lines
+from scheduler.cli.query.terminal import Style, escape_control_characters
+from scheduler.errors import SettingsError
+from scheduler.explain.drain import (
+    Drain,
+    Stay,
+    StayingPods,
+    empty_nodes,
+    leaving_pods,
+    move_pods,
+    staying_pods,
+    unbound,
+)
+from scheduler.framework.interface import Rng
+from scheduler.framework.profile import Profile
+from scheduler.model.pods import Pod
+from scheduler.model.terms import ZONE_KEY
+from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.plurals import counted
+
+#: Pods in each table unless it is wide, and zones in an error.
+_PODS: Final = 20
+_ZONES: Final = 10
+#: Pods without a replacement that are named, of each reason.
+_STAYING: Final = 50
+_NAMED: Final = 3
+
+_WORDS: Final = {
+    Stay.DAEMON_SET: "of DaemonSets",
+    Stay.STATIC: "static",
+    Stay.NO_CONTROLLER: "without a controller: nothing makes them anew",
+    Stay.TERMINATING: "terminating already",
+}
+
+
+def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str, rng: Rng) -> Drain:
+    """
+    Drain the nodes, or take the zone away if one is named, and place the pods elsewhere in the cluster.
+
+    Raises SettingsError for an unknown node or zone.
+    """
+    names = _nodes_of_zone(cluster, zone) if zone else _known_nodes(cluster, drained)
+    departures = empty_nodes(cluster.state, names, cordoned=not zone)
+    profiles: dict[str, Profile] = {}
+    stand_ins: Counter[str] = Counter()
+    for pod in departures.leaving:
+        profile, notes = cluster.profile_for(pod)
+        stand_ins.update([pod.scheduler_name] if notes else [])
+        if pod.scheduler_name not in profiles:
+            profiles[pod.scheduler_name] = cluster.build_profile(profile, Snapshot(cluster.state))
+
+    def profile_of(pod: Pod) -> Profile:
+        return profiles[pod.scheduler_name]
+
+    namespaces = () if zone else {pod.namespace for pod in departures.leaving}
+    budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
+    moves = move_pods(departures.leaving, cluster.state, profile_of, rng, budgets)
+    homeless = next((pod for pod in departures.leaving if pod.uid in moves.unplaced), None)
+    return Drain(
+        nodes=tuple(names),
+        zone=zone,
+        n_pods=len(departures.leaving),
+        n_placed=len(moves.node_by_uid),
+        n_rounds=moves.n_rounds,
+        leaving=leaving_pods(departures.leaving, moves),
+        staying=staying_pods(departures, _STAYING),
+        next=None if homeless is None else explain_pod(cluster, unbound(homeless), None),
+        notes=tuple(
+            f"{counted(count, 'pod')} of {name}: decided with profile {profiles[name].scheduler_name}"
+            for name, count in sorted(stand_ins.items())
+        ),
+    )
+
+
+def _known_nodes(cluster: LoadedCluster, names: Sequence[str]) -> list[str]:
+    for name in names:
+        if cluster.state.node(name) is None:
+            raise SettingsError("--drain", "", repr(name), "the name of a node of the cluster")
+    return list(dict.fromkeys(names))
+
+
+def _nodes_of_zone(cluster: LoadedCluster, zone: str) -> list[str]:
+    by_zone: dict[str, list[str]] = {}
+    for node in cluster.state.nodes.nodes:
+        if node is not None and ZONE_KEY in node.labels:
+            by_zone.setdefault(node.labels[ZONE_KEY], []).append(node.name)
+    if zone not in by_zone:
+        known = ", ".join(sorted(by_zone)[:_ZONES]) or "none"
+        more = ", ..." if len(by_zone) > _ZONES else ""
+        raise SettingsError("--without-zone", "", repr(zone), f"a zone of the cluster ({known}{more})")
+    return sorted(by_zone[zone])
+
+
+def drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
+    """Return the lines to print."""
+    placed = [pod for pod in drain.leaving if pod.to]
+    unplaced = [pod for pod in drain.leaving if pod.message]
+    held = [pod for pod in drain.leaving if pod.held_by]
+    what = f"Without zone {drain.zone}" if drain.zone else f"Drain of {_names(drain.nodes)}"
+    finds = "finds a place" if drain.n_pods == 1 else "find a place"
+    count = f"{drain.n_placed} of {counted(drain.n_pods, 'pod')} {finds} elsewhere"
+    lines = [style.heading(f"{what}: {style.good(count) if drain.is_ok else style.bad(count)}")]
+    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in drain.notes]
+    lines += [f"  {_stays(pods, gone=bool(drain.zone))}" for pods in drain.staying]
+    tables = (
+        (
+            "WHERE THEY GO" if drain.zone else "WHERE THEY GO, AS BUDGETS ALLOW",
+            ("ROUND", "POD", "FROM", "TO"),
+            [(pod.round, pod.key, pod.node, pod.to) for pod in placed],
+        ),
+        (
+            "NO PLACE",
+            ("ROUND", "POD", "FROM", "WHY"),
+            [(pod.round, pod.key, pod.node, pod.message) for pod in unplaced],
+        ),
+        (
+            "NEVER LET GO",
+            ("POD", "FROM", "PODDISRUPTIONBUDGET"),
+            [(pod.key, pod.node, pod.held_by) for pod in held],
+        ),
+    )
+    for title, head, rows in tables:
+        shown = rows if wide else rows[:_PODS]
+        if shown:
+            table = map(escape_control_characters, table_lines(head, shown))
+            lines += ["", style.heading(title), *table]
+        if len(rows) > len(shown):
+            lines.append(f"  ... and {counted(len(rows) - len(shown), 'more pod')}")
+    if drain.next is not None:
+        title = f"WHY {drain.next.namespace}/{drain.next.pod} FINDS NO PLACE"
+        lines += ["", style.heading(title), "", *report_lines(drain.next, style, wide=wide)]
+    return lines
+
+
+def _names(nodes: Sequence[str]) -> str:
+    return f"node {nodes[0]}" if len(nodes) == 1 else counted(len(nodes), "node")
+
+
+def _stays(staying: StayingPods, *, gone: bool) -> str:
+    """Return a line about pods without a replacement, such as `2 pods stay: of DaemonSets`."""
+    leave = gone or staying.why in (Stay.NO_CONTROLLER, Stay.TERMINATING)
+    one = staying.pods.n_total == 1
+    verb = ("leaves" if one else "leave") if leave else ("stays" if one else "stay")
+    line = f"{counted(staying.pods.n_total, 'pod')} {verb}: {_WORDS[staying.why]}"
+    if staying.why is Stay.NO_CONTROLLER:
+        more = ", ..." if staying.pods.n_total > _NAMED else ""
+        line += f" ({', '.join(ref.key for ref in staying.pods.shown[:_NAMED])}{more})"
+    return escape_control_characters(line)

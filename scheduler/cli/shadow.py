@@ -1,0 +1,165 @@
+"""
+`affinity-scheduler shadow`: decide what another scheduler decides, and report what would be otherwise, writing nothing.
+
+The JSON is a `scheduler.explain.shadow_report.ShadowReport`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Final
+
+import msgspec
+
+from scheduler.cli import server_flags
+from scheduler.cli.query.table import table_lines
+from scheduler.cli.query.terminal import ReadProgress, escape_control_characters
+from scheduler.errors import SettingsError
+from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
+from scheduler.settings.durations import parse_duration_ns
+from scheduler.settings.feature_gates import parse_feature_gates
+from scheduler.settings.loading import default_settings, load_settings
+from scheduler.shell.shadow import Options, watch
+from scheduler.syntax.plurals import counted
+
+#: Differences in the text of a report.
+_SHOWN: Final = 100
+_HEAD: Final = ("POD", "CAUSE", "THERE", "HERE", "BEHIND", "BY", "WHY")
+
+_CAUSES: Final = {
+    Cause.RULE: "a rule decides otherwise",
+    Cause.SCORE: "another node has more points",
+    Cause.RACE: "a change shortly before or after explains it",
+    Cause.SAMPLING: "the other scheduler may not have looked at the better nodes",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    parser.add_argument(
+        "--of",
+        default="default-scheduler",
+        metavar="NAME",
+        help="schedulerName of the pods to compare (default %(default)s)",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="decide with the first profile of this KubeSchedulerConfiguration; default: all defaults",
+    )
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        metavar="DURATION",
+        help="stop after this time, such as 10m; default: at SIGINT or SIGTERM",
+    )
+    parser.add_argument(
+        "--percentage-of-nodes-to-score",
+        type=int,
+        default=0,
+        metavar="N",
+        help="this field of the other scheduler's configuration, 0 to 100 (default %(default)s, its default): "
+        "tells what its sample of the nodes explains",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="form of the report (default %(default)s)",
+    )
+    server_flags.add_server(parser)
+    server_flags.add_logging(parser)
+    parser.set_defaults(verbosity=0)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare, and print the report. Return 0 without a difference by rule or score, else 1. Raises SettingsError."""
+    progress = ReadProgress(sys.stderr, os.environ)
+    report = asyncio.run(watch(_options(args, progress), os.environ))
+    progress.clear()
+    if args.output == "json":
+        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    else:
+        print("\n".join(markdown(report) if args.output == "markdown" else text(report)))
+    return 1 if report.causes.get(Cause.RULE) or report.causes.get(Cause.SCORE) else 0
+
+
+def _options(args: argparse.Namespace, progress: ReadProgress) -> Options:
+    duration_ns = None if args.duration is None else parse_duration_ns(args.duration)
+    if args.duration is not None and (duration_ns is None or duration_ns <= 0):
+        raise SettingsError("--for", "", args.duration, "a duration such as 10m")
+    percentage = args.percentage_of_nodes_to_score
+    if not 0 <= percentage <= 100:
+        raise SettingsError("--percentage-of-nodes-to-score", "", str(percentage), "a number from 0 to 100")
+    gates = parse_feature_gates("")
+    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    return Options(
+        settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
+        of=args.of,
+        percentage=percentage,
+        duration_s=None if duration_ns is None else duration_ns / 1e9,
+        master=args.master,
+        verbosity=server_flags.verbosity(args),
+        log_format=args.log_format,
+        on_progress=lambda report: progress.show("; ".join(summary(report))),
+    )
+
+
+def summary(report: ShadowReport) -> list[str]:
+    """Return one sentence about binds, one about pending pods, and one about the rest if there is one."""
+    otherwise = report.n_bound - report.n_alike
+    lines = [
+        f"{report.n_bound:,} {'pod' if report.n_bound == 1 else 'pods'} bound by {report.scheduler}: "
+        f"{report.n_alike:,} as we would ({report.n_tied:,} among equals), {otherwise:,} otherwise"
+    ]
+    others = report.n_pending - report.n_same_reasons
+    lines.append(
+        f"{report.n_pending:,} {'pod' if report.n_pending == 1 else 'pods'} left pending: "
+        f"{report.n_same_reasons:,} for the reasons that we see, {others:,} for others"
+    )
+    if report.n_unseen:
+        lines.append(f"{counted(report.n_unseen, 'bound pod')} not seen before the bind, and not compared")
+    return lines
+
+
+def text(report: ShadowReport) -> list[str]:
+    """Return the lines of a report as text."""
+    lines = [escape_control_characters(line) for line in summary(report)]
+    lines += [f"  {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
+    table = table_lines(_HEAD, [_row(each) for each in report.differences[:_SHOWN]])
+    return [*lines, *([""] if table else []), *map(escape_control_characters, table), *_more(report)]
+
+
+def markdown(report: ShadowReport) -> list[str]:
+    """Return the lines of a report as Markdown."""
+    lines = [f"# Shadow of {report.scheduler}", "", *(f"- {line}" for line in summary(report))]
+    lines += [f"- {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
+    if report.differences:
+        lines += ["", f"| {' | '.join(_HEAD)} |", f"|{'---|' * len(_HEAD)}"]
+    for each in report.differences[:_SHOWN]:
+        cells = (escape_control_characters(str(cell)).replace("|", "\\|") for cell in _row(each))
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, *_more(report)]
+
+
+def _row(each: Difference) -> tuple[str | int, ...]:
+    there, here = each.node or "pending", each.here or "pending"
+    return (
+        f"{each.namespace}/{each.pod}",
+        each.cause,
+        there,
+        here,
+        each.behind,
+        each.plugin or "-",
+        each.explanation,
+    )
+
+
+def _more(report: ShadowReport) -> list[str]:
+    left = len(report.differences) - _SHOWN + report.n_more_differences
+    left = max(left, report.n_more_differences)
+    return [f"... and {counted(left, 'more difference')}"] if left > 0 else []

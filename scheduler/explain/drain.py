@@ -1,0 +1,294 @@
+"""
+Takes nodes out of a copy of the cluster, and finds new places for their pods.
+
+    round   the pods that PodDisruptionBudgets let go leave together -> replacements are placed, by priority
+    next    a placed replacement gives its budget the disruption back; a pod that found no place is tried again
+    end     when a round moves nothing
+
+A replacement is the pod without its node, with its labels and its claims: the volume plugins decide where bound
+volumes let it go. Claims of ephemeral volumes are made anew. Source for pods that stay or go: `kubectl drain`
+(drain/filters.go) and the Eviction API (eviction.go), kubernetes 1.36. All running pods count as ready.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from scheduler.core.decide import CycleError, ScheduleResult, decide
+from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct, PodRef, Pods
+from scheduler.explain.new_claims import new_claim
+from scheduler.explain.simulation import reserve
+from scheduler.framework.interface import Rng
+from scheduler.framework.observer import Unobserved
+from scheduler.framework.profile import Profile
+from scheduler.model.disruption_budgets import DisruptionBudget
+from scheduler.model.pods import Pod
+from scheduler.model.terms import CORDON_TAINT_KEY, Taint
+from scheduler.model.volumes import StorageKind
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+_CORDON: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
+
+
+class Stay(StrEnum):
+    """Why a pod of a drained node gets no replacement."""
+
+    DAEMON_SET = "DaemonSet"
+    #: Its owner is its Node: the kubelet runs it from a file.
+    STATIC = "static"
+    #: Nothing would make it anew; `kubectl drain` refuses it without --force.
+    NO_CONTROLLER = "no controller"
+    #: It leaves anyway, and its controller has replaced it or will.
+    TERMINATING = "terminating"
+
+
+class LeavingPod(JsonStruct, frozen=True, kw_only=True):
+    """
+    A pod that has to leave `node`.
+
+    `round`: when budgets let it go, from 1; 0 if they never do, and then `held_by` says which. `to`: its new node;
+    empty if it finds none, and then `message` says why.
+    """
+
+    namespace: str
+    pod: str
+    node: str
+    to: str = ""
+    round: int = 0
+    held_by: str = ""
+    message: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.pod}"
+
+
+class StayingPods(JsonStruct, frozen=True):
+    """Pods without a replacement, and why."""
+
+    why: Stay
+    pods: Pods
+
+
+class Drain(JsonStruct, frozen=True, kw_only=True):
+    """
+    The result of `simulate --drain` and `--without-zone`; `-o json` prints it.
+
+    `leaving`: all pods that have to leave, in the order of rounds, those that budgets hold last. `next`: explains the
+    first pod that finds no place; null if there is none.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "Drain"
+    nodes: tuple[str, ...]
+    #: The zone that is gone; empty for a drain.
+    zone: str
+    n_pods: int
+    n_placed: int
+    n_rounds: int
+    leaving: tuple[LeavingPod, ...]
+    staying: tuple[StayingPods, ...]
+    next: Explanation | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether every pod finds a place; a pod without a controller is lost."""
+        lost = any(staying.why is Stay.NO_CONTROLLER for staying in self.staying)
+        return self.n_placed == self.n_pods and not lost
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """The pods of the nodes that have to leave, and the ones that get no replacement."""
+
+    leaving: Sequence[Pod]
+    staying: Sequence[tuple[Stay, Pod]]
+
+
+@dataclass(slots=True)
+class Moves:
+    """The outcome of `move_pods` by UID: new nodes, rounds, and the budgets that hold pods."""
+
+    node_by_uid: dict[str, str] = field(default_factory=dict)
+    round_by_uid: dict[str, int] = field(default_factory=dict)
+    held_by: dict[str, str] = field(default_factory=dict)
+    #: Pods that left and found no place, in the order of their attempts, and the message of the last one.
+    unplaced: dict[str, str] = field(default_factory=dict)
+    n_rounds: int = 0
+
+
+def empty_nodes(state: ClusterState, node_names: Iterable[str], *, cordoned: bool) -> Departures:
+    """
+    Cordon the nodes, or remove them with all their pods, and return which pods have to leave.
+
+    Terminating pods are removed in both cases.
+    """
+    leaving: list[Pod] = []
+    staying: list[tuple[Stay, Pod]] = []
+    for name in node_names:
+        node = state.node(name)
+        if node is None:
+            continue
+        for pod in [placed.pod for placed in state.placed_on(state.nodes.row_by_name[name])]:
+            stay = _stay(pod)
+            if stay is None:
+                leaving.append(pod)
+            else:
+                staying.append((stay, pod))
+            if not cordoned or stay is Stay.TERMINATING:
+                state.remove_pod(pod.uid)
+        if cordoned:
+            taints = node.taints if _CORDON in node.taints else (*node.taints, _CORDON)
+            state.upsert_node(replace(node, unschedulable=True, taints=taints))
+        else:
+            state.remove_node(name)
+    by_priority = sorted(leaving, key=lambda pod: (-pod.priority, pod.key))
+    return Departures(by_priority, sorted(staying, key=lambda entry: (entry[0], entry[1].key)))
+
+
+def _stay(pod: Pod) -> Stay | None:
+    if pod.terminating:
+        return Stay.TERMINATING
+    if pod.owner is None:
+        return Stay.NO_CONTROLLER
+    return {"DaemonSet": Stay.DAEMON_SET, "Node": Stay.STATIC}.get(pod.owner.kind)
+
+
+def move_pods(
+    leaving: Sequence[Pod],
+    state: ClusterState,
+    profile_of: Callable[[Pod], Profile],
+    rng: Rng,
+    budgets: Iterable[DisruptionBudget],
+) -> Moves:
+    """
+    Let the pods leave and place their replacements in `state`, round by round, until a round moves nothing.
+
+    Cost: one decision per pod and round in which it has no place.
+    """
+    moves = Moves()
+    of_namespace: dict[str, list[DisruptionBudget]] = {}
+    for budget in budgets:
+        of_namespace.setdefault(budget.namespace, []).append(budget)
+    # The Eviction API lets pods that have not started go at once.
+    guards = {
+        pod.uid: [
+            budget
+            for budget in of_namespace.get(pod.namespace, ())
+            if pod.phase != "Pending" and budget.selector.matches(pod.labels)
+        ]
+        for pod in leaving
+    }
+    held: Sequence[Pod] = leaving
+    homeless: list[Pod] = []
+    while True:
+        let_go, held = _let_go(held, guards, moves)
+        moves.n_rounds += bool(let_go)
+        for pod in let_go:
+            moves.round_by_uid[pod.uid] = moves.n_rounds
+            state.remove_pod(pod.uid)
+            _renew_ephemeral_claims(pod, state)
+        # The queue's order: a pod of an earlier round with the same priority is older there.
+        waiting = sorted((*homeless, *let_go), key=lambda pod: -pod.priority)
+        homeless = [pod for pod in waiting if not _place(pod, state, profile_of(pod), rng, moves)]
+        if not let_go and len(homeless) == len(waiting):
+            return moves
+
+
+def _let_go(
+    held: Sequence[Pod], guards: dict[str, list[DisruptionBudget]], moves: Moves
+) -> tuple[list[Pod], list[Pod]]:
+    """
+    Return the pods that may leave now, and the others, whose budget is noted in `moves.held_by`.
+
+    A budget allows what its controller last counted, less the pods that left and have no replacement yet.
+    """
+    used = Counter(budget.key for uid in moves.unplaced for budget in guards[uid])
+    let_go: list[Pod] = []
+    still_held: list[Pod] = []
+    for pod in held:
+        budgets = guards[pod.uid]
+        full = [b.key for b in budgets if used[b.key] >= b.disruptions_allowed]
+        if len(budgets) > 1:
+            # The Eviction API refuses such a pod for good.
+            full = [" and ".join(sorted(b.key for b in budgets))]
+        if full:
+            moves.held_by[pod.uid] = full[0]
+            still_held.append(pod)
+            continue
+        moves.held_by.pop(pod.uid, None)
+        used.update(b.key for b in budgets)
+        let_go.append(pod)
+    return let_go, still_held
+
+
+def _place(pod: Pod, state: ClusterState, profile: Profile, rng: Rng, moves: Moves) -> bool:
+    """Decide for the pod's replacement and count it; return False if it finds no place."""
+    replacement = unbound(pod)
+    decision = decide(replacement, Snapshot(state), profile, rng, Unobserved())
+    if isinstance(decision, ScheduleResult):
+        reserve(replacement, decision, state)
+        moves.node_by_uid[pod.uid] = decision.node_name
+        moves.unplaced.pop(pod.uid, None)
+        return True
+    moves.unplaced[pod.uid] = decision.message if isinstance(decision, CycleError) else decision.message()
+    return False
+
+
+def unbound(pod: Pod) -> Pod:
+    """Return the pod as its replacement is created: without a node, a nomination or a resize."""
+    return replace(
+        pod,
+        node_name="",
+        nominated_node_name="",
+        phase="Pending",
+        resize=None,
+        scheduled_condition=None,
+    )
+
+
+def _renew_ephemeral_claims(pod: Pod, state: ClusterState) -> None:
+    """Replace the claims of the pod's ephemeral volumes, which are deleted with the pod, by new ones."""
+    for volume in pod.spec.claim_volumes:
+        claim = state.volumes.claim(f"{pod.namespace}/{volume.claim_name(pod.name)}")
+        if not volume.is_ephemeral or claim is None:
+            continue
+        if claim.volume_name:
+            state.remove_storage(StorageKind.VOLUME, claim.volume_name)
+        fresh = replace(claim, volume_name="", selected_node=None, is_bind_completed=False)
+        made = new_claim(fresh, state.volumes)
+        state.upsert_storage(made.claim)
+        if made.volume is not None:
+            state.upsert_storage(made.volume)
+
+
+def leaving_pods(leaving: Iterable[Pod], moves: Moves) -> tuple[LeavingPod, ...]:
+    """Return what became of each pod, in the order of rounds; those that budgets hold come last."""
+    found = [
+        LeavingPod(
+            namespace=pod.namespace,
+            pod=pod.name,
+            node=pod.node_name,
+            to=moves.node_by_uid.get(pod.uid, ""),
+            round=moves.round_by_uid.get(pod.uid, 0),
+            held_by=moves.held_by.get(pod.uid, ""),
+            message=moves.unplaced.get(pod.uid, ""),
+        )
+        for pod in leaving
+    ]
+    return tuple(sorted(found, key=lambda pod: (pod.round == 0, pod.round)))
+
+
+def staying_pods(departures: Departures, shown: int) -> tuple[StayingPods, ...]:
+    """Return the pods without a replacement by reason, of each at most `shown` by name."""
+    by_reason: dict[Stay, list[PodRef]] = {}
+    for why, pod in departures.staying:
+        by_reason.setdefault(why, []).append(PodRef(pod.namespace, pod.name, pod.node_name))
+    return tuple(StayingPods(why, Pods(len(refs), tuple(refs[:shown]))) for why, refs in by_reason.items())

@@ -1,0 +1,95 @@
+"""`simulate --drain` and `--without-zone` on the embedded cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.kinds import POD, POD_DISRUPTION_BUDGET
+from tests.cli.test_commands import called
+from tests.support import build
+
+
+def web(name: str, node: str, *, owner: str = "ReplicaSet") -> build.Json:
+    pod = build.pod(name, node=node, labels={"app": "web"})
+    if owner:
+        pod["metadata"]["ownerReferences"] = [{**build.owned_by(owner, "web"), "uid": "u"}]
+    return pod
+
+
+@asynccontextmanager
+async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
+    """Six nodes in three zones; two web pods on node-0001, which a budget lets go one at a time, and others."""
+    async with DevCluster(nodes=6, zones=3) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        for pod in (
+            web("web-0", "node-0001"),
+            web("web-1", "node-0001"),
+            web("agent", "node-0001", owner="DaemonSet"),
+            web("bare", "node-0004", owner=""),
+        ):
+            cluster.store.create(POD, "default", pod)
+            running = {"status": {"phase": "Running"}}
+            cluster.store.patch(POD, "default", pod["metadata"]["name"], running, subresource="status")
+        budget = {
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1},
+        }
+        cluster.store.create(POD_DISRUPTION_BUDGET, "default", budget)
+        allowed = {"status": {"disruptionsAllowed": 1}}
+        cluster.store.patch(POD_DISRUPTION_BUDGET, "default", "web", allowed, subresource="status")
+        yield cluster, str(tmp_path / "kubeconfig")
+
+
+@pytest.mark.asyncio
+async def test_a_drain_says_where_pods_go_and_when(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A live cluster and its snapshot give the same answer; nothing is written."""
+    snapshot = str(tmp_path / "snapshot.json")
+    async with served(tmp_path) as (cluster, kubeconfig):
+        before = cluster.store.resource_version
+        code, out, err = await called(capsys, "simulate", "--drain", "node-0001", "--kubeconfig", kubeconfig)
+        assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        assert cluster.store.resource_version == before
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "Drain of node node-0001: 2 of 2 pods find a place elsewhere"
+    assert "  1 pod stays: of DaemonSets" in lines
+    assert [line.split()[:3] for line in lines if "default/web" in line] == [
+        ["1", "default/web-0", "node-0001"],
+        ["2", "default/web-1", "node-0001"],
+    ]
+    assert await called(capsys, "simulate", "--drain", "node-0001", "--on", snapshot) == (0, out, "")
+
+
+@pytest.mark.asyncio
+async def test_without_a_zone_its_pods_leave_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served(tmp_path) as (_, kubeconfig):
+        base = ("simulate", "--kubeconfig", kubeconfig, "-o", "json")
+        code, out, _ = await called(capsys, *base, "--without-zone", "zone-a")
+        unknown = await called(capsys, *base, "--without-zone", "zone-z")
+        missing = await called(capsys, *base, "--drain", "node-0009")
+        replicas = await called(capsys, *base, "--drain", "node-0001", "--replicas", "1")
+    answer = json.loads(out)
+    assert code == 1, "the pod without a controller is lost"
+    assert (answer["kind"], answer["zone"], answer["nodes"]) == (
+        "Drain",
+        "zone-a",
+        ["node-0001", "node-0004"],
+    )
+    assert (answer["pods"], answer["placed"], answer["rounds"]) == (2, 2, 1)
+    assert {staying["why"]: staying["pods"]["total"] for staying in answer["staying"]} == {
+        "DaemonSet": 1,
+        "no controller": 1,
+    }
+    for code, out, err in (unknown, missing, replicas):
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "expected a zone of the cluster (zone-a, zone-b, zone-c)" in unknown[2]

@@ -1,0 +1,56 @@
+"""`shadow` with the rights of manifests/shadow on the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_commands import called, served
+from tests.cli.test_rights import right
+from tests.support import accounts
+from tests.support.cluster import kubeconfig_text
+from tests.support.manifest_files import documents
+from tests.support.rights import granted
+
+ROLE = accounts.EXPLAIN_READER.parents[1] / "shadow" / "role.yaml"
+
+
+@pytest.mark.asyncio
+async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) -> None:
+    """It needs the lists and watches of all kinds; without pods of its own the report has nothing to tell."""
+    record = accounts.Record()
+    async with served(tmp_path) as (cluster, _):
+        cluster.decision_listeners.append(record.told)
+        kubeconfig = tmp_path / "person"
+        kubeconfig.write_text(kubeconfig_text(cluster.url, token=accounts.other(cluster, "person", ROLE)))
+        shadow = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "scheduler", "shadow", "--for", "500ms", "-o", "markdown"),
+            *("--kubeconfig", str(kubeconfig)),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await shadow.communicate()
+    assert shadow.returncode == 0
+    assert out.decode().startswith(
+        "# Shadow of default-scheduler\n\n- 0 pods bound by default-scheduler: 0 as we would"
+    )
+    (user,) = record.granted
+    assert record.refused == {}
+    used = {right(wish) for wish in record.granted[user]}
+    allowed = {tuple(each)[:3] for each in granted(documents(ROLE))}
+    assert used <= allowed
+    # A watch begins with the objects that there are; only other servers need the lists.
+    assert {each for each in allowed if each[2] == "watch"} <= used
+    assert {each[2] for each in allowed} == {"list", "watch"}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "flags", [("--for", "soon"), ("--for", "0s"), ("--percentage-of-nodes-to-score", "101")]
+)
+async def test_wrong_flags_are_one_line(flags: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = await called(capsys, "shadow", *flags)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"{flags[0]}: found {flags[1]}, expected ")

@@ -1,0 +1,209 @@
+"""Draining nodes of a copy of the cluster: which pods leave, when, and for where."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.explain.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
+from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
+from scheduler.model.terms import CORDON_TAINT_KEY
+from scheduler.shell.profiles import build_profiles
+from scheduler.state.audit import differences
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests.support import build
+from tests.support.driving import NAME
+from tests.support.json_cluster import SETTINGS, Cluster, encoded, zoned
+from tests.support.storage_objects import claim, storage_class, volume
+
+
+def web(name: str, node: str, *, cpu: str = "1", owner: str = "ReplicaSet", **more: Any) -> build.Json:
+    pod = build.pod(
+        name, node=node, labels={"app": "web"}, containers=[build.container(requests={"cpu": cpu})], **more
+    )
+    if owner:
+        version = "v1" if owner == "Node" else "apps/v1"
+        pod["metadata"]["ownerReferences"] = [build.owned_by(owner, "web", api_version=version)]
+    pod["status"] = {"phase": "Running"}
+    return pod
+
+
+def budget(allowed: int, name: str = "web", **labels: str) -> DisruptionBudget:
+    document = {
+        "metadata": {"namespace": "default", "name": name},
+        "spec": {"selector": {"matchLabels": labels or {"app": "web"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    return decode_disruption_budget(encoded(document))
+
+
+def drained(
+    state: ClusterState, *names: str, budgets: list[DisruptionBudget] | None = None, cordoned: bool = True
+) -> tuple[dict[str, tuple[int, str, str]], list[tuple[Stay, str]], Moves]:
+    """Return round, new node and holding budget by pod; the pods without a replacement; and the moves."""
+    departures = empty_nodes(state, names, cordoned=cordoned)
+    profile = build_profiles(SETTINGS, Snapshot(state))[NAME]
+    moves = move_pods(departures.leaving, state, lambda _: profile, random.Random(1), budgets or [])
+    assert differences(state) == []
+    found = {pod.pod: (pod.round, pod.to, pod.held_by) for pod in leaving_pods(departures.leaving, moves)}
+    return found, [(why, pod.name) for why, pod in departures.staying], moves
+
+
+def test_pods_leave_as_with_kubectl_drain() -> None:
+    """DaemonSet and static pods stay; a pod without a controller and a terminating one are not made anew."""
+    cluster = Cluster(
+        zoned("a1 b1"),
+        [
+            web("r", "a1"),
+            web("d", "a1", owner="DaemonSet"),
+            web("s", "a1", owner="Node"),
+            web("bare", "a1", owner=""),
+            web("t", "a1", terminating=True),
+            web("other", "b1"),
+        ],
+    )
+    state = cluster.state()
+    found, staying, _ = drained(state, "a1")
+    assert found == {"r": (1, "b1", "")}
+    assert sorted(staying) == [
+        (Stay.DAEMON_SET, "d"),
+        (Stay.NO_CONTROLLER, "bare"),
+        (Stay.STATIC, "s"),
+        (Stay.TERMINATING, "t"),
+    ]
+    on_a1 = {p.pod.name for p in state.placed_on(state.nodes.row_by_name["a1"])}
+    assert on_a1 == {"d", "s", "bare"}
+    node = state.node("a1")
+    assert node is not None
+    assert node.unschedulable
+    assert [taint.key for taint in node.taints] == [CORDON_TAINT_KEY]
+
+
+def test_a_budget_lets_pods_go_one_after_another() -> None:
+    """Each replacement that is placed gives the disruption back; one that finds no place keeps it."""
+    pods = [web(f"w{n}", "a1", cpu="2") for n in range(3)]
+    roomy = Cluster(zoned("a1 b1 c1", allocatable={"cpu": "8", "pods": "9"}), pods)
+    found, _, moves = drained(roomy.state(), "a1", budgets=[budget(1)])
+    assert [found[name][0] for name in ("w0", "w1", "w2")] == [1, 2, 3]
+    assert moves.n_rounds == 3
+    narrow = Cluster(
+        zoned("a1", allocatable={"cpu": "8", "pods": "9"})
+        + zoned("b1", allocatable={"cpu": "2", "pods": "9"}),
+        pods,
+    )
+    found, _, moves = drained(narrow.state(), "a1", budgets=[budget(1)])
+    assert found == {"w0": (1, "b1", ""), "w1": (2, "", ""), "w2": (0, "", "default/web")}
+    (message,) = moves.unplaced.values()
+    assert message.startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "phase", "expected"),
+    [
+        ([budget(0)], "Running", (0, "", "default/web")),
+        ([budget(0)], "Pending", (1, "b1", "")),
+        ([budget(1), budget(1, "too")], "Running", (0, "", "default/too and default/web")),
+        ([budget(0, app="other")], "Running", (1, "b1", "")),
+    ],
+)
+def test_budgets_count_as_the_eviction_api_counts_them(
+    budgets: list[DisruptionBudget], phase: str, expected: tuple[int, str, str]
+) -> None:
+    pod = web("w", "a1")
+    pod["status"]["phase"] = phase
+    found, _, _ = drained(Cluster(zoned("a1 b1"), [pod]).state(), "a1", budgets=budgets)
+    assert found == {"w": expected}
+
+
+def test_a_pod_is_tried_again_once_others_have_moved() -> None:
+    """The urgent pod may not be in the zone of b-pods, and the second of these leaves the zone in the second round."""
+    away = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=b"))])
+    urgent = web("urgent", "a1", affinity=away, node_selector={build.ZONE: "b"}, spec={"priority": 9})
+    others = [web(f"b{n}", "b1", node_selector={build.ZONE: "c"}) for n in range(2)]
+    for pod in others:
+        pod["metadata"]["labels"] = {"app": "b"}
+    state = Cluster(zoned("a1 b1 b2 c1"), [urgent, *others]).state()
+    found, _, _ = drained(state, "a1", "b1", budgets=[budget(1, app="b")])
+    assert found == {"urgent": (1, "b2", ""), "b0": (1, "c1", ""), "b1": (2, "c1", "")}
+
+
+def test_a_pod_stays_with_its_volume() -> None:
+    """Bound to zone a, it finds no place when the zone is gone, and one in the zone when only its node is."""
+    pod = web("db", "a1", owner="StatefulSet")
+    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    in_zone = [build.node_term(f"{build.ZONE} in a")]
+    storage = [
+        claim("data", volume="pv", bound=True),
+        volume("pv", terms=in_zone, claimed_by="default/data", claim_uid="default-data", phase="Bound"),
+    ]
+    cluster = Cluster(zoned("a1 a2 b1"), [pod], storage=storage)
+    found, _, moves = drained(cluster.state(), "a1")
+    assert (found["db"][1], moves.unplaced) == ("a2", {})
+    found, _, moves = drained(cluster.state(), "a1", "a2", cordoned=False)
+    assert found["db"][1] == ""
+    (message,) = moves.unplaced.values()
+    assert message.startswith(
+        "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."
+    )
+
+
+def test_an_ephemeral_volume_is_made_anew_where_its_pod_goes() -> None:
+    """Its old volume, which only a1 reaches, is deleted with the old pod."""
+    pod = web("db", "a1")
+    pod["spec"]["volumes"] = [{"name": "v", "ephemeral": {}}]
+    on_a1 = [build.node_term(f"{build.ZONE} in a")]
+    key, uid = "default/db-v", "default-db-v"
+    storage = [
+        storage_class("late"),
+        claim("db-v", "late", volume="pv", owner=pod["metadata"]["uid"]),
+        volume("pv", "late", terms=on_a1, claimed_by=key, claim_uid=uid, phase="Bound"),
+    ]
+    state = Cluster(zoned("a1 b1"), [pod], storage=storage).state()
+    assert drained(state, "a1")[0]["db"][1] == "b1"
+    renewed = state.volumes.claim(key)
+    assert renewed is not None
+    assert (renewed.volume_name, renewed.selected_node, state.volumes.volume("pv")) == ("", "b1", None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["a1", "a2", "b1", "c1"]), st.integers(1, 3)), max_size=12),
+    st.integers(0, 3),
+)
+def test_every_pod_is_accounted_for(pods: list[tuple[str, int]], allowed: int) -> None:
+    """Placed elsewhere, without a place, or held; and never more away at once than the budget allows."""
+    objects = [web(f"w{n}", node, cpu=str(cpu)) for n, (node, cpu) in enumerate(pods)]
+    state = Cluster(zoned("a1 a2 b1 c1", allocatable={"cpu": "9", "pods": "9"}), objects).state()
+    left = {f"w{n}" for n, (node, _) in enumerate(pods) if node.startswith("a")}
+    found, _, moves = drained(state, "a1", "a2", budgets=[budget(allowed)])
+    assert set(found) == left
+    assert all(
+        (bool(to), bool(held), round_ == 0)
+        in {(True, False, False), (False, False, False), (False, True, True)}
+        for round_, to, held in found.values()
+    )
+    assert all(not to.startswith("a") for _, to, _ in found.values())
+    assert len(moves.unplaced) <= allowed
+    rounds = [round_ for round_, _, _ in found.values() if round_]
+    assert all(rounds.count(round_) <= allowed for round_ in rounds)
+    placed = {p.pod.name for p in state.placed.values()}
+    assert placed == {f"w{n}" for n in range(len(pods))} - {
+        u.removeprefix("uid-default-") for u in moves.unplaced
+    }
+
+
+def test_a_replacement_has_no_trace_of_its_node() -> None:
+    state = Cluster(zoned("a1"), [web("w", "a1")]).state()
+    (placed,) = state.placed.values()
+    pod = unbound(placed.pod)
+    assert (pod.node_name, pod.nominated_node_name, pod.phase, pod.labels) == (
+        "",
+        "",
+        "Pending",
+        {"app": "web"},
+    )

@@ -1,0 +1,166 @@
+"""Deciding what another scheduler decides, on the state as it stood then."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from scheduler.core.decide import ScheduleResult, decide
+from scheduler.explain.shadow import RACE_S, Shadow
+from scheduler.explain.shadow_report import Cause, Difference
+from scheduler.framework.observer import Unobserved
+from scheduler.model.nodes import decode_node
+from scheduler.model.stimuli import NodeSeen, PodSeen
+from scheduler.shell.profiles import build_profiles
+from scheduler.state.audit import differences
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+from tests.explain.random_clusters import random_cluster
+from tests.support import build
+from tests.support.driving import NAME
+from tests.support.json_cluster import SETTINGS, Cluster, decoded, encoded, zoned
+
+OTHER = "default-scheduler"
+
+
+class Watched:
+    """A shadow, and what a watch shows it."""
+
+    def __init__(self, nodes: list[build.Json], *, state: ClusterState | None = None) -> None:
+        state = state or ClusterState()
+        profile = build_profiles(SETTINGS, Snapshot(state))[NAME]
+        self.shadow = Shadow(OTHER, state, profile, random.Random(1))
+        self.now_s = 0.0
+        for node in nodes:
+            self.shadow.apply(NodeSeen(decode_node(encoded(node))), self.now_s)
+        self.shadow.compares = True
+
+    def see(self, pod: build.Json, *, after_s: float = 10.0) -> None:
+        self.now_s += after_s
+        self.shadow.apply(PodSeen(decoded(pod)), self.now_s)
+        assert differences(self.shadow.state) == []
+
+    def bind(self, pod: build.Json, node: str, *, after_s: float = 10.0) -> None:
+        """Show the pod pending, and then on the node."""
+        self.see(pod, after_s=after_s)
+        self.see({**pod, "spec": {**pod["spec"], "nodeName": node}}, after_s=0.0)
+
+    @property
+    def difference(self) -> Difference:
+        (found,) = self.shadow.report().differences
+        return found
+
+
+def needs(name: str, cpu: str = "1", **more: Any) -> build.Json:
+    return build.pod(name, containers=[build.container(requests={"cpu": cpu, "memory": "1Gi"})], **more)
+
+
+def test_any_of_the_best_nodes_is_as_we_would() -> None:
+    watched = Watched(zoned("a1 a2 b1"))
+    watched.bind(needs("p"), "b1")
+    report = watched.shadow.report()
+    assert (report.n_bound, report.n_alike, report.n_tied, report.differences) == (1, 1, 1, ())
+
+
+def test_a_node_with_fewer_points_is_told_with_the_plugin_that_makes_most_of_it() -> None:
+    watched = Watched(zoned("a1 b1"))
+    watched.bind(needs("first"), "a1")
+    watched.bind(needs("second"), "a1")
+    found = watched.difference
+    assert (found.cause, found.node, found.here, found.plugin) == (
+        Cause.SCORE,
+        "a1",
+        "b1",
+        "NodeResourcesFit",
+    )
+    assert found.behind > 0
+    assert found.explanation.startswith(f"b1 has {found.behind} points more, ")
+
+
+def test_a_node_that_a_filter_refuses_is_told_with_the_reason() -> None:
+    watched = Watched([*zoned("a1"), *zoned("b1", taints=["only=db:NoSchedule"])])
+    watched.bind(needs("p"), "b1")
+    found = watched.difference
+    assert (found.cause, found.plugin, found.here) == (Cause.RULE, "TaintToleration", "a1")
+    assert found.explanation == "b1 is refused here: node(s) had untolerated taint(s)"
+    assert watched.shadow.report().causes == {Cause.RULE: 1}
+
+
+@pytest.mark.parametrize(("apart_s", "cause"), [(RACE_S / 4, Cause.RACE), (RACE_S * 2, Cause.SCORE)])
+def test_a_bind_shortly_before_is_a_race(apart_s: float, cause: Cause) -> None:
+    """Without `first`, a1 would have been as good for `second`; long after it, it has fewer points."""
+    watched = Watched(zoned("a1 b1"))
+    watched.bind(needs("first"), "a1")
+    watched.bind(needs("second"), "a1", after_s=apart_s)
+    assert watched.difference.cause is cause
+
+
+@pytest.mark.parametrize(("apart_s", "cause"), [(RACE_S / 4, Cause.RACE), (RACE_S * 2, Cause.SCORE)])
+def test_a_bind_shortly_after_is_a_race(apart_s: float, cause: Cause) -> None:
+    """a1 is the fuller node when `second` goes there, and not once b1 has got the large pod."""
+    watched = Watched(zoned("a1 b1"))
+    watched.bind(needs("first"), "a1")
+    watched.bind(needs("second"), "a1")
+    assert watched.difference.cause is Cause.SCORE
+    watched.bind(needs("large", "3"), "b1", after_s=apart_s)
+    (found,) = (each for each in watched.shadow.report().differences if each.pod == "second")
+    assert found.cause is cause
+    assert ("default/large" in found.explanation) == (cause is Cause.RACE)
+
+
+def test_fewer_points_among_very_many_nodes_may_be_a_sample() -> None:
+    watched = Watched([build.node(f"n{number}") for number in range(300)])
+    watched.bind(needs("first"), "n0")
+    watched.bind(needs("second"), "n0")
+    assert watched.difference.cause is Cause.SAMPLING
+
+
+@pytest.mark.parametrize(
+    ("message", "same"),
+    [
+        ("0/1 nodes are available: 1 Insufficient cpu.", True),
+        (
+            "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
+            "1 No preemption victims found for incoming pod.",
+            True,
+        ),
+        ("0/1 nodes are available: 1 Too many pods.", False),
+    ],
+)
+def test_reasons_of_pending_pods_are_compared(message: str, same: bool) -> None:
+    """What preemption adds to the message is left out. The same message again is not another pod."""
+    watched = Watched(zoned("a1", allocatable={"cpu": "1", "pods": "9"}))
+    pod = needs("p", "2")
+    watched.see(pod)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    pod["status"]["conditions"] = [condition]
+    watched.see(pod)
+    watched.see(pod)
+    report = watched.shadow.report()
+    assert (report.n_pending, report.n_same_reasons, len(report.differences)) == (1, same, not same)
+
+
+def test_pods_of_others_and_pods_that_were_never_seen_pending_are_not_compared() -> None:
+    watched = Watched(zoned("a1 b1"))
+    watched.bind(needs("theirs", spec={"schedulerName": "third"}), "a1")
+    watched.see(needs("sudden", node="a1"))
+    report = watched.shadow.report()
+    assert (report.n_bound, report.n_unseen, report.differences) == (0, 1, ())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_scheduler_that_decides_alike_differs_nowhere(seed: int) -> None:
+    """Random clusters and pods, bound to any of the best nodes, or reported pending with their reasons."""
+    cluster, subject = random_cluster(seed)
+    state = Cluster(cluster.nodes, [p for p in cluster.pods if p["spec"].get("nodeName")], cluster.namespaces)
+    watched = Watched([], state=state.state())
+    profile = build_profiles(SETTINGS, Snapshot(watched.shadow.state))[NAME]
+    rng = random.Random(seed)
+    for pod in [subject, *(p for p in cluster.pods if not p["spec"].get("nodeName"))]:
+        decision = decide(decoded(pod), Snapshot(watched.shadow.state), profile, rng, Unobserved())
+        if isinstance(decision, ScheduleResult):
+            watched.bind(pod, decision.node_name, after_s=rng.random())
+    report = watched.shadow.report()
+    assert (report.n_alike, report.differences) == (report.n_bound, ())
