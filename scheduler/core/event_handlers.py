@@ -66,7 +66,7 @@ class EventHandlers:
             profile_names: the schedulerNames of our pods.
             pending: unassigned pods of ours as last seen, by UID; kept here.
             binding: the UIDs of the pods that are being bound.
-            preemptions: are told of pods that are placed, leave or are gone.
+            preemptions: learn of pods that are placed, leave or are gone.
         """
         self._state = state
         self._queue = queue

@@ -53,7 +53,7 @@ class Evict:
 
 
 class Share(NamedTuple):
-    """What a namespace may lose at once: for its own rules, or its pods for the rules of other namespaces."""
+    """The pods that a namespace may lose at once: for its own rules, or for the rules of other namespaces."""
 
     namespace: str
     by_others: bool

@@ -127,7 +127,7 @@ def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
 
 
 def _preemption_notes(error: FitError) -> tuple[str, ...]:
-    """Return whom the pod would evict, and from which node; why it would not is in the message."""
+    """Return the pods that preemption would evict, and their node. If there are none, the message says why."""
     found = error.postfilter
     if found is None or not found.victims:
         return ()

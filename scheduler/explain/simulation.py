@@ -58,7 +58,7 @@ class Simulation(JsonStruct, frozen=True, kw_only=True):
     nodes: tuple[NodeShare, ...]
     n_more_nodes: int
     next: Explanation | None
-    #: What was assumed about claims that do not exist yet.
+    #: Assumptions about claims that do not exist yet.
     notes: tuple[str, ...] = ()
 
 

@@ -326,7 +326,7 @@ def _guarded_event(event: ClusterEventWithHint) -> ClusterEventWithHint:
         raise TypeError(f"events_to_register returned {type(event).__name__}, expected ClusterEventWithHint")
     if event.hint is None:
         return event
-    # What a hint of the user's reads is not known: its result for one pod is used for equal pods only.
+    # A hint of the user's may read any field of a pod: its result for one pod is used for equal pods only.
     return replace(event, hint=_guarded_hint(event.hint), reads_labels=always)
 
 

@@ -1,1 +1,1 @@
-"""What the page shows, computed from state, queue and attempts: rules by domain, pending pods, decisions, rates."""
+"""The content of the page, computed from state, queue and attempts: rules by domain, pending pods, decisions, rates."""

@@ -53,7 +53,7 @@ class Decisions(JsonStruct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Entry:
-    """What is kept of an attempt; not its pod, which would keep a spec and all that is derived from it."""
+    """The kept part of an attempt; not its pod, which would keep a spec and all that is derived from it."""
 
     number: int
     at_s: float

@@ -31,7 +31,7 @@ from scheduler.settings.problems import Problems, shown
 ENTRY_POINT_GROUP: Final = "affinity_scheduler.plugins"
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
-#: What a configuration may say for the points at which guests run.
+#: The fields of a configuration for the points at which guests run.
 _POINTS: Final = {"preFilter": "filter", "preScore": "score"} | {point: point for point in METHOD_BY_POINT}
 _REFUSING: Final = ("filter", "preEnqueue")
 

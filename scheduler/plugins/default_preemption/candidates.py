@@ -90,7 +90,7 @@ def find_candidates(unfit: UnfitPod, snapshot: Snapshot, args: DefaultPreemption
 
 def candidate_at(row: int, unfit: UnfitPod, snapshot: Snapshot) -> Candidate | Status:
     """
-    Return whom the pod would evict from the row, or why that does not help.
+    Return the pods that the pod would evict from the row, or why evicting does not help.
 
     Cost: 10 µs, and 3 µs for each pod of lower priority.
     """

@@ -236,7 +236,7 @@ class _RoomFilter:
 
 
 class _RoomTrial:
-    """What one node has left while pods come and go there."""
+    """The room on one node while pods come and go there."""
 
     __slots__ = ("_filter", "_left", "_n_pods_left", "_nodes", "_row")
 

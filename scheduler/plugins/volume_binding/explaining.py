@@ -18,7 +18,7 @@ from scheduler.state.volumes import Volumes
 
 @dataclass(frozen=True, slots=True)
 class _Refusals:
-    """What the nodes say to one claim alone. `storage_class`: None for a claim that has its volume."""
+    """The statuses of the nodes for one claim alone. `storage_class`: None for a claim that has its volume."""
 
     claim: PersistentVolumeClaim
     storage_class: StorageClass | None
