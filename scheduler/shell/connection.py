@@ -99,7 +99,7 @@ async def _check_answer(client: KubeClient, server: str, *, waits: bool, log: Lo
 
 
 async def _first_request(client: KubeClient) -> ApiError | None:
-    """List one pod and return the failure, so that a wrong address or a missing right is told at the start."""
+    """List one pod and return the failure, so that a wrong address or a missing right shows at the start."""
     try:
         decode_page(await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S))
     except ApiError as error:

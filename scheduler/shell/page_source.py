@@ -84,7 +84,7 @@ class ClusterPage:
         self._asked = asyncio.Event()
         self._now: tuple[float, Now] | None = None
 
-    # What the scheduler reports.
+    # Reports of the scheduler.
 
     def on_attempt(self, attempt: Attempted) -> None:
         """Remember the attempt. 2 µs."""

@@ -20,7 +20,7 @@ def find(obj: Any, path: str) -> Any:  # noqa: ANN401 - any JSON value
     value, position = obj, 0
     while position < len(path):
         step = _STEP.match(path, position)
-        # What is not read here prints as nothing, as upstream prints a path that fails.
+        # An unsupported step prints as nothing, as a path that fails does upstream.
         if step is None or (value := _taken(value, step)) is None:
             return None
         position = step.end()
