@@ -105,7 +105,7 @@ async def _measured(attack: Attack, server: Server, contender: Contender) -> Hos
                 attack_s = time.monotonic() - began_s
                 (during, posted), n_late = good.taken(), len(good.sent_s)
                 cpu = [after - before for after, before in zip(processes.cpu_s(), cpu, strict=True)]
-            await objects.delete(f"/api/v1/namespaces/{HOSTILE}/pods")
+            await objects.delete_all(f"/api/v1/namespaces/{HOSTILE}/pods")
             back_s = 0.0 if contender.binary else await processes.back(base_mib)
             if scheduler.poll() is not None:
                 raise RuntimeError(f"{attack.name}: the scheduler has ended")
