@@ -196,8 +196,8 @@ def _check_common_annotation_namespaces(drafts: list[_Draft], problems: Problems
 
 
 def _annotation_namespaces(draft: _Draft) -> tuple[tuple[str, ...], Selector]:
-    args = draft.settings.args_by_plugin.get(INTER_POD_AFFINITY, DEFAULT_ARGS[INTER_POD_AFFINITY])
-    assert isinstance(args, InterPodAffinityArgs)
+    given = draft.settings.args_by_plugin.get(INTER_POD_AFFINITY)
+    args = given if isinstance(given, InterPodAffinityArgs) else InterPodAffinityArgs()
     return args.annotation_namespaces, args.annotation_namespace_selector
 
 
