@@ -16,6 +16,8 @@ Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import numpy as np
@@ -64,7 +66,7 @@ def affinity_masks(pod: Pod, snapshot: Snapshot, terms: IncomingTerms) -> list[M
 
 def existing_rule(refused: Sequence[Mask]) -> Rule:
     """Return rule 3 from at least one mask of refused rows, of `forbidden_domains` and `full_domains`."""
-    return ~np.logical_or.reduce(refused), EXISTING_ANTI_AFFINITY_BROKEN
+    return ~reduce(or_, refused), EXISTING_ANTI_AFFINITY_BROKEN
 
 
 def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
