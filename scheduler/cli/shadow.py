@@ -18,6 +18,7 @@ from scheduler.cli import server_flags
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import ReadProgress, escape_control_characters
 from scheduler.errors import SettingsError
+from scheduler.explain.shadow import RACE_S
 from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
@@ -65,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tells what its sample of the nodes explains",
     )
     parser.add_argument(
+        "--race-window",
+        default=f"{RACE_S:g}s",
+        metavar="DURATION",
+        help="changes this close to a decision may have been in another order for the other scheduler "
+        "(default %(default)s)",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         choices=("text", "json", "markdown"),
@@ -89,9 +97,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace, progress: ReadProgress) -> Options:
-    duration_ns = None if args.duration is None else parse_duration_ns(args.duration)
-    if args.duration is not None and (duration_ns is None or duration_ns <= 0):
-        raise SettingsError("--for", "", args.duration, "a duration such as 10m")
     percentage = args.percentage_of_nodes_to_score
     if not 0 <= percentage <= 100:
         raise SettingsError("--percentage-of-nodes-to-score", "", str(percentage), "a number from 0 to 100")
@@ -101,12 +106,20 @@ def _options(args: argparse.Namespace, progress: ReadProgress) -> Options:
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         of=args.of,
         percentage=percentage,
-        duration_s=None if duration_ns is None else duration_ns / 1e9,
+        duration_s=None if args.duration is None else _duration_s("--for", args.duration, such_as="10m"),
+        race_s=_duration_s("--race-window", args.race_window, such_as="2s"),
         master=args.master,
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
         on_progress=lambda report: progress.show("; ".join(summary(report))),
     )
+
+
+def _duration_s(flag: str, text: str, *, such_as: str) -> float:
+    duration_ns = parse_duration_ns(text)
+    if duration_ns is None or duration_ns <= 0:
+        raise SettingsError(flag, "", text, f"a duration such as {such_as}")
+    return duration_ns / 1e9
 
 
 def summary(report: ShadowReport) -> list[str]:

@@ -40,6 +40,8 @@ class Options:
     #: The schedulerName of the pods to compare, and its percentageOfNodesToScore.
     of: str
     percentage: int
+    #: Seconds within which changes may have been in another order for it.
+    race_s: float
     #: None compares until SIGTERM or SIGINT.
     duration_s: float | None
     master: str | None
@@ -97,7 +99,14 @@ async def _compare(
     settings = options.settings
     state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
     profile = build_profiles(settings, Snapshot(state))[settings.profiles[0].scheduler_name]
-    shadow = Shadow(options.of, state, profile, random.Random(_SEED), sample_percentage=options.percentage)
+    shadow = Shadow(
+        options.of,
+        state,
+        profile,
+        random.Random(_SEED),
+        sample_percentage=options.percentage,
+        race_s=options.race_s,
+    )
     end_s = sweep_s = told_s = float("inf")
     while not stopped.is_set() and (now_s := time.monotonic()) < end_s:
         for stimulus in inbox.take(_STIMULI_PER_SLICE):
