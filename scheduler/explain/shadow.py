@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -40,6 +40,8 @@ from scheduler.state.snapshot import Snapshot
 
 RACE_S: Final = 2.0
 _MAX_DIFFERENCES: Final = 1_000
+#: Of differences in a report.
+_ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
 #: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
 _FEW: Final = 4
 
@@ -54,13 +56,15 @@ class _Unsettled:
 
 
 @dataclass(slots=True)
-class _Counts:
+class Counts:
+    """The numbers of a `ShadowReport`."""
+
     bound: int = 0
     alike: int = 0
     tied: int = 0
     unseen: int = 0
-    #: Whether the reasons were the same, by pod.
-    pending: dict[str, bool] = field(default_factory=dict)
+    pending: int = 0
+    same_reasons: int = 0
 
 
 class Shadow:
@@ -90,8 +94,8 @@ class Shadow:
         self._recent = RecentChanges(state, window_s=race_s)
         self._unsettled: OrderedDict[str, _Unsettled] = OrderedDict()
         self._differences: OrderedDict[str, Difference] = OrderedDict()
-        self._causes: Counter[Cause] = Counter()
-        self._counts = _Counts()
+        self.causes: Counter[Cause] = Counter()
+        self.counts = Counts()
         #: False until the first lists are handled: the binds that they show are of long ago.
         self.compares = False
 
@@ -111,18 +115,18 @@ class Shadow:
 
     def report(self) -> ShadowReport:
         """Return what was compared until now."""
-        counts = self._counts
+        counts = self.counts
         return ShadowReport(
             scheduler=self.scheduler_name,
             n_bound=counts.bound,
             n_alike=counts.alike,
             n_tied=counts.tied,
-            n_pending=len(counts.pending),
-            n_same_reasons=sum(counts.pending.values()),
+            n_pending=counts.pending,
+            n_same_reasons=counts.same_reasons,
             n_unseen=counts.unseen,
-            causes={cause: count for cause, count in sorted(self._causes.items()) if count},
-            differences=tuple(self._differences.values()),
-            n_more_differences=self._causes.total() - len(self._differences),
+            causes={cause: self.causes[cause] for cause in _ORDER if self.causes[cause]},
+            differences=tuple(sorted(self._differences.values(), key=lambda each: _ORDER.index(each.cause))),
+            n_more_differences=self.causes.total() - len(self._differences),
         )
 
     def _take_over(self, event: WatchEvent, now_s: float) -> None:
@@ -145,7 +149,7 @@ class Shadow:
         placed = self.state.placed.get(pod.uid)
         if self.compares and (placed is None or placed.pod.node_name != node):
             if waiting is None:
-                self._counts.unseen += 1
+                self.counts.unseen += 1
             else:
                 self._recent.apply(PodGone(pod.uid), now_s)
                 self._compare_bind(waiting, node, now_s)
@@ -201,18 +205,18 @@ class Shadow:
 
     def _compare_bind(self, pod: Pod, node: str, now_s: float) -> None:
         """Compare the choice of the node for the waiting pod, which does not count there yet."""
-        self._counts.bound += 1
+        self.counts.bound += 1
         decision = self._decide(pod)
         n_best = _n_best(decision, self.state, node)
         if n_best:
-            self._counts.alike += 1
-            self._counts.tied += n_best > 1
+            self.counts.alike += 1
+            self.counts.tied += n_best > 1
             return
         difference = self._difference(pod, node, decision)
         # The other one may have dropped the pod's nomination; no watch shows when.
         variants = {pod.nominated_node_name: pod, "": replace(pod, nominated_node_name="")}.values()
         self._explain(
-            pod.uid,
+            f"{pod.uid} bound {self.counts.bound}",
             difference,
             _Unsettled(
                 pod.uid,
@@ -303,15 +307,15 @@ class Shadow:
     def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> None:
         """Compare why the pod is left pending."""
         decision = self._decide(pod)
-        same = _says(decision, message)
-        self._counts.pending[pod.uid] = same
-        if same:
+        self.counts.pending += 1
+        if _says(decision, message):
+            self.counts.same_reasons += 1
             return
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
         ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else _message(decision)
         difference = _of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
         unsettled = _Unsettled(pod.uid, lambda: _says(self._decide(pod), message), now_s)
-        self._explain(f"{pod.uid} pending", difference, unsettled)
+        self._explain(f"{pod.uid} pending {self.counts.pending}", difference, unsettled)
 
     # ---------------------------------------------------------------------------------------------------------
 
@@ -319,13 +323,18 @@ class Shadow:
         return decide(pod, Snapshot(self.state), self._profile, self._rng, Unobserved())
 
     def _note(self, key: str, difference: Difference) -> None:
-        """Count the difference, in place of an earlier one of the key, and keep it if there is room."""
+        """Count the difference, in place of an earlier one of the key, and keep it if there is room: races give way."""
         earlier = self._differences.get(key)
         if earlier is not None:
-            self._causes[earlier.cause] -= 1
-        self._causes[difference.cause] += 1
-        if earlier is not None or len(self._differences) < _MAX_DIFFERENCES:
-            self._differences[key] = difference
+            self.causes[earlier.cause] -= 1
+        self.causes[difference.cause] += 1
+        if earlier is None and len(self._differences) >= _MAX_DIFFERENCES:
+            races = (key for key, each in self._differences.items() if each.cause is Cause.RACE)
+            dropped = next(races, None)
+            if dropped is None or difference.cause is Cause.RACE:
+                return
+            del self._differences[dropped]
+        self._differences[key] = difference
 
 
 def _is_feasible(decision: Decision, row: int | None) -> bool:
