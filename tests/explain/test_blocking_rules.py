@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.query.sentences import rule_text
+from scheduler.explain.sentences import rule_text
 from scheduler.explain.explanation import Domain, Rule
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.wording import amount_text, namespaces_text, selector_text

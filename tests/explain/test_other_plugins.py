@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from scheduler.cli.query.sentences import rule_text
+from scheduler.explain.sentences import rule_text
 from scheduler.explain.explainer import explain
 from scheduler.explain.explanation import Explanation
 from scheduler.framework.explaining import BlockingRule, ExplainContext, PluginExplanation, Repair

@@ -1,4 +1,4 @@
-// Numbers, times, rules and changes as people read them.
+// Numbers, times and rules as people read them.
 
 const NUMBER = new Intl.NumberFormat("en-US");
 
@@ -59,73 +59,3 @@ export const STATES = [
   { name: "broken", text: "rule does not hold" },
   { name: "closed", text: "lacks a pod that the rule requires" },
 ];
-
-/** The sentence of a rule in an explanation. */
-export function blockingRule(rule) {
-  const pods = `${rule.selects} in ${rule.namespaces}`;
-  const most = Math.max(0, ...rule.domains.map((domain) => domain.most ?? 0));
-  const many = most ? `more than ${counted(most, "pod")} with` : "pods with";
-  switch (rule.kind) {
-    case "requiredAffinity":
-      return `Its affinity: beside a pod with ${pods}, by ${rule.topologyKey}`;
-    case "requiredAntiAffinity":
-      return `Its anti-affinity: not beside ${many} ${pods}, by ${rule.topologyKey}`;
-    case "existingAntiAffinity":
-      return `Anti-affinity of running pods against ${many} ${pods}, by ${rule.topologyKey}`;
-    case "topologySpread":
-      return `Its spread of ${pods}, by ${rule.topologyKey}: ${skew(rule.skew)}`;
-    default:
-      return `${rule.kind}: ${pods}, by ${rule.topologyKey}`;
-  }
-}
-
-function skew(numbers) {
-  if (!numbers) return "no numbers";
-  if (!numbers.domains) return `maxSkew ${numbers.maxSkew}, but no node is eligible`;
-  return `maxSkew ${numbers.maxSkew}, the emptiest domain has ${numbers.fewest}`;
-}
-
-const taint = (change) => `${change.key}${change.value ? `=${change.value}` : ""}:${change.effect}`;
-
-const UNITS = [["Ti", 2 ** 40], ["Gi", 2 ** 30], ["Mi", 2 ** 20], ["Ki", 2 ** 10]];
-
-function amount({ resource, amount: number }) {
-  if (resource === "cpu") return number % 1000 ? `${number}m` : String(number / 1000);
-  const unit = UNITS.find(([, size]) => number >= size);
-  return /memory|storage|hugepages/.test(resource) && unit
-    ? `${Math.ceil((number / unit[1]) * 10) / 10}${unit[0]}`
-    : String(number);
-}
-
-/** The sentence of a change that would help. */
-export function changeText(change) {
-  switch (change.change) {
-    case "removePod":
-      return `pod ${change.namespace}/${change.pod} leaves node ${change.node}${change.terminating ? " (it is terminating already)" : ""}`;
-    case "runPod": {
-      const labels = Object.entries(change.labels).map(([key, value]) => `${key}=${value}`).join(",") || "any labels";
-      return `a pod with ${labels} runs in namespace ${change.namespace} on node ${change.node} or in its domain`;
-    }
-    case "addRoom":
-      return change.resource === "pods"
-        ? `node ${change.node} has room for one more pod`
-        : `node ${change.node} has ${amount(change)} more ${change.resource}`;
-    case "tolerateTaint":
-      return `the pod tolerates the taint ${taint(change)}`;
-    case "removeTaint":
-      return `node ${change.node} loses the taint ${taint(change)}`;
-    case "uncordon":
-      return `node ${change.node} is uncordoned`;
-    case "labelNode":
-      return change.value === null
-        ? `node ${change.node} loses the label ${change.key}`
-        : `node ${change.node} has the label ${change.key}=${change.value}`;
-    case "labelNamespace":
-      return `namespace ${change.namespace} has the label ${change.key}=${change.value}`;
-    case "allowSkew":
-      return `the pod's spread by ${change.topologyKey} allows maxSkew ${change.maxSkew}`;
-    default:
-      // A kind of change that is newer than this page.
-      return JSON.stringify(change);
-  }
-}
