@@ -4,7 +4,7 @@ const NUMBER = new Intl.NumberFormat("en-US");
 
 export const count = (number) => NUMBER.format(number);
 
-export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
 /** A duration in seconds, with two or three digits: 64 µs, 1.2 ms, 340 ms, 2.1 s, 3 min. */
 export function duration(seconds) {
@@ -32,11 +32,10 @@ export const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([]
 const RULES = {
   requiredAffinity: "affinity",
   requiredAntiAffinity: "anti-affinity",
-  existingAntiAffinity: "anti-affinity of running pods",
+  preferredAffinity: "preferred affinity",
+  preferredAntiAffinity: "preferred anti-affinity",
   topologySpread: "spread",
 };
-
-export const ruleKind = (rule) => RULES[rule] ?? rule;
 
 export const QUEUES = {
   active: "to be tried next",
@@ -45,10 +44,29 @@ export const QUEUES = {
   gated: "has scheduling gates",
 };
 
-/** The limit of a rule of the list: at most N, maxSkew N, or beside such a pod. */
-export function limitText(rule) {
+/** Why a pod was evicted, by the reason of its condition DisruptionTarget. */
+export const DISRUPTIONS = {
+  EvictionByEvictionAPI: "through the Eviction API: by the enforcer, a drain or a client",
+  PreemptionByScheduler: "preempted for a pod of higher priority",
+  DeletionByTaintManager: "for a taint that it does not tolerate",
+  DeletionByPodGC: "its node is gone",
+  TerminationByKubelet: "by its kubelet, which lacks room or shuts down",
+};
+
+/** The reasons of a message, without its part on preemption. */
+export const refusalOf = (message) => message.split(" preemption: ")[0].replace(/^0\/\d+ nodes are available: /, "");
+
+/** The rule of the list in words: its kind and limit, its topology key, and where it counts. */
+export function ruleText(rule) {
+  const domains = rule.nodes ? `, on ${rule.nodes}` : "";
+  const least = rule.minDomains > 1 ? `, minDomains ${rule.minDomains}` : "";
+  return `${RULES[rule.rule] ?? rule.rule}, ${limitText(rule)}${least} per ${rule.topologyKey}, in ${rule.namespaces}${domains}`;
+}
+
+function limitText(rule) {
   if (rule.rule === "requiredAffinity") return "beside one";
   if (rule.rule === "topologySpread") return `maxSkew ${rule.limit}${rule.isHard ? "" : ", soft"}`;
+  if (!rule.isHard) return `weight ${rule.limit}`;
   return `at most ${rule.limit}`;
 }
 
@@ -57,5 +75,5 @@ export const STATES = [
   { name: "room", text: "room left" },
   { name: "full", text: "full" },
   { name: "broken", text: "rule does not hold" },
-  { name: "closed", text: "lacks a pod that the rule requires" },
+  { name: "closed", text: "closed: no pod there that the rule requires" },
 ];
