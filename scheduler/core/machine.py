@@ -39,7 +39,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
-from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Instruction
+from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Evicted, Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
@@ -47,10 +47,12 @@ from scheduler.model.stimuli import (
     CycleDue,
     EvictionEnded,
     PluginFailing,
+    PodSeen,
     Stimulus,
     SweepDue,
     TimePassed,
     VolumesWritten,
+    WatchEvent,
 )
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
@@ -166,8 +168,17 @@ class Machine:
             case SweepDue():
                 self.state.sweep()
             case _:
+                evicted = self._evicted(stimulus)
                 self._handlers.handle(stimulus, now_s)
+                return evicted + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
         return self._fail_volumes(stimulus, now_s) if self._volumes else []
+
+    def _evicted(self, event: WatchEvent) -> list[Instruction]:
+        """Return the report of an eviction if the event is the first sign of it."""
+        if not (isinstance(event, PodSeen) and event.pod.disruption):
+            return []
+        known = self.state.placed.get(event.pod.uid)
+        return [Evicted(event.pod)] if known is not None and not known.pod.disruption else []
 
     # The cycle.
 

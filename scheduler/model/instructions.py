@@ -101,4 +101,13 @@ class Attempted:
     record: str = ""
 
 
-Instruction = Bind | WriteVolumes | PatchCondition | ClearNomination | EvictVictim | EmitEvent | Attempted
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """Report that a placed pod ends by a disruption (`Pod.disruption`), once per pod, for the page."""
+
+    pod: Pod
+
+
+Instruction = (
+    Bind | WriteVolumes | PatchCondition | ClearNomination | EvictVictim | EmitEvent | Attempted | Evicted
+)

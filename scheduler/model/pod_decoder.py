@@ -99,7 +99,7 @@ class PodDecoder:
             kubelet_refusal=rejection_reason(status) if status.phase == "Failed" else "",
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
-            is_preempted=_is_preempted(status.conditions),
+            disruption=_disruption(status.conditions),
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -237,12 +237,12 @@ def _scheduled_condition(conditions: tuple[wire.Condition, ...] | None) -> PodCo
     return None
 
 
-def _is_preempted(conditions: tuple[wire.Condition, ...] | None) -> bool:
+def _disruption(conditions: tuple[wire.Condition, ...] | None) -> str:
     """Source: defaultpreemption/default_preemption.go, podTerminatingByPreemption (kubernetes 1.36)."""
     for condition in conditions or ():
         if condition.type == "DisruptionTarget":
-            return (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
-    return False
+            return condition.reason or "" if condition.status == "True" else ""
+    return ""
 
 
 def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:

@@ -251,6 +251,7 @@ class Scheduler:
             inbox=self._inbox,
             hostname=socket.gethostname(),
             on_attempt=self._on_attempt,
+            on_evicted=self._page.on_evicted,
         )
         self._loop = SchedulingLoop(
             self._machine,

@@ -32,6 +32,7 @@ class Bench:
     outbox: ClusterOutbox
     inbox: Inbox
     attempts: list[Attempted]
+    evicted: list[Pod]
 
     async def answer(self) -> Stimulus:
         """Return the next result."""
@@ -44,7 +45,7 @@ class Bench:
 @asynccontextmanager
 async def bench(script: Script) -> AsyncIterator[Bench]:
     """Run the outbox with everything that it needs."""
-    inbox, attempts = Inbox(), list[Attempted]()
+    inbox, attempts, evicted = Inbox(), list[Attempted](), list[Pod]()
     async with client_of(script) as client, asyncio.TaskGroup() as group:
         binder = Binder(client, sleep=FakeSleep())
         conditions = ConditionWriter(client, clock_s=lambda: 0.0, on_failed=lambda _condition, _message: None)
@@ -61,9 +62,10 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
             inbox=inbox,
             hostname="host",
             on_attempt=attempts.append,
+            on_evicted=evicted.append,
         )
         background = [group.create_task(conditions.run()), group.create_task(recorder.run())]
-        yield Bench(outbox, inbox, attempts)
+        yield Bench(outbox, inbox, attempts, evicted)
         for task in background:
             task.cancel()
 
