@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
@@ -24,6 +25,7 @@ _CONCURRENCY: Final = 32
 _PAGE: Final = 500
 #: How long a watch may bring no new binding.
 STALLED_S: Final = 90.0
+_SILENT_S: Final = 15.0
 _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 
 _STORAGE_PATHS: Final = {kind.kind: kind.resource.path for kind in storage_kinds()}
@@ -133,6 +135,13 @@ class Objects:
         """Delete the object if it exists."""
         await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 202, 404})
 
+    async def delete_all(self, path: str) -> None:
+        """Delete a collection; the server stops each request after a minute, so it may take several."""
+        is_cut_off = True
+        while is_cut_off:
+            answer = await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 504})
+            is_cut_off = json.loads(answer).get("code") == 504
+
     async def post(self, path: str, body: Json | list[Json]) -> None:
         """Post the body."""
         await self._ask("POST", path, body)
@@ -165,14 +174,21 @@ class Objects:
         await self._ask("PATCH", path, body, headers=_MERGE, accepted={200, 404})
 
     async def bindings(self, namespace: str, since: str) -> AsyncIterator[str]:
-        """Yield the name of each pod of the namespace as a watch shows it bound; a pod may come again."""
+        """
+        Yield the name of each pod of the namespace as a watch shows it bound; a pod may come again.
+
+        A watch that brings nothing for `_SILENT_S` is opened anew: a busy server may leave one without an answer.
+        """
         path = f"/api/v1/namespaces/{namespace}/pods?watch=true&resourceVersion={since}"
         decoder = msgspec.json.Decoder(_Event)
-        async with self._session.get(f"{self._server.url}{path}") as answer:
-            async for line in answer.content:
-                pod = decoder.decode(line).object
-                if pod.spec.node_name:
-                    yield pod.metadata.name
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=_SILENT_S)
+        while True:
+            with contextlib.suppress(aiohttp.ServerTimeoutError):
+                async with self._session.get(f"{self._server.url}{path}", timeout=timeout) as answer:
+                    async for line in answer.content:
+                        pod = decoder.decode(line).object
+                        if pod.spec.node_name:
+                            yield pod.metadata.name
 
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
         """Return the node name of every pod, empty if unbound, by namespace and name."""
