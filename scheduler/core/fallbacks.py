@@ -80,7 +80,7 @@ class Fallbacks:
 
     def reports(self, pod: Pod, error: FitError, profile: Profile) -> list[Instruction]:
         """Return what is to be saved of the clocks of an unfit pod, and the event if only annotations keep it."""
-        told = self._saves(pod)
+        told: list[Instruction] = [*self._saves(pod)]
         if self._is_kept_by_annotations(pod, error, profile):
             if pod.uid not in self._kept_by_annotations:
                 self._kept_by_annotations.add(pod.uid)
@@ -92,12 +92,18 @@ class Fallbacks:
         return told
 
     def on_time(self, now_s: float) -> tuple[list[str], list[Instruction]]:
-        """Return the pods to try at once, since rules of theirs are due, and what is to be saved and to be asked."""
+        """
+        Return the pods to try at once, and what is to be saved and to be asked.
+
+        They are pods with rules that are due, and pods whose clocks are saved: nothing wakes a pod when its rules
+        become only one of several reasons, so that it is asked again before more time counts.
+        """
         reached = self._clocks.on_time(now_s)
         due = [pod.uid for pod in reached if self._clocks.due(pod.uid) is not None]
         told = [save for pod in reached for save in self._saves(pod)]
-        told += [FindScaleUpEvents(pod.namespace) for pod in reached if self._clocks.take_question(pod.uid)]
-        return due, told
+        saved = [save.pod.uid for save in told]
+        questions = [FindScaleUpEvents(pod.namespace) for pod in reached if self._clocks.take_question(pod.uid)]
+        return [*due, *saved], [*told, *questions]
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when `on_time` is next to be called, None if no clock runs."""
@@ -117,7 +123,7 @@ class Fallbacks:
         self._clocks.forget(uid)
         self._kept_by_annotations.discard(uid)
 
-    def _saves(self, pod: Pod) -> list[Instruction]:
+    def _saves(self, pod: Pod) -> list[SaveWaits]:
         unsaved = self._clocks.take_unsaved(pod.uid)
         return [] if unsaved is None else [SaveWaits(pod, unsaved)]
 
@@ -149,7 +155,7 @@ class Fallbacks:
         if rule.after_not_trigger_scale_up and self._clocks.is_given_up(uid):
             return "an autoscaler said NotTriggerScaleUp"
         kept = "alone" if is_alone else "with the other rules"
-        return f"it kept the pod pending {kept} for {self._clocks.waited_s(uid).get(rule.name, 0)} s"
+        return f"it kept the pod pending {kept} for {self._clocks.waited_s(uid)[rule.name]} s"
 
 
 def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> list[RuleSet]:

@@ -2,7 +2,8 @@
 How long rules with a fallback have kept pending pods pending, and when a fallback is due.
 
  1. The clock of a pod's rule runs from an attempt that found the pod unschedulable although it would fit if this rule
-    were a preference, until the next attempt, which may find otherwise. It never starts over: what it counted stays.
+    were a preference, until the next attempt, which may find otherwise and comes at the latest when the clock is saved.
+    It never starts over: what it counted stays.
  2. Only time that a live scheduler saw counts. Time is seen in steps, at least every `TICK_S` while a clock runs; a
     longer step counts as `MAX_STEP_S`. So neither a scheduler that was stopped, nor one that was not there, counts.
  3. What a clock has counted is saved on the pod when it starts, and whenever it has grown by `save_step_s`. A scheduler
@@ -84,6 +85,8 @@ class RuleClocks:
             wait = self._waits[pod.uid] = _Wait(pod, {name: float(s) for name, s in saved.items()}, saved)
         self._count(wait)
         wait.pod, wait.rule_sets = pod, tuple(rule_sets)
+        for rule in wait.running:
+            wait.counted_s.setdefault(rule.name, 0.0)
         self._set_wake(wait)
 
     def stop(self, uid: str, now_s: float) -> None:
@@ -188,7 +191,7 @@ class RuleClocks:
     def _count(self, wait: _Wait) -> None:
         """Add the live time since the last count to the clocks that run."""
         for rule in wait.running:
-            wait.counted_s[rule.name] = wait.counted_s.get(rule.name, 0.0) + self._live_s - wait.since_s
+            wait.counted_s[rule.name] += self._live_s - wait.since_s
         wait.since_s = self._live_s
 
     def _remaining_s(self, wait: _Wait, rules: RuleSet) -> float:
@@ -198,7 +201,7 @@ class RuleClocks:
     def _remaining_of_one_s(self, wait: _Wait, rule: Fallback) -> float:
         if rule.after_not_trigger_scale_up and wait.pod.uid in self._given_up:
             return 0.0
-        return inf if rule.after_s is None else rule.after_s - wait.counted_s.get(rule.name, 0.0)
+        return inf if rule.after_s is None else rule.after_s - wait.counted_s[rule.name]
 
     def _set_wake(self, wait: _Wait) -> None:
         """Enter the next moment at which the pod has to be looked at; none once it is due, until its next attempt."""
@@ -223,5 +226,5 @@ def _until_saves_s(wait: _Wait) -> Iterator[float]:
     for rule in wait.running:
         if rule.after_s is not None:
             saved_s = wait.saved_s.get(rule.name)
-            counted_s = wait.counted_s.get(rule.name, 0.0)
-            yield 0.0 if saved_s is None else saved_s + save_step_s(rule.after_s) - counted_s
+            step_s = save_step_s(rule.after_s)
+            yield 0.0 if saved_s is None else saved_s + step_s - wait.counted_s[rule.name]
