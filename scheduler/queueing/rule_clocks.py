@@ -132,7 +132,10 @@ class RuleClocks:
     def waited_s(self, uid: str) -> dict[str, int]:
         """Return the whole seconds counted by the name of the rule."""
         wait = self._waits.get(uid)
-        return {} if wait is None else {name: int(counted) for name, counted in wait.counted_s.items()}
+        if wait is None:
+            return {}
+        self._count(wait)
+        return {name: int(counted) for name, counted in wait.counted_s.items()}
 
     def on_time(self, now_s: float) -> list[Pod]:
         """
