@@ -67,7 +67,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403, a missing RBAC rule. Fatal at start-up; later retried with backoff, since roles can be granted."""
+    """403, a missing RBAC rule. Fatal after a minute at start-up; later retried with backoff: roles can be granted."""
 
 
 class Invalid(ApiError):

@@ -99,7 +99,8 @@ def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: 
     if isinstance(scored, CycleError):
         return scored
     totals, by_plugin = scored
-    best = (totals == totals.max()).nonzero()[0]
+    # argmax, not max: a sixth of the time.
+    best = (totals == totals.item(totals.argmax())).nonzero()[0]
     chosen = best.item(0 if len(best) == 1 else rng.randrange(len(best)))
     scores = NodeScores(chosen, feasible, totals, by_plugin, filtered)
     return ScheduleResult(snapshot.nodes.name_of(chosen), snapshot.n_nodes, feasible.n, scores)

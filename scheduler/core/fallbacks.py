@@ -26,9 +26,7 @@ from scheduler.state.snapshot import Snapshot
 #: Specs that are remembered with rules left out; a pod that waits is asked about them in each attempt.
 _MEMOIZED_SPECS: Final = 1_024
 
-_KEPT_BY_ANNOTATIONS: Final = (
-    "only affinity declared by annotation keeps the pod pending: autoscalers do not see it and may add no node"
-)
+_KEPT_BY_ANNOTATIONS: Final = "only affinity that annotations declare keeps the pod pending; autoscalers do not see it and may add no node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,9 @@ class Fallbacks:
         due = [pod.uid for pod in reached if self._clocks.due(pod.uid) is not None]
         told = [save for pod in reached for save in self._saves(pod)]
         saved = [save.pod.uid for save in told]
-        questions = [FindScaleUpEvents(pod.namespace) for pod in reached if self._clocks.take_question(pod.uid)]
+        questions = [
+            FindScaleUpEvents(pod.namespace) for pod in reached if self._clocks.take_question(pod.uid)
+        ]
         return [*due, *saved], [*told, *questions]
 
     def next_wake_s(self, now_s: float) -> float | None:
@@ -117,6 +117,10 @@ class Fallbacks:
         """Stop the clocks of a pod that is being bound."""
         self._clocks.stop(uid, now_s)
         self._kept_by_annotations.discard(uid)
+
+    def waited_s(self, uid: str) -> dict[str, int]:
+        """Return the whole seconds that each rule of the pod has waited; empty if none has."""
+        return self._clocks.waited_s(uid)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or gone."""

@@ -41,7 +41,7 @@ from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
 from scheduler.model.fallback import RELAXED, mark
-from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Instruction
+from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Evicted, Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
@@ -49,11 +49,13 @@ from scheduler.model.stimuli import (
     CycleDue,
     EvictionEnded,
     PluginFailing,
+    PodSeen,
     ScaleUpNotTriggered,
     Stimulus,
     SweepDue,
     TimePassed,
     VolumesWritten,
+    WatchEvent,
 )
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
@@ -179,7 +181,9 @@ class Machine:
             case SweepDue():
                 self.state.sweep()
             case _:
+                evicted = self._evicted(stimulus)
                 self._handlers.handle(stimulus, now_s)
+                return evicted + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
         return self._fail_volumes(stimulus, now_s) if self._volumes else []
 
     def _on_time(self, now_s: float) -> list[Instruction]:
@@ -189,6 +193,13 @@ class Machine:
         for uid in due:
             self.queue.activate(uid, now_s)
         return [*told, *(self._fail_volumes(TimePassed(), now_s) if self._volumes else [])]
+
+    def _evicted(self, event: WatchEvent) -> list[Instruction]:
+        """Return the report of an eviction if the event is the first sign of it."""
+        if not (isinstance(event, PodSeen) and event.pod.disruption):
+            return []
+        known = self.state.placed.get(event.pod.uid)
+        return [Evicted(event.pod)] if known is not None and not known.pod.disruption else []
 
     # The cycle.
 
@@ -253,6 +264,7 @@ class Machine:
             now_s,
             annotations.get(DECISION_ANNOTATION, ""),
             relaxation,
+            self._fallbacks.waited_s(pod.uid),
         )
         bind = Bind(pod, node_name, annotations)
         return [self._volumes.reserve(bind, needed) if needed else bind]

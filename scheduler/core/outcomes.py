@@ -6,11 +6,12 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from scheduler.core.fallbacks import Relaxation
-from scheduler.model.instructions import Attempted, EmitEvent, Instruction, PatchCondition
+from scheduler.model.instructions import Attempted, EmitEvent, Instruction, PatchCondition, SaveWaits
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod
 
@@ -33,6 +34,8 @@ class Binding:
     record: str
     #: The rules that were relaxed for it, None if none was.
     relaxation: Relaxation | None = None
+    #: What its rules with fallbacks have waited, empty if none has.
+    waited_s: Mapping[str, int] = field(default_factory=dict)
 
 
 def report_bound(binding: Binding) -> list[Instruction]:
@@ -42,6 +45,7 @@ def report_bound(binding: Binding) -> list[Instruction]:
     return [
         EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
         *([] if relaxation is None else [relaxation.event(binding.pod)]),
+        *([SaveWaits(binding.pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
         attempted(
             binding.queued,
             "scheduled",

@@ -17,8 +17,8 @@ from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
-from scheduler.explain.fallbacks import bound_notes, pending_notes
 from scheduler.explain.explanation import Explanation, NodeGroup, State
+from scheduler.explain.fallbacks import bound_notes, pending_notes
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.suggestions import find_suggestions

@@ -58,9 +58,7 @@ def bound_notes(pod: Pod) -> Iterator[str]:
 def _keeping(pod: Pod, snapshot: Snapshot, profile: Profile) -> list[RuleSet]:
     if not pod.spec.fallbacks:
         return []
-    return keeping_rules(
-        pod.spec.fallbacks, lambda rules: fits(relaxed_by(pod, rules), snapshot, profile)
-    )
+    return keeping_rules(pod.spec.fallbacks, lambda rules: fits(relaxed_by(pod, rules), snapshot, profile))
 
 
 def _relaxing(rule: Fallback) -> str:

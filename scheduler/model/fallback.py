@@ -235,9 +235,7 @@ def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, t
     return Rules(softened, spread, nodes, preferred_nodes), tuple(term for term, _ in apart)
 
 
-def _split(
-    terms: TermList, entries: Iterable[Fallback]
-) -> tuple[TermList, list[tuple[AffinityTerm, int]]]:
+def _split(terms: TermList, entries: Iterable[Fallback]) -> tuple[TermList, list[tuple[AffinityTerm, int]]]:
     """Return the terms that no entry names, and the others with the weight of the first entry that does."""
     kept, relaxed = [], []
     for term in usable(terms):

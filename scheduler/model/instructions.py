@@ -45,10 +45,15 @@ class PatchCondition:
 
 @dataclass(frozen=True, slots=True)
 class SaveWaits:
-    """Set the condition that has the seconds for which each rule with a fallback has kept the pod pending."""
+    """
+    Set the condition that has the seconds for which each rule with a fallback has kept the pod pending.
+
+    `is_over`: the pod is bound.
+    """
 
     pod: Pod
     waited_s: Mapping[str, int] = field(hash=False)
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,13 @@ class Attempted:
     relaxed: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """Report that a placed pod ends by a disruption (`Pod.disruption`), once per pod, for the page."""
+
+    pod: Pod
+
+
 Instruction = (
     Bind
     | WriteVolumes
@@ -130,4 +142,5 @@ Instruction = (
     | EvictVictim
     | EmitEvent
     | Attempted
+    | Evicted
 )

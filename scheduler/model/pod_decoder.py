@@ -112,7 +112,7 @@ class PodDecoder:
             kubelet_refusal=rejection_reason(status) if status.phase == "Failed" else "",
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
-            is_preempted=_is_preempted(status.conditions),
+            disruption=_disruption(status.conditions),
             fallback_waited_s=_waited_s(status.conditions) if parsed.fallbacks else (),
             relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
         )
@@ -157,10 +157,11 @@ def _new_spec(meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec
     if FALLBACK not in annotations or spec.exceeded_limits or spec.annotation_problem:
         return spec
     fallbacks = parse_fallbacks(annotations)
-    marked = fallbacks if isinstance(fallbacks, Problem) else yielding(rules_of(spec), fallbacks)
+    if isinstance(fallbacks, Problem):
+        return replace(spec, annotation_problem=fallbacks.cause)
+    marked = yielding(rules_of(spec), fallbacks)
     if isinstance(marked, Problem):
         return replace(spec, annotation_problem=marked.cause)
-    assert not isinstance(fallbacks, Problem)
     return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)
 
 
@@ -291,12 +292,12 @@ def _waited_s(conditions: tuple[wire.Condition, ...] | None) -> tuple[tuple[str,
     return ()
 
 
-def _is_preempted(conditions: tuple[wire.Condition, ...] | None) -> bool:
+def _disruption(conditions: tuple[wire.Condition, ...] | None) -> str:
     """Source: defaultpreemption/default_preemption.go, podTerminatingByPreemption (kubernetes 1.36)."""
     for condition in conditions or ():
         if condition.type == "DisruptionTarget":
-            return (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
-    return False
+            return condition.reason or "" if condition.status == "True" else ""
+    return ""
 
 
 def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:

@@ -185,8 +185,8 @@ class Pod:
     may_preempt: bool = True
     #: When the kubelet first saw it, as the API server writes it; empty before.
     started: str = ""
-    #: Whether its condition DisruptionTarget says that a scheduler preempts it.
-    is_preempted: bool = False
+    #: Why the condition DisruptionTarget says that it is ended, such as EvictionByEvictionAPI; empty without one.
+    disruption: str = ""
     #: The seconds that each rule with a fallback has kept the pod pending alone, as last saved: name, seconds.
     fallback_waited_s: tuple[tuple[str, int], ...] = ()
     #: The rules that are preferences since the bind, as the pod's mark says.
@@ -196,6 +196,11 @@ class Pod:
     def key(self) -> str:
         """Return `namespace/name`, as logs and messages show it."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_preempted(self) -> bool:
+        """Return whether a scheduler preempts it."""
+        return self.disruption == "PreemptionByScheduler"
 
     @property
     def is_terminal(self) -> bool:

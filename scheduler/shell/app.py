@@ -38,7 +38,7 @@ from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.connection import connect
 from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer
+from scheduler.shell.informers import Informer, informers_of
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
@@ -156,7 +156,7 @@ class Scheduler:
         self._audit = Audit(self._state)
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
-        self._informers = self._new_informers()
+        self._informers = informers_of(kinds_for(settings), client, self._inbox, metrics, log, now_s=now_s)
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
         self._page = self._new_page()
         self._attempt_log = AttemptLog(log, now_s)
@@ -183,20 +183,6 @@ class Scheduler:
             clock_s=self._clock_s,
             now_s=self._now_s,
         )
-
-    def _new_informers(self) -> list[Informer]:
-        return [
-            Informer(
-                kind,
-                self._client,
-                self._inbox,
-                log=self._log,
-                on_malformed=self._metrics.on_malformed,
-                on_interrupted=self._metrics.on_watch_restart,
-                now_s=self._now_s,
-            )
-            for kind in kinds_for(self._options.settings)
-        ]
 
     def stop(self) -> None:
         """Start no further cycle; `run` returns once binds and events are written, within about 20 s."""
@@ -273,6 +259,7 @@ class Scheduler:
             inbox=self._inbox,
             hostname=socket.gethostname(),
             on_attempt=self._on_attempt,
+            on_evicted=self._page.on_evicted,
         )
         self._loop = SchedulingLoop(
             self._machine,

@@ -151,12 +151,13 @@ class ConditionWriter:
     def _condition(self, instruction: PatchCondition | SaveWaits) -> PodCondition:
         pod = instruction.pod
         if isinstance(instruction, SaveWaits):
+            is_transition = instruction.is_over or not pod.fallback_waited_s
             return PodCondition(
                 type=FALLBACK_CONDITION,
-                status="True",
-                reason="RuleKeepsPending",
+                status="False" if instruction.is_over else "True",
+                reason="Bound" if instruction.is_over else "RuleKeepsPending",
                 message=waited_text(instruction.waited_s),
-                last_transition_time=None if pod.fallback_waited_s else second_time(self._clock_s()),
+                last_transition_time=second_time(self._clock_s()) if is_transition else None,
             )
         previous = pod.scheduled_condition
         is_transition = previous is None or previous.status != "False"

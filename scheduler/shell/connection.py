@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.errors import ApiError, ServerFault, SettingsError, Throttled, Unreachable
+from scheduler.errors import ApiError, Forbidden, ServerFault, SettingsError, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import LIVE_PODS, list_page
@@ -24,6 +25,9 @@ from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 
 _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
 _LEASE_CONNECTIONS: Final = 2
+#: A server that starts forbids everything until its roles exist: its bootstrap of RBAC ends, or ends it, within 30 s.
+_FORBIDDEN_PERIOD_S: Final = 2.0
+_FORBIDDEN_TIMES: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +45,10 @@ async def connect(
     environ: Mapping[str, str],
     *,
     master: str | None,
-    serving: ServingOptions | None,
-    election: ElectionSettings | None,
     metrics: ControllerMetrics,
     log: Logger,
+    serving: ServingOptions | None = None,
+    election: ElectionSettings | None = None,
     is_rate_limited: bool = False,
     max_connections: int = 100,
     waits: bool = True,
@@ -52,7 +56,8 @@ async def connect(
     """
     Open the connections of a command and close them at the end. `is_rate_limited` applies the qps of `settings`.
 
-    With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does.
+    With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does; one
+    that forbids the list of pods is logged and asked again for a minute.
 
     Raises SettingsError if there are no usable credentials, or the server refuses a list of pods; without `waits` also
     if it does not answer.
@@ -76,7 +81,7 @@ async def connect(
                 on_request=hook,
             )
         )
-        await _check_answer(client, credentials.endpoint.server, waits=waits, log=log)
+        await check_answer(client, credentials.endpoint.server, waits=waits, log=log)
         elector = None
         if election is not None:
             # A client of its own: no other request, however slow, delays a renewal of the Lease.
@@ -88,9 +93,23 @@ async def connect(
         yield Connection(client, auth, elector)
 
 
-async def _check_answer(client: KubeClient, server: str, *, waits: bool, log: Logger) -> None:
+async def check_answer(
+    client: KubeClient,
+    server: str,
+    *,
+    waits: bool,
+    log: Logger,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
     """Raise SettingsError if the server does not list pods; with `waits`, log it if that may pass."""
     error = await _first_request(client)
+    if waits and isinstance(error, Forbidden):
+        log.error("The API server forbids the list of pods; trying again", server=server, err=str(error))
+        for _ in range(_FORBIDDEN_TIMES):
+            await sleep(_FORBIDDEN_PERIOD_S)
+            error = await _first_request(client)
+            if not isinstance(error, Forbidden):
+                break
     if error is None:
         return
     if not (waits and _may_pass(error)):

@@ -12,6 +12,7 @@ from scheduler.model.instructions import (
     Bind,
     ClearNomination,
     EmitEvent,
+    Evicted,
     EvictVictim,
     FindScaleUpEvents,
     Instruction,
@@ -19,6 +20,7 @@ from scheduler.model.instructions import (
     SaveWaits,
     WriteVolumes,
 )
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed
 from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
@@ -45,6 +47,7 @@ class ClusterOutbox:
         inbox: Inbox,
         hostname: str,
         on_attempt: Callable[[Attempted], None],
+        on_evicted: Callable[[Pod], None],
     ) -> None:
         self._binds = binds
         self._binder = binder
@@ -56,6 +59,7 @@ class ClusterOutbox:
         self._inbox = inbox
         self._hostname = hostname
         self._on_attempt = on_attempt
+        self._on_evicted = on_evicted
         #: Binds, writes of volumes and evictions in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
@@ -76,6 +80,8 @@ class ClusterOutbox:
                 self._emit(instruction)
             case Attempted():
                 self._on_attempt(instruction)
+            case Evicted(pod):
+                self._on_evicted(pod)
             case _:
                 assert_never(instruction)
 

@@ -28,7 +28,7 @@ from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import LeaderElector
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.profiles import exempt_namespaces
+from scheduler.shell.profiles import default_spreading, exempt_namespaces
 from scheduler.shell.rehearsals import Rehearsals
 from scheduler.shell.slices import in_slices
 from scheduler.state.cluster import ClusterState
@@ -72,8 +72,9 @@ class ClusterPage:
         self._informers, self._elector, self._is_synced = informers, elector, is_synced
         self._clock_s, self._now_s = clock_s, now_s
         self._window = Window()
-        self._feed = DecisionFeed()
+        self._feed = DecisionFeed(clock_s())
         self._exempt_namespaces = exempt_namespaces(settings)
+        self._defaults = default_spreading(settings)
         self._rehearsals = Rehearsals(settings, machine.state, now_s=now_s)
         self._survey: Survey | None = None
         self._surveyed_at_s = -math.inf
@@ -94,6 +95,10 @@ class ClusterPage:
             self._window.add_bound(now_s - attempt.first_active_s, now_s)
         else:
             self._window.add_failed(now_s)
+
+    def on_evicted(self, pod: Pod) -> None:
+        """Remember the eviction."""
+        self._feed.record_eviction(pod, self._clock_s())
 
     def on_cycle(self, seconds: float) -> None:
         """Count a cycle."""
@@ -262,7 +267,9 @@ class ClusterPage:
         async with self._surveying:
             if is_under_way and self._survey is not None and self._is_current():
                 return self._survey
-            pieces = survey_pieces(self._state, self._explainer.pending(), self._exempt_namespaces)
+            pieces = survey_pieces(
+                self._state, self._explainer.pending(), self._exempt_namespaces, self._defaults
+            )
             self._survey = await in_slices(pieces, pause_factor=self._survey_pause, now_s=self._now_s)
             self._surveyed_at_s = self._now_s()
             return self._survey

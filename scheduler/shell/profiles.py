@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
+from scheduler.model.terms import SpreadConstraint
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import NAME as PREEMPTION
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
 from scheduler.plugins.pod_topology_spread.args import PodTopologySpreadArgs
+from scheduler.plugins.pod_topology_spread.constraints import parsed_default
 from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.plugins.registry import build_profile, storage_kinds
 from scheduler.queueing.pod_queue import PodQueue
@@ -96,6 +98,16 @@ def uses_default_spreading(profile: ProfileSettings) -> bool:
     args = profile.args_by_plugin.get(SPREAD)
     runs = any(SPREAD in profile.plugins_by_point[point] for point in ("filter", "score"))
     return runs and isinstance(args, PodTopologySpreadArgs) and bool(args.effective_default_constraints)
+
+
+def default_spreading(settings: Settings) -> Mapping[str, tuple[SpreadConstraint, ...]]:
+    """Return the default constraints of each profile that has some, without their selectors, by schedulerName."""
+    return {
+        profile.scheduler_name: tuple(map(parsed_default, args.effective_default_constraints))
+        for profile in settings.profiles
+        if uses_default_spreading(profile)
+        and isinstance(args := profile.args_by_plugin.get(SPREAD), PodTopologySpreadArgs)
+    }
 
 
 def storage_kinds_read(profiles: Iterable[ProfileSettings]) -> frozenset[StorageKind]:

@@ -24,9 +24,9 @@ from scheduler.model.stimuli import (
     NodeSeen,
     PodGone,
     PodSeen,
-    Stimulus,
     StorageGone,
     StorageSeen,
+    WatchEvent,
     WorkloadGone,
     WorkloadSeen,
 )
@@ -42,8 +42,8 @@ class WatchedKind:
     kind: str
     resource: Resource
     decode: Callable[[msgspec.Raw], Any]
-    on_upsert: Callable[[Any], Stimulus]
-    on_delete: Callable[[Deleted], Stimulus]
+    on_upsert: Callable[[Any], WatchEvent]
+    on_delete: Callable[[Deleted], WatchEvent]
     #: Returns the problem of a malformed annotation, which is then ignored; None if there is none.
     find_problem: Callable[[Any], str | None] = lambda _: None
     #: Whether there are servers without the kind: storage.k8s.io can be switched off.
@@ -105,7 +105,7 @@ def workload_kinds() -> tuple[WatchedKind, ...]:
     )
 
 
-def _workload_gone(kind: str, deleted: Deleted) -> Stimulus:
+def _workload_gone(kind: str, deleted: Deleted) -> WatchEvent:
     return WorkloadGone(kind, deleted.key.namespace, deleted.key.name)
 
 
@@ -148,5 +148,5 @@ def storage_kinds(read: Collection[StorageKind] = tuple(StorageKind)) -> tuple[W
     )
 
 
-def _storage_gone(kind: StorageKind, deleted: Deleted) -> Stimulus:
+def _storage_gone(kind: StorageKind, deleted: Deleted) -> WatchEvent:
     return StorageGone(kind, str(deleted.key))

@@ -204,7 +204,7 @@ class ExistingTerms:
         """
         Return the weighted sums of the terms that select the label set, by topology key; limiting ones are left out.
 
-        `weight_of` reads a term's kind, weight and `by_annotation`. `columns_of`: see `TermTable.sums`, as for the cost.
+        `weight_of` reads a term's kind, weight and `by_annotation`. `columns_of` and cost: see `TermTable.sums`.
         """
         is_exempt = label_set.namespace in self._exempt_namespaces
         weights = [

@@ -164,7 +164,9 @@ class NodeTable:
             return None
         # `_non_zero` has the first two resources, cpu and memory.
         requested = self._non_zero if with_defaults and index < len(self._non_zero) else self._requested
-        return amount_at(requested[index], rows), amount_at(self._allocatable[index], rows)
+        if isinstance(rows, int):
+            return requested.item(index, rows), self._allocatable.item(index, rows)
+        return requested[index, rows], self._allocatable[index, rows]
 
     def requested_at(self, resource: str, row: int) -> int:
         """Return what pods on the row request of the resource, whether a node has it or not."""

@@ -81,7 +81,12 @@ def fallback_error(pod: ReviewedPod) -> FieldError | None:
     """Return why the scheduler cannot read the pod's fallbacks; None if it can."""
     if FALLBACK not in pod.annotations or affinity_error(pod) is not None:
         return None
-    metadata = {"name": "pod", "namespace": pod.namespace, "labels": pod.labels, "annotations": pod.annotations}
+    metadata = {
+        "name": "pod",
+        "namespace": pod.namespace,
+        "labels": pod.labels,
+        "annotations": pod.annotations,
+    }
     spec = {"affinity": pod.affinity, "topologySpreadConstraints": pod.constraints}
     try:
         parsed = PodDecoder().decode(msgspec.json.encode({"metadata": metadata, "spec": spec}))
@@ -101,7 +106,8 @@ def required_terms(affinity: object, side: str) -> Iterator[object]:
 def _located(pod: ReviewedPod, problem: Problem) -> FieldError:
     """Return the problem as an error of its annotation."""
     name = next(
-        (each for each in (MODE, GRACE, FALLBACK) if problem.cause.startswith(f"annotation {each}: ")), AFFINITY
+        (each for each in (MODE, GRACE, FALLBACK) if problem.cause.startswith(f"annotation {each}: ")),
+        AFFINITY,
     )
     cause = problem.cause.removeprefix(f"annotation {name}: ")
     return annotation_error(name, pod.annotations.get(name, ""), cause)

@@ -93,9 +93,7 @@ def test_a_relaxed_pod_keeps_no_others_away(cluster: Driver) -> None:
     bind = bind_of(live(cluster, 61))
     marks = {**fallback({**BY_ZONE, "afterSeconds": 60}), **bind.annotations}
     cluster.handle(BindDone(third.uid))
-    seen = cluster.pod(
-        "third", labels={"app": "web"}, affinity=APART, annotations=marks, node=bind.node_name
-    )
+    seen = cluster.pod("third", labels={"app": "web"}, affinity=APART, annotations=marks, node=bind.node_name)
     assert seen.relaxed[0].rule == "podAntiAffinity by topology.kubernetes.io/zone"
     assert seen.spec.affinity.required_anti == ()
     (weighted,) = seen.spec.affinity.preferred_anti  # type: ignore[misc]
@@ -243,14 +241,26 @@ def test_preemption_goes_before_a_fallback(cluster: Driver) -> None:
     ("entries", "problem"),
     [
         ("nonsense", "$: "),
-        ('[{"rule": "podAffinity", "topologyKey": "z", "afterSeconds": 1}]', "no required term of podAffinity by z"),
+        (
+            '[{"rule": "podAffinity", "topologyKey": "z", "afterSeconds": 1}]',
+            "no required term of podAffinity by z",
+        ),
         ('[{"rule": "nodeAffinity", "afterSeconds": 1}]', "no required term of nodeAffinity"),
         (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}"}}]', "expected afterSeconds"),
-        (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": -1}}]', "found -1, expected 0 to"),
-        (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": 1, "weight": 0}}]', "found 0, exp"),
+        (
+            f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": -1}}]',
+            "found -1, expected 0 to",
+        ),
+        (
+            f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": 1, "weight": 0}}]',
+            "found 0, exp",
+        ),
         (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "after": 1}}]', "unknown field"),
         ('[{"rule": "any"}]', "$[0].rule: Invalid enum value 'any'"),
-        (json.dumps([{**BY_ZONE, "afterSeconds": 1}] * 2), "$[1]: podAntiAffinity by topology.kubernetes.io/zone is"),
+        (
+            json.dumps([{**BY_ZONE, "afterSeconds": 1}] * 2),
+            "$[1]: podAntiAffinity by topology.kubernetes.io/zone is",
+        ),
         (json.dumps([{**BY_ZONE, "afterSeconds": 1}] * 9), "more than 8 entries"),
         (
             json.dumps([{**BY_ZONE, "matchLabels": {"app": "db"}, "afterSeconds": 1}]),

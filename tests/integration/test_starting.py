@@ -179,10 +179,22 @@ async def test_a_server_that_is_not_trusted_is_one_line(tmp_path: Path, real_ser
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_missing_right_is_one_line(kubeconfig: Path, devcluster: DevCluster) -> None:
-    """403 at the first list."""
+    """403 at the first list of a command that asks once."""
     devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=403))
-    line = await refused("run", "--kubeconfig", str(kubeconfig))
+    line = await refused("enforce", "--once", "--kubeconfig", str(kubeconfig))
     assert line.startswith(f"API server: {devcluster.url}: found 403 Forbidden: ")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_api_server_without_its_roles_is_waited_for(
+    kubeconfig: Path, devcluster: DevCluster
+) -> None:
+    """A server that starts forbids everything; the first answer is in the log at once."""
+    devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=403))
+    async with started(kubeconfig, "--leader-elect=false") as daemon:
+        await until(daemon.is_ready, what="readiness")
+        assert daemon.logged("The API server forbids the list of pods; trying again", devcluster.url)
+        assert await daemon.stop() == 0
 
 
 @pytest.mark.asyncio(loop_scope="module")

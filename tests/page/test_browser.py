@@ -85,6 +85,7 @@ def test_the_stuck_rollout_leads_to_its_blocking_pods_by_clicks(page: Page) -> N
     page.get_by_role("heading", name="What would help").wait_for()
     page.locator(".suggestions li").first.wait_for()
     assert "leaves node" in page.locator(".suggestions li").first.inner_text()
+    page.locator(".suggestions li", has_text="has matchLabelKeys: [pod-template-hash]").wait_for()
     blocking.get_by_role("link").first.click()
     page.get_by_text("runs on node-").wait_for()
 
@@ -92,7 +93,7 @@ def test_the_stuck_rollout_leads_to_its_blocking_pods_by_clicks(page: Page) -> N
 def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page) -> None:
     """By the keyboard alone: the map takes the focus, arrow keys move, Enter opens a domain."""
     open_view(page, "Domains")
-    page.get_by_role("link", name="app=shop").click()
+    page.get_by_role("link", name="app=shop").first.click()
     page.get_by_text("3 full").wait_for()
     page.locator("canvas").focus()
     page.keyboard.press("ArrowRight")
@@ -145,6 +146,26 @@ def test_a_decision_arrives_while_one_looks(page: Page, served: Served) -> None:
     row.get_by_role("button", name="Why?").click()
     page.locator(".scores .score").first.wait_for()
     page.get_by_text("Standing still").wait_for()
+
+
+def test_an_eviction_arrives_with_its_reason(page: Page, served: Served) -> None:
+    """As one of the enforcer's or of a drain would."""
+    open_view(page, "Decisions")
+    page.get_by_text("Live.").wait_for()
+    pods = served.request("GET", "/api/v1/namespaces/shop-stuck/pods")["items"]
+    name = next(pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName"))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    served.request("POST", f"/api/v1/namespaces/shop-stuck/pods/{name}/eviction", eviction)
+    row = page.locator("tr", has_text="evicted").filter(has_text=name)
+    row.get_by_text("through the Eviction API").wait_for()
+
+
+def test_default_constraints_are_soft_rules(page: Page) -> None:
+    """Required rules are listed first; soft ones on request."""
+    open_view(page, "Domains")
+    page.get_by_role("link", name="app=shop").first.wait_for()
+    page.get_by_label("Which rules").select_option("soft")
+    page.locator("tr", has_text="spread, maxSkew 5, soft per topology.kubernetes.io/zone").first.wait_for()
 
 
 def test_hostile_text_stays_text(page: Page, served: Served) -> None:

@@ -37,11 +37,11 @@ def _choices(pod: Json) -> list[Json]:
         for side in ("podAffinity", "podAntiAffinity")
         for term in (affinity.get(side) or {}).get(REQUIRED) or ()
     ]
-    for constraint in spec.get("topologySpreadConstraints") or ():
-        if constraint["whenUnsatisfiable"] == "DoNotSchedule":
-            found.append(
-                {"rule": "topologySpreadConstraints", "topologyKey": constraint["topologyKey"]}
-            )
+    found += [
+        {"rule": "topologySpreadConstraints", "topologyKey": one["topologyKey"]}
+        for one in spec.get("topologySpreadConstraints") or ()
+        if one["whenUnsatisfiable"] == "DoNotSchedule"
+    ]
     if (affinity.get("nodeAffinity") or {}).get(REQUIRED):
         found.append({"rule": "nodeAffinity"})
     return [one for number, one in enumerate(found) if one not in found[:number]]
@@ -116,7 +116,7 @@ def test_a_relaxed_pod_is_decided_as_if_its_rules_were_written_as_preferences(
 
 
 REPLICAS = st.builds(
-    lambda number, node, entry, relaxed, limit, source: _replica(number, node, entry, relaxed, limit, source),
+    lambda *choices: _replica(*choices),  # noqa: PLW0108 - defined below
     st.integers(0, 8),
     st.sampled_from(("n0", "n1", "n2", "n3")),
     st.sampled_from((True, True, True, False)),
@@ -150,7 +150,11 @@ def _replica(
 
 
 @settings(max_examples=80, deadline=None)
-@given(replicas=st.lists(REPLICAS, max_size=7), incoming=REPLICAS, is_relaxed=st.sampled_from((True, True, False)))
+@given(
+    replicas=st.lists(REPLICAS, max_size=7),
+    incoming=REPLICAS,
+    is_relaxed=st.sampled_from((True, True, False)),
+)
 def test_equal_rules_of_replicas_yield_only_to_a_relaxed_one(
     replicas: list[Json], incoming: Json, is_relaxed: bool
 ) -> None:

@@ -17,7 +17,8 @@ from tests.support import build
 
 TIMES_S = {"a": 20, "b": 100, "c": 1000}
 RULES = {
-    name: Fallback("podAntiAffinity", name, (), after_s, name == "c", 100) for name, after_s in TIMES_S.items()
+    name: Fallback("podAntiAffinity", name, (), after_s, name == "c", 100)
+    for name, after_s in TIMES_S.items()
 }
 NAMES = {rule.name: key for key, rule in RULES.items()}
 POD = PodDecoder().decode(json.dumps(build.pod()).encode())

@@ -79,14 +79,16 @@ def softened(pod: Object, entries: Iterable[Object], yields_to: Iterable[Declare
         if lists.get(REQUIRED):
             lists[REQUIRED] = kept
     for constraint in spec.get("topologySpreadConstraints") or ():
-        if any(entry["rule"] == "topologySpreadConstraints" and _names(entry, constraint) for entry in chosen):
+        if any(
+            entry["rule"] == "topologySpreadConstraints" and _names(entry, constraint) for entry in chosen
+        ):
             constraint["whenUnsatisfiable"] = "ScheduleAnyway"
     for entry in chosen:
         if entry["rule"] == "nodeAffinity":
             nodes = affinity["nodeAffinity"]
             terms = nodes.pop(REQUIRED)["nodeSelectorTerms"]
-            weighted = [{"weight": entry.get("weight", 100), "preference": term} for term in terms]
-            nodes[PREFERRED] = [*(nodes.get(PREFERRED) or ()), *weighted]
+            preferred = [{"weight": entry.get("weight", 100), "preference": term} for term in terms]
+            nodes[PREFERRED] = [*(nodes.get(PREFERRED) or ()), *preferred]
     metadata = {name: value for name, value in made["metadata"].items() if name != "annotations"}
     return {**made, "metadata": metadata, "spec": spec}
 
@@ -94,7 +96,10 @@ def softened(pod: Object, entries: Iterable[Object], yields_to: Iterable[Declare
 def _declared(pod: Object) -> list[Declared]:
     """The pod's required anti-affinity, in the order of its fields; those of the annotation come last."""
     terms = terms_of(in_fields(pod)).anti_required
-    own = json.loads((pod["metadata"].get("annotations") or {}).get(ANNOTATION, "{}")).get("podAntiAffinity") or {}
+    own = (
+        json.loads((pod["metadata"].get("annotations") or {}).get(ANNOTATION, "{}")).get("podAntiAffinity")
+        or {}
+    )
     n_own = len(own.get(REQUIRED) or ()) + len(own.get(ENFORCED) or ())
     return [(term, number >= len(terms) - n_own) for number, term in enumerate(terms)]
 

@@ -17,6 +17,8 @@ Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import numpy as np
@@ -64,7 +66,7 @@ def affinity_masks(pod: Pod, snapshot: Snapshot, terms: IncomingTerms) -> list[M
 
 def existing_rule(refused: Sequence[Mask]) -> Rule:
     """Return rule 3 from at least one mask of refused rows, of `forbidden_domains` and `full_domains`."""
-    return ~np.logical_or.reduce(refused), EXISTING_ANTI_AFFINITY_BROKEN
+    return ~reduce(or_, refused), EXISTING_ANTI_AFFINITY_BROKEN
 
 
 def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
@@ -106,9 +108,7 @@ def forbidding_sums(context: PodContext, snapshot: Snapshot) -> Mapping[str, Per
 def yielding_terms(context: PodContext, snapshot: Snapshot) -> frozenset[ExistingPodTerm]:
     """Return the terms of placed pods that select the incoming pod, but yield to it."""
     return frozenset(
-        term
-        for term in snapshot.yielding_to(context.pod)
-        if snapshot.selects(term.key.matcher, context.pod)
+        term for term in snapshot.yielding_to(context.pod) if snapshot.selects(term.key.matcher, context.pod)
     )
 
 
