@@ -9,7 +9,7 @@ How long rules with a fallback have kept pending pods pending, and when a fallba
  3. What a clock has counted is saved on the pod when it starts, and whenever it has grown by `save_step_s`. A scheduler
     that starts continues from there: a restart costs the pod at most that step, and never gives it time.
  4. A set of rules is due once each of them is: its time is over, or an autoscaler has said NotTriggerScaleUp about the
-    pod and the rule accepts that. While such a rule's clock runs, its namespace is asked about every `QUESTION_STEP_S`.
+    pod and the rule accepts that. While such a rule's clock runs, its namespace is asked about at once and every `QUESTION_STEP_S`.
 """
 
 from __future__ import annotations
@@ -184,8 +184,7 @@ class RuleClocks:
     def _until_question_s(self, wait: _Wait) -> float:
         if wait.pod.uid in self._given_up or not any(r.after_not_trigger_scale_up for r in wait.running):
             return inf
-        asked_s = self._asked_s.setdefault(wait.pod.namespace, self._live_s)
-        return asked_s + QUESTION_STEP_S - self._live_s
+        return self._asked_s.get(wait.pod.namespace, -inf) + QUESTION_STEP_S - self._live_s
 
     def _see(self, now_s: float) -> None:
         self._live_s += max(0.0, min(now_s - self._seen_s, MAX_STEP_S))

@@ -37,6 +37,11 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
 _DECODER: Final = msgspec.json.Decoder(_Event)
 
 
+def autoscaler_events(namespace: str) -> Resource:
+    """Return the events of autoscalers about pods of the namespace that no new node would help."""
+    return Resource(f"/api/v1/namespaces/{namespace}/events", field_selector=_NOT_TRIGGERED)
+
+
 class AutoscalerEvents:
     """Lists the events of the namespaces that it is asked about, one after another."""
 
@@ -70,8 +75,8 @@ class AutoscalerEvents:
                 self._asked.pop(namespace, None)
 
     async def _read(self, namespace: str) -> None:
-        events = Resource(f"/api/v1/namespaces/{namespace}/events", field_selector=_NOT_TRIGGERED)
-        async with aclosing(list_pages(self._client, events, timeout_s=_PAGE_TIMEOUT_S)) as pages:
+        pages = list_pages(self._client, autoscaler_events(namespace), timeout_s=_PAGE_TIMEOUT_S)
+        async with aclosing(pages):
             async for page in pages:
                 uids = {_uid(raw) for raw in page} - {""}
                 await self._inbox.put([ScaleUpNotTriggered(uid) for uid in sorted(uids)])

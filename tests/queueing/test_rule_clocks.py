@@ -151,7 +151,7 @@ def test_a_namespace_is_asked_about_once_for_all_of_its_pods() -> None:
     for number in range(10):
         clocks.run(replace(POD, uid=str(number)), [(RULES["c"],)], now_s)
         clocks.take_unsaved(str(number))
-    while now_s < 4 * QUESTION_STEP_S:
+    while now_s < 3 * QUESTION_STEP_S:
         wake_s = clocks.next_wake_s(now_s)
         assert wake_s is not None
         now_s = wake_s

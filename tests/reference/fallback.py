@@ -93,6 +93,21 @@ def softened(pod: Object, entries: Iterable[Object], yields_to: Iterable[Declare
     return {**made, "metadata": metadata, "spec": spec}
 
 
+def as_seen_by(pod: Object, others: Iterable[Object]) -> tuple[Object, list[Object]]:
+    """
+    The bound pod and the other pods in fields, as far as rules between them hold at all.
+
+    Left out are pods to which a rule of this pod yields: it may stand beside them.
+    """
+    mine = marked(pod)
+    relaxed = relaxed_anti(pod, mine)
+    kept = relaxed_anti(pod, entries_of(pod)) - relaxed
+    seen = [
+        softened(one, marked(one), relaxed) for one in others if not relaxed_anti(one, marked(one)) & kept
+    ]
+    return softened(pod, mine), seen
+
+
 def _declared(pod: Object) -> list[Declared]:
     """The pod's required anti-affinity, in the order of its fields; those of the annotation come last."""
     terms = terms_of(in_fields(pod)).anti_required
