@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, MutableMapping
 from typing import assert_never
 
+from scheduler.core.fallbacks import Fallbacks
 from scheduler.core.preemption import Preemptions
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -24,7 +25,7 @@ from scheduler.framework.events import (
     pod_update_actions,
 )
 from scheduler.model.nodes import Namespace, Node, Workload
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, as_relaxed
 from scheduler.model.stimuli import (
     DisruptionBudgetGone,
     DisruptionBudgetSeen,
@@ -58,6 +59,7 @@ class EventHandlers:
         pending: MutableMapping[str, Pod],
         binding: Container[str],
         preemptions: Preemptions,
+        fallbacks: Fallbacks,
     ) -> None:
         """
         Args:
@@ -67,6 +69,7 @@ class EventHandlers:
             pending: unassigned pods of ours as last seen, by UID; kept here.
             binding: the UIDs of the pods that are being bound.
             preemptions: learn of pods that are placed, leave or are gone.
+            fallbacks: learn of pods that are placed or gone.
         """
         self._state = state
         self._queue = queue
@@ -75,6 +78,7 @@ class EventHandlers:
         self._pending = pending
         self._binding = binding
         self._preemptions = preemptions
+        self._fallbacks = fallbacks
 
     def handle(self, event: WatchEvent, now_s: float) -> None:
         """Apply the event. `now_s`: seconds of a monotonic clock."""
@@ -133,6 +137,7 @@ class EventHandlers:
         self._pending.pop(pod.uid, None)
         self._queue.delete(pod.uid)
         self._preemptions.on_placed(pod.uid, pod.node_name)
+        self._fallbacks.forget(pod.uid)
         if pod.terminating:
             self._preemptions.on_leaving(pod.uid)
         known = self._state.placed.get(pod.uid)
@@ -162,7 +167,7 @@ class EventHandlers:
                 self.forget(pod.uid, now_s)
             else:
                 # Changed while its bind is in flight. Upstream counts the old object until the bind is seen.
-                self._state.update_assumed(pod)
+                self._state.update_assumed(as_relaxed(pod, self._state.placed[pod.uid].pod.spec))
             return
         if (lost := self._state.remove_pod(pod.uid)) is not None:
             # Shown unbound although it was bound: the server was restored or lags behind.
@@ -190,6 +195,7 @@ class EventHandlers:
         self._state.nominated.remove(uid)
         self._preemptions.on_leaving(uid)
         self._preemptions.on_gone(uid)
+        self._fallbacks.forget(uid)
         placed = self._state.remove_pod(uid)
         if placed is not None:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)

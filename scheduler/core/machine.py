@@ -26,6 +26,7 @@ from typing import Final, assert_never
 from scheduler.core.decide import CycleError, ScheduleResult, decide, fits
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
 from scheduler.core.event_handlers import EventHandlers
+from scheduler.core.fallbacks import Fallbacks, Relaxation
 from scheduler.core.outcomes import Binding, attempted, failed_event, report_bound, report_failure
 from scheduler.core.preemption import Preemptions, preempted_event
 from scheduler.core.volume_binding import VolumeBindings
@@ -39,6 +40,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
+from scheduler.model.fallback import RELAXED, mark
 from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Evicted, Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
@@ -48,6 +50,7 @@ from scheduler.model.stimuli import (
     EvictionEnded,
     PluginFailing,
     PodSeen,
+    ScaleUpNotTriggered,
     Stimulus,
     SweepDue,
     TimePassed,
@@ -98,6 +101,7 @@ class Machine:
         #: Pods of `_binding` whose volumes have to be bound before.
         self._volumes = VolumeBindings(state, self._pending)
         self.preemptions = Preemptions(state, self._pending)
+        self._fallbacks = Fallbacks(state, self._snapshot)
         self._handlers = EventHandlers(
             state=state,
             queue=queue,
@@ -105,6 +109,7 @@ class Machine:
             pending=self._pending,
             binding=self._binding,
             preemptions=self.preemptions,
+            fallbacks=self._fallbacks,
         )
 
     @property
@@ -125,6 +130,11 @@ class Machine:
         return "" if uid in self._pending else None
 
     @property
+    def n_kept_by_annotations(self) -> int:
+        """Number of pending pods that would fit if no annotation declared affinity: autoscalers do not see why."""
+        return self._fallbacks.n_kept_by_annotations
+
+    @property
     def has_backlog(self) -> bool:
         """Whether the queue has not finished with the events of past stimuli."""
         return self.queue.has_backlog
@@ -143,6 +153,7 @@ class Machine:
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
             self._volumes.next_wake_s(),
+            self._fallbacks.next_wake_s(now_s),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None
@@ -162,9 +173,11 @@ class Machine:
                 return self._shut_off(stimulus)
             case CycleDue():
                 return self._schedule_one(now_s)
+            case ScaleUpNotTriggered(uid):
+                if self._fallbacks.give_up(uid, now_s):
+                    self.queue.activate(uid, now_s)
             case TimePassed():
-                self.queue.flush(now_s)
-                self._handlers.expire_kubelet_refusals(now_s)
+                return self._on_time(now_s)
             case SweepDue():
                 self.state.sweep()
             case _:
@@ -172,6 +185,14 @@ class Machine:
                 self._handlers.handle(stimulus, now_s)
                 return evicted + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
         return self._fail_volumes(stimulus, now_s) if self._volumes else []
+
+    def _on_time(self, now_s: float) -> list[Instruction]:
+        self.queue.flush(now_s)
+        self._handlers.expire_kubelet_refusals(now_s)
+        due, told = self._fallbacks.on_time(now_s)
+        for uid in due:
+            self.queue.activate(uid, now_s)
+        return [*told, *(self._fail_volumes(TimePassed(), now_s) if self._volumes else [])]
 
     def _evicted(self, event: WatchEvent) -> list[Instruction]:
         """Return the report of an eviction if the event is the first sign of it."""
@@ -200,20 +221,40 @@ class Machine:
             case ScheduleResult():
                 return self._assume_and_bind(queued, decision, now_s)
             case FitError():
-                return self._on_unfit(queued, decision, now_s)
+                return self._try_relaxed(queued, decision, profile, now_s)
             case CycleError(message, unschedulable):
                 return self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:
                 assert_never(decision)
 
-    def _assume_and_bind(self, queued: QueuedPod, result: ScheduleResult, now_s: float) -> list[Instruction]:
+    def _try_relaxed(
+        self, queued: QueuedPod, error: FitError, profile: Profile, now_s: float
+    ) -> list[Instruction]:
+        """Bind a pod that fits nowhere with its due fallbacks, or put it back."""
+        relaxation = self._fallbacks.consider(queued.pod, error, profile, now_s)
+        if relaxation is not None:
+            decision = decide(relaxation.pod, self._snapshot, profile, self._rng, self._observer)
+            if isinstance(decision, ScheduleResult):
+                return self._assume_and_bind(queued, decision, now_s, relaxation)
+        reports = self._fallbacks.reports(queued.pod, error, profile)
+        return [*self._on_unfit(queued, error, now_s), *reports]
+
+    def _assume_and_bind(
+        self,
+        queued: QueuedPod,
+        result: ScheduleResult,
+        now_s: float,
+        relaxation: Relaxation | None = None,
+    ) -> list[Instruction]:
         pod, node_name = queued.pod, result.node_name
         # Before assume, which changes some of the score arrays.
-        annotations = self._annotations(result)
+        annotations = self._annotations(result, relaxation)
         needed = None
         if pod.spec.claim_volumes:
             needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
-        self.state.assume(replace(pod, node_name=node_name), node_name)
+        placed = pod if relaxation is None else relaxation.pod
+        self.state.assume(replace(placed, node_name=node_name), node_name)
+        self._fallbacks.on_assumed(pod.uid, now_s)
         self._binding[pod.uid] = Binding(
             queued,
             pod,
@@ -222,14 +263,19 @@ class Machine:
             result.n_feasible,
             now_s,
             annotations.get(DECISION_ANNOTATION, ""),
+            relaxation,
+            self._fallbacks.waited_s(pod.uid),
         )
         bind = Bind(pod, node_name, annotations)
         return [self._volumes.reserve(bind, needed) if needed else bind]
 
-    def _annotations(self, result: ScheduleResult) -> dict[str, str]:
-        if not self._records_decisions:
-            return {}
-        return {DECISION_ANNOTATION: decision_record(result, self.state.nodes)}
+    def _annotations(self, result: ScheduleResult, relaxation: Relaxation | None) -> dict[str, str]:
+        rules = () if relaxation is None else relaxation.rules
+        annotations = {RELAXED: mark(rules)} if rules else {}
+        if self._records_decisions:
+            names = [one.rule for one in rules]
+            annotations[DECISION_ANNOTATION] = decision_record(result, self.state.nodes, names)
+        return annotations
 
     def _as_nominated(self, pod: Pod) -> Pod:
         """Return the pod with the nomination that counts here, also if no watch has shown it yet."""

@@ -6,10 +6,12 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from scheduler.model.instructions import Attempted, EmitEvent, Instruction, PatchCondition
+from scheduler.core.fallbacks import Relaxation
+from scheduler.model.instructions import Attempted, EmitEvent, Instruction, PatchCondition, SaveWaits
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod
 
@@ -30,13 +32,20 @@ class Binding:
     started_s: float
     #: The decision annotation, '' if it has none.
     record: str
+    #: The rules that were relaxed for it, None if none was.
+    relaxation: Relaxation | None = None
+    #: What its rules with fallbacks have waited, empty if none has.
+    waited_s: Mapping[str, int] = field(default_factory=dict)
 
 
 def report_bound(binding: Binding) -> list[Instruction]:
-    """Return the event of a bound pod, and its attempt."""
+    """Return the events of a bound pod, and its attempt."""
     note = f"Successfully assigned {binding.pod.key} to {binding.node_name}"
+    relaxation = binding.relaxation
     return [
         EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
+        *([] if relaxation is None else [relaxation.event(binding.pod)]),
+        *([SaveWaits(binding.pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
         attempted(
             binding.queued,
             "scheduled",
@@ -45,6 +54,7 @@ def report_bound(binding: Binding) -> list[Instruction]:
             n_feasible=binding.n_feasible,
             message=binding.node_name,
             record=binding.record,
+            relaxed=() if relaxation is None else tuple(one.kind for one in relaxation.pod.spec.relaxed),
         ),
     ]
 
@@ -93,6 +103,7 @@ def attempted(
     tried_preemption: bool = False,
     n_victims: int = 0,
     record: str = "",
+    relaxed: tuple[str, ...] = (),
 ) -> Attempted:
     """Return the attempt for metrics and logs. A pod never active before became active at `started_s`."""
     return Attempted(
@@ -108,4 +119,5 @@ def attempted(
         tried_preemption=tried_preemption,
         n_victims=n_victims,
         record=record,
+        relaxed=relaxed,
     )

@@ -18,6 +18,7 @@ from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranke
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.explanation import Explanation, NodeGroup, State
+from scheduler.explain.fallbacks import bound_notes, pending_notes
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.suggestions import find_suggestions
@@ -155,7 +156,10 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
         _explanation(request, "unschedulable", error.message()),
         notes=(*request.notes, *_preemption_notes(error)),
     )
-    profile = request.new_profile(Snapshot(request.state))
+    snapshot = Snapshot(request.state)
+    profile = request.new_profile(snapshot)
+    fallbacks = tuple(pending_notes(request.pod, snapshot, profile))
+    explanation = with_parts(explanation, notes=(*explanation.notes, *fallbacks))
     request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
@@ -233,7 +237,7 @@ def _explain_bound(request: ExplainRequest) -> Explanation:
         scores=scores,
         n_feasible=n_feasible,
         recorded=request.recorded,
-        notes=(*request.notes, *notes),
+        notes=(*request.notes, *bound_notes(request.pod), *notes),
     )
 
 

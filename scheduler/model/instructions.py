@@ -44,6 +44,26 @@ class PatchCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveWaits:
+    """
+    Set the condition that has the seconds for which each rule with a fallback has kept the pod pending.
+
+    `is_over`: the pod is bound.
+    """
+
+    pod: Pod
+    waited_s: Mapping[str, int] = field(hash=False)
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FindScaleUpEvents:
+    """Find the pods of the namespace that an autoscaler has given up; answered by ScaleUpNotTriggered for each."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClearNomination:
     """Clear the pod's status.nominatedNodeName."""
 
@@ -64,7 +84,9 @@ class EmitEvent:
 
     pod: Pod
     type: Literal["Normal", "Warning"]
-    reason: Literal["Scheduled", "FailedScheduling", "Preempted", "PluginShutOff"]
+    reason: Literal[
+        "Scheduled", "FailedScheduling", "Preempted", "PluginShutOff", "RuleRelaxed", "KeptByAnnotations"
+    ]
     action: Literal["Binding", "Scheduling", "Preempting"]
     note: str
     reported_by: str = ""
@@ -85,6 +107,7 @@ class Attempted:
         tried_preemption: whether PostFilter ran.
         n_victims: pods whose eviction began.
         record: the decision annotation of a bound pod; '' if it has none.
+        relaxed: the kinds of the rules that were relaxed for a bound pod.
     """
 
     pod: Pod
@@ -99,6 +122,7 @@ class Attempted:
     tried_preemption: bool = False
     n_victims: int = 0
     record: str = ""
+    relaxed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +133,14 @@ class Evicted:
 
 
 Instruction = (
-    Bind | WriteVolumes | PatchCondition | ClearNomination | EvictVictim | EmitEvent | Attempted | Evicted
+    Bind
+    | WriteVolumes
+    | PatchCondition
+    | SaveWaits
+    | FindScaleUpEvents
+    | ClearNomination
+    | EvictVictim
+    | EmitEvent
+    | Attempted
+    | Evicted
 )

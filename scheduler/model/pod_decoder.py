@@ -8,6 +8,7 @@ until the spec is seen for the first time; after that a pod costs one look-up of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -31,6 +32,15 @@ from scheduler.model.annotations import (
     parse_grace_period,
 )
 from scheduler.model.disks import disk
+from scheduler.model.fallback import (
+    CONDITION,
+    FALLBACK,
+    RELAXED,
+    parse_fallbacks,
+    read_mark,
+    read_waited,
+    yielding,
+)
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
 from scheduler.model.pods import (
@@ -45,6 +55,8 @@ from scheduler.model.pods import (
     PodSpec,
     Requests,
     Resize,
+    relaxed_spec,
+    rules_of,
 )
 from scheduler.model.terms import Problem, Toleration
 from scheduler.model.wire import MalformedObjectError
@@ -76,6 +88,7 @@ class PodDecoder:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         if not meta.name or not meta.namespace:
             raise MalformedObjectError("pod: metadata.name and metadata.namespace are required")
+        parsed = self._spec(meta, meta.namespace, spec)
         return Pod(
             uid=meta.uid or f"{meta.namespace}/{meta.name}",
             namespace=meta.namespace,
@@ -83,7 +96,7 @@ class PodDecoder:
             resource_version=meta.resource_version,
             generation=meta.generation,
             labels=meta.labels or {},
-            spec=self._spec(meta, meta.namespace, spec),
+            spec=parsed,
             scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
             node_name=spec.node_name or "",
             nominated_node_name=status.nominated_node_name or "",
@@ -100,6 +113,8 @@ class PodDecoder:
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
             disruption=_disruption(status.conditions),
+            fallback_waited_s=_waited_s(status.conditions) if parsed.fallbacks else (),
+            relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -109,12 +124,45 @@ class PodDecoder:
             # matchLabelKeys of its terms take their values from the pod's labels, so the key has the labels too.
             labels = frozenset((meta.labels or {}).items())
             key = (*key, annotations[AFFINITY], annotations.get(MODE), MERGED_LABELS in annotations, labels)
+        if FALLBACK in annotations:
+            key = (*key, FALLBACK, annotations[FALLBACK])
         spec = self._specs.get(key)
         if spec is None:
-            annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
-            spec = within_limits(_parse_spec(namespace, raw, annotated))
-            self._specs[key] = spec
+            spec = self._specs[key] = _new_spec(meta, namespace, raw)
+        if raw.node_name and spec.fallbacks and RELAXED in annotations:
+            return self._relaxed(key, spec, annotations)
         return spec
+
+    def _relaxed(self, key: tuple[object, ...], spec: PodSpec, annotations: Mapping[str, str]) -> PodSpec:
+        """Return the spec of a bound pod with the rules relaxed that its mark names."""
+        names = {one.rule for one in read_mark(annotations)}
+        entries = tuple(one for one in spec.fallbacks if one.name in names)
+        if not entries:
+            return spec
+        relaxed = self._specs.get((*key, entries))
+        # A spec that was forgotten and parsed again is another object.
+        if relaxed is None or relaxed.unrelaxed is not spec:
+            relaxed = self._specs[*key, entries] = relaxed_spec(spec, entries)
+        return relaxed
+
+
+def _new_spec(meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
+    annotations = meta.annotations or {}
+    annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
+    spec = within_limits(_parse_spec(namespace, raw, annotated))
+    if isinstance(annotated, AnnotatedAffinity) and annotated.is_required:
+        bare = within_limits(_parse_spec(namespace, raw, None))
+        spec = replace(spec, without_annotations=replace(bare, ignores_annotations=True))
+    # Rules that count as absent cannot be relaxed.
+    if FALLBACK not in annotations or spec.exceeded_limits or spec.annotation_problem:
+        return spec
+    fallbacks = parse_fallbacks(annotations)
+    if isinstance(fallbacks, Problem):
+        return replace(spec, annotation_problem=fallbacks.cause)
+    marked = yielding(rules_of(spec), fallbacks)
+    if isinstance(marked, Problem):
+        return replace(spec, annotation_problem=marked.cause)
+    return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)
 
 
 def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:
@@ -235,6 +283,13 @@ def _scheduled_condition(conditions: tuple[wire.Condition, ...] | None) -> PodCo
         if condition.type == "PodScheduled":
             return PodCondition(condition.status or "", condition.reason or "", condition.message or "")
     return None
+
+
+def _waited_s(conditions: tuple[wire.Condition, ...] | None) -> tuple[tuple[str, int], ...]:
+    for condition in conditions or ():
+        if condition.type == CONDITION:
+            return tuple(read_waited(condition.message or "").items())
+    return ()
 
 
 def _disruption(conditions: tuple[wire.Condition, ...] | None) -> str:

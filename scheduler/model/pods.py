@@ -6,12 +6,14 @@ Pods as the scheduler reads them: one `Pod` per pod, and one shared `PodSpec` fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.model.disks import Disk
+from scheduler.model.fallback import Fallback, RelaxedRule, Rules, relaxed_rules
 from scheduler.model.terms import (
+    AffinityTerm,
     PodAffinity,
     PreferredNodeTerm,
     Problem,
@@ -109,13 +111,25 @@ class PodSpec:
     #: Drivers of inline `csi` volumes.
     csi_drivers: tuple[str, ...]
     resource_claims: tuple[str, ...]
-    #: Why the affinity annotation does not parse, in which case it counts as absent; None if there is no such problem.
+    #: Why an annotation about affinity does not parse, in which case it counts as absent; None if all parse.
     annotation_problem: str | None
     host_network: bool
     #: `hostUsers: false`.
     uses_user_namespace: bool
     #: The parts of the spec that exceed a limit and count as absent; None if no part does. See `limits`.
     exceeded_limits: str | None = None
+    #: Required rules that may become preferences.
+    fallbacks: tuple[Fallback, ...] = ()
+    #: Those of them that are preferences now.
+    relaxed: tuple[Fallback, ...] = ()
+    #: The required anti-affinity terms that count as preferred for the pod: equal terms of others yield to it.
+    relaxed_anti: tuple[AffinityTerm, ...] = ()
+    #: The spec before its rules were relaxed; None if none is.
+    unrelaxed: PodSpec | None = None
+    #: The spec without what annotations declare, as autoscalers read it; None if they declare no required term.
+    without_annotations: PodSpec | None = None
+    #: Whether this is such a spec. Terms that running pods declare by annotation then do not count either.
+    ignores_annotations: bool = False
 
     @property
     def claims(self) -> Iterator[str]:
@@ -173,6 +187,10 @@ class Pod:
     started: str = ""
     #: Why the condition DisruptionTarget says that it is ended, such as EvictionByEvictionAPI; empty without one.
     disruption: str = ""
+    #: The seconds that each rule with a fallback has kept the pod pending alone, as last saved: name, seconds.
+    fallback_waited_s: tuple[tuple[str, int], ...] = ()
+    #: The rules that are preferences since the bind, as the pod's mark says.
+    relaxed: tuple[RelaxedRule, ...] = ()
 
     @property
     def key(self) -> str:
@@ -201,6 +219,33 @@ def may_use_claim(pod: Pod, key: str) -> bool:
         name.endswith(f"-{volume.name}") if volume.is_ephemeral else name == volume.name
         for volume in pod.spec.claim_volumes
     )
+
+
+def relaxed_spec(spec: PodSpec, entries: Collection[Fallback]) -> PodSpec:
+    """Return a copy of the spec in which the terms of these of its fallbacks count as preferred. O(terms)."""
+    rules, relaxed_anti = relaxed_rules(rules_of(spec), entries)
+    return replace(
+        spec,
+        affinity=rules.affinity,
+        spread=rules.spread,
+        required_node_affinity=rules.required_nodes,
+        preferred_nodes=rules.preferred_nodes,
+        relaxed=tuple(entries),
+        relaxed_anti=relaxed_anti,
+        unrelaxed=spec,
+    )
+
+
+def as_relaxed(pod: Pod, spec: PodSpec) -> Pod:
+    """Return the pod with the rules relaxed that are relaxed in `spec`, of another version of it."""
+    names = {one.name for one in spec.relaxed}
+    entries = tuple(one for one in pod.spec.fallbacks if one.name in names)
+    return replace(pod, spec=relaxed_spec(pod.spec, entries)) if entries and not pod.spec.relaxed else pod
+
+
+def rules_of(spec: PodSpec) -> Rules:
+    """Return the parts of the spec that fallbacks are about."""
+    return Rules(spec.affinity, spec.spread, spec.required_node_affinity, spec.preferred_nodes)
 
 
 def term_problem(pod: Pod) -> str | None:

@@ -162,6 +162,13 @@ class DisruptionBudgetGone:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleUpNotTriggered:
+    """An autoscaler's event said that no new node would help the pod."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class CycleDue:
     """One scheduling cycle may run."""
 
@@ -198,6 +205,7 @@ Stimulus = (
     | VolumesWritten
     | EvictionEnded
     | PluginFailing
+    | ScaleUpNotTriggered
     | CycleDue
     | TimePassed
     | SweepDue

@@ -132,6 +132,15 @@ LEFT_OUT: Final = Family(
     "affinity_scheduler_left_out_nodes",
     "Number of pairs of pod spec and node that are excluded now because the kubelet rejected such a pod.",
 )
+KEPT_BY_ANNOTATIONS: Final = Family(
+    "affinity_scheduler_pods_kept_by_annotations",
+    "Number of pending pods that would fit if no annotation declared affinity; autoscalers may add no node for them.",
+)
+RELAXED_RULES: Final = Family(
+    "affinity_scheduler_relaxed_rules_total",
+    "Number of required rules that counted as preferred when their pod was bound, since their fallback was due.",
+    ("rule",),
+)
 
 PREEMPTION_ATTEMPTS: Final = Family(
     "scheduler_preemption_attempts_total",
@@ -185,9 +194,15 @@ class Metrics(ControllerMetrics):
         self._unreadable_binds = self._counter(UNREADABLE_BINDS)
         self._loop_lag = self._histogram(LOOP_LAG).labels()
         self._plugin_failures = self._counter(PLUGIN_FAILURES)
+        self._relaxed_rules = self._counter(RELAXED_RULES)
 
     def register_state(
-        self, queue: PodQueue, state: ClusterState, evictions_in_vain: Mapping[str, int]
+        self,
+        queue: PodQueue,
+        state: ClusterState,
+        evictions_in_vain: Mapping[str, int],
+        *,
+        n_kept_by_annotations: Callable[[], int] = lambda: 0,
     ) -> None:
         """Read the numbers of queue and cluster state at every scrape. Call once."""
         self._callback(PENDING_PODS, queue.depths)
@@ -195,6 +210,7 @@ class Metrics(ControllerMetrics):
         self._callback(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by_plugin)
         self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
         self._callback(EVICTIONS_IN_VAIN, lambda: evictions_in_vain)
+        self._callback(KEPT_BY_ANNOTATIONS, lambda: {_NO_LABELS: n_kept_by_annotations()})
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
@@ -247,6 +263,8 @@ class Metrics(ControllerMetrics):
         self._sli_duration.labels(label).observe(now_s - attempt.first_active_s)
         if attempt.after_flush:
             self._after_flush.add()
+        for rule in attempt.relaxed:
+            self._relaxed_rules.add(rule)
 
     def on_event_handled(self, event: str, seconds: float) -> None:
         """Observe the handling of one stimulus."""

@@ -183,6 +183,7 @@ class Rehearsal:
             nodes=shares,
             n_more_nodes=n_more,
             next=reason,
+            notes=placed.notes(),
         )
 
     def _change(self, question: Question) -> list[str]:
@@ -272,6 +273,8 @@ def like(pod: Pod, n_replicas: int) -> Replicas:
             pod,
             uid=f"what-if/{pod.uid}/{number}",
             name=f"{pod.name}-{number}",
+            spec=pod.spec.unrelaxed or pod.spec,
+            relaxed=(),
             node_name="",
             nominated_node_name="",
             phase="Pending",

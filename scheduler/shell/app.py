@@ -31,6 +31,7 @@ from scheduler.settings.writing import as_json
 from scheduler.shell import cache_comparison
 from scheduler.shell.attempt_log import AttemptLog
 from scheduler.shell.audit import audit_periodically
+from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder
 from scheduler.shell.concurrency_limit import MAX_LIMIT, BindLimit
 from scheduler.shell.conditions import ConditionWriter
@@ -146,7 +147,12 @@ class Scheduler:
             observer=metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
         )
-        metrics.register_state(self._queue, self._state, self._machine.preemptions.in_vain)
+        metrics.register_state(
+            self._queue,
+            self._state,
+            self._machine.preemptions.in_vain,
+            n_kept_by_annotations=lambda: self._machine.n_kept_by_annotations,
+        )
         self._audit = Audit(self._state)
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
@@ -157,6 +163,7 @@ class Scheduler:
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
         )
+        self._autoscalers = AutoscalerEvents(client, self._inbox, log=log, leads=self._leads)
         #: None before `run` has started it.
         self._loop: SchedulingLoop | None = None
         self._stopping = False
@@ -247,6 +254,7 @@ class Scheduler:
                 on_failed=self._on_eviction_failed,
             ),
             conditions=conditions,
+            autoscalers=self._autoscalers,
             recorder=self._recorder,
             inbox=self._inbox,
             hostname=socket.gethostname(),
@@ -326,6 +334,7 @@ class Scheduler:
         start("page", self._page.run())
         start("events", self._recorder.run())
         start("conditions", conditions.run())
+        start("events of autoscalers", self._autoscalers.run())
         start("garbage collection", freeze_periodically())
         for informer in self._informers:
             start(f"informer {informer.kind}", self._run_informer(informer))

@@ -14,12 +14,15 @@ from scheduler.model.instructions import (
     EmitEvent,
     Evicted,
     EvictVictim,
+    FindScaleUpEvents,
     Instruction,
     PatchCondition,
+    SaveWaits,
     WriteVolumes,
 )
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed
+from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
@@ -39,6 +42,7 @@ class ClusterOutbox:
         volumes: VolumeWriter,
         victims: VictimEvictor,
         conditions: ConditionWriter,
+        autoscalers: AutoscalerEvents,
         recorder: EventRecorder,
         inbox: Inbox,
         hostname: str,
@@ -50,6 +54,7 @@ class ClusterOutbox:
         self._volumes = volumes
         self._victims = victims
         self._conditions = conditions
+        self._autoscalers = autoscalers
         self._recorder = recorder
         self._inbox = inbox
         self._hostname = hostname
@@ -67,8 +72,10 @@ class ClusterOutbox:
                 self._start("volumes", self._write_volumes(instruction), instruction.pod.key)
             case EvictVictim():
                 self._start("eviction", self._evict(instruction), instruction.victim.key)
-            case PatchCondition() | ClearNomination():
+            case PatchCondition() | SaveWaits() | ClearNomination():
                 self._conditions.write(instruction)
+            case FindScaleUpEvents(namespace):
+                self._autoscalers.ask(namespace)
             case EmitEvent():
                 self._emit(instruction)
             case Attempted():

@@ -147,6 +147,18 @@ class Snapshot:
         """Yield the affinity terms of placed pods that select pods of the label set."""
         return self._state.terms.selecting(label_set)
 
+    def yielding_to(self, pod: Pod) -> Iterator[ExistingPodTerm]:
+        """Yield the anti-affinity terms of placed pods that give way to the pod, which relaxed equal terms."""
+        return self._state.terms.yielding_to(pod.spec)
+
+    def gives_way(self, key: TermKey, pod: Pod) -> bool:
+        """Return whether the declared anti-affinity does not count against the pod. O(its relaxed terms)."""
+        return self._state.terms.gives_way(key, pod.spec)
+
+    def selects(self, matcher: PodMatcher, pod: Pod) -> bool:
+        """Return whether the matcher selects the pod, placed or not."""
+        return matcher.matches(pod.namespace, pod.labels, self.namespace_labels(pod.namespace))
+
     def is_kept_apart(self, pod: Pod, keys: Collection[str]) -> bool:
         """Return whether anti-affinity of a running pod by one of these keys may select the pod. At most 2 ms."""
         return self._state.terms.keeps_apart(self.label_set(pod), keys)
@@ -155,6 +167,11 @@ class Snapshot:
     def has_limits(self) -> bool:
         """Whether a placed pod declares anti-affinity with maxPodsPerDomain above 1."""
         return self._state.terms.n_limiting > 0
+
+    @property
+    def has_anti_affinity_by_annotation(self) -> bool:
+        """Whether a placed pod declares required anti-affinity by annotation."""
+        return self._state.terms.n_by_annotation > 0
 
     def declared_terms(self, pod: Pod) -> Iterator[TermKey]:
         """Yield the affinity terms that the pod declares once it is placed. 2 µs each."""

@@ -11,6 +11,8 @@ import pytest
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, PatchCondition
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed, Stimulus
+from scheduler.observe.logs import configure
+from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
@@ -58,6 +60,7 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
                 client, clock_s=lambda: 0.0, pause=binder.pause, is_wanted=lambda _pod, _victim: True
             ),
             conditions=conditions,
+            autoscalers=AutoscalerEvents(client, inbox, log=configure(verbosity=0, form="text")),
             recorder=recorder,
             inbox=inbox,
             hostname="host",

@@ -12,6 +12,7 @@ import msgspec
 from scheduler.kube import requests
 from scheduler.kube.access_reviews import UserInfo
 from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
+from scheduler.shell.autoscaler_events import autoscaler_events
 from scheduler.shell.watched_kinds import disruption_budgets, required_kinds, storage_kinds, workload_kinds
 from tests.support.build import Json
 
@@ -51,7 +52,8 @@ def all_requests() -> list[Request]:
     """Return a request from each builder, for each watched resource."""
     kinds = (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets())
     watched = {requests.LIVE_PODS, *(kind.resource for kind in kinds)}
-    return [request for build in _builders() for request in _built(build, watched)]
+    events = requests.list_page(autoscaler_events(NAMESPACE))
+    return [events, *(request for build in _builders() for request in _built(build, watched))]
 
 
 def needed(request: Request) -> Right:

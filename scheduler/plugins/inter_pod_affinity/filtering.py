@@ -8,14 +8,15 @@ The Filter of InterPodAffinity: three rules, in this order, on every node.
 
 An annotation may raise the limit of an anti-affinity term to N pods per domain: rule 2 then allows N - 1 matching pods,
 and rule 3 refuses a pod with which the domain would exceed the N of a declared term. Anti-affinity neither applies to
-pods of exempt namespaces nor counts them. Both are not upstream; without them decisions are the same as upstream.
+pods of exempt namespaces nor counts them. A declared term that yields does not refuse a pod that has relaxed an equal
+term. All three are not upstream; without them decisions are the same as upstream.
 
 Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -27,8 +28,7 @@ from scheduler.framework.status import Status, unresolvable, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Mask
-from scheduler.state.columns import ABSENT
-from scheduler.state.counts import TermSums
+from scheduler.state.columns import ABSENT, PerDomain
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.snapshot import Snapshot
 
@@ -71,7 +71,7 @@ def existing_rule(refused: Sequence[Mask]) -> Rule:
 
 def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
     """Yield per topology key the rows in domains with a pod whose anti-affinity selects the incoming pod. 4 µs each."""
-    for per_domain in forbidding_sums(context, snapshot).by_key.values():
+    for per_domain in forbidding_sums(context, snapshot).values():
         if per_domain.amounts.any():
             yield per_domain.at_least(1)
 
@@ -89,19 +89,37 @@ def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
             yield is_full.take(pods.ids)
 
 
-def forbidding_sums(context: PodContext, snapshot: Snapshot) -> TermSums:
-    """Return how many pods per domain declare anti-affinity that selects the incoming pod."""
-    return snapshot.term_sums("forbidding", context.label_set, _forbids)
+def forbidding_sums(context: PodContext, snapshot: Snapshot) -> Mapping[str, PerDomain]:
+    """Return by topology key how many pods per domain declare anti-affinity that selects the incoming pod."""
+    if context.pod.spec.ignores_annotations:
+        return snapshot.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
+    found = snapshot.term_sums("forbidding", context.label_set, _forbids).by_key
+    if not context.pod.spec.relaxed_anti:
+        return found
+    by_key = dict(found)
+    for term in yielding_terms(context, snapshot):
+        key = term.key.topology_key
+        if term.is_forbidding and key in by_key:
+            its = snapshot.column(key).per_domain(snapshot.declaring(term))
+            by_key[key] = PerDomain(by_key[key].amounts - its.amounts, by_key[key].ids)
+    return by_key
+
+
+def yielding_terms(context: PodContext, snapshot: Snapshot) -> frozenset[ExistingPodTerm]:
+    """Return the terms of placed pods that select the incoming pod, but yield to it."""
+    return frozenset(
+        term for term in snapshot.yielding_to(context.pod) if snapshot.selects(term.key.matcher, context.pod)
+    )
 
 
 def limiting_terms(context: PodContext, snapshot: Snapshot) -> Iterator[ExistingPodTerm]:
     """Yield the limiting terms of placed pods that select the incoming pod."""
-    if not snapshot.has_limits:
+    if not snapshot.has_limits or context.pod.spec.ignores_annotations:
         return
-    for term, limits in snapshot.term_sums(
-        "limiting", context.label_set, _limits, limiting=True
-    ).weights.items():
-        if limits and term.pods_by_row:
+    found = snapshot.term_sums("limiting", context.label_set, _limits, limiting=True).weights
+    yielding = yielding_terms(context, snapshot) if context.pod.spec.relaxed_anti else ()
+    for term, limits in found.items():
+        if limits and term.pods_by_row and term not in yielding:
             yield term
 
 
@@ -112,6 +130,10 @@ def domain_capacity(key: TermKey) -> int:
 
 def _forbids(term: ExistingPodTerm) -> int:
     return int(term.is_forbidding)
+
+
+def _forbids_by_spec(term: ExistingPodTerm) -> int:
+    return int(term.is_forbidding and not term.key.by_annotation)
 
 
 def _limits(term: ExistingPodTerm) -> int:

@@ -138,15 +138,17 @@ class AffinityTrial:
         return matcher.matches(pod.namespace, pod.labels, self._snapshot.namespace_labels(pod.namespace))
 
     def _declared(self, pod: Pod) -> list[TermKey]:
-        """Return the anti-affinity that the pod declares against the incoming one."""
+        """Return the anti-affinity that the pod declares against the incoming one, and that does not yield to it."""
         return [
             key
             for key in self._snapshot.declared_terms(pod)
-            if key.kind is TermKind.REQUIRED_ANTI and self._selects(key.matcher, self._context.pod)
+            if key.kind is TermKind.REQUIRED_ANTI
+            and self._selects(key.matcher, self._context.pod)
+            and not self._snapshot.gives_way(key, self._context.pod)
         ]
 
     def _n_forbidding(self) -> dict[str, int]:
-        by_key = forbidding_sums(self._context, self._snapshot).by_key
+        by_key = forbidding_sums(self._context, self._snapshot)
         return {key: sums.amounts.item(sums.ids.item(self._row)) for key, sums in by_key.items()}
 
     def _existing_limits(self) -> dict[TermKey, _Limit]:
